@@ -1,1 +1,1 @@
-"""Telling people and programs what happened: events, webhooks, e-mail."""
+"""Notify people and programs of events, by webhook and e-mail."""

@@ -1,4 +1,4 @@
-"""Announcements: written in the transaction of their event, if somebody listens."""
+"""Announce events: write them in the transaction that causes them, if anybody subscribes."""
 
 import hashlib
 import hmac
@@ -78,16 +78,16 @@ ABOUT: dict[str, str] = {
     "worker.paused": "The server paused a worker: it failed too often, or others contradict it.",
     "worker.refused": "A worker's report was refused: it does not agree with what was seen.",
 }
-# What nobody can ask for: a ping, the confirmation of an address, a webhook that was switched off.
+# Not for subscription: a ping, the confirmation of an address, a webhook that was disabled.
 TEST = "webhook.test"
 CONFIRM = "mail.confirm"
 SWITCHED_OFF = "webhook.disabled"
-# Not told to anybody: a submission that may have set a record.
+# Internal, never delivered: a submission that may have set a record.
 RECORD_CHECK = "record.check"
 
 
 def is_submission_status(status: str) -> bool:
-    """Whether a submission that comes to this status is an event."""
+    """Whether a submission's change to this status is an event."""
     return f"submission.{status}" in KINDS
 
 
@@ -98,7 +98,7 @@ Content = dict[str, Any]
 
 
 def submission_content(submission: Submission) -> Content:
-    """A submission and its figures; those it has none of are None. Its cost follows the price book
+    """Content of a submission: its figures, None if it lacks one. Its cost follows the price book
     and is read where the link leads.
     """
     return {
@@ -118,14 +118,14 @@ def submission_content(submission: Submission) -> Content:
 
 
 def record_check_content(submission: Submission, *, since: datetime) -> Content:
-    """The pool that may have taken a record, and the moment since which."""
+    """Content of a record check: the pool that may have taken a record, and since when."""
     return {"pool": submission.pool_id, "since": since.isoformat()}
 
 
 def verification_content(
     session: Session, verification: Verification, *, attempt: dict[str, Any] | None
 ) -> Content:
-    """A verification, the attempt that is told of, and the submission it is about."""
+    """Content of a verification, the attempt of the event, and its submission."""
     submission = verification.submission
     return {
         "verification": {
@@ -142,7 +142,7 @@ def verification_content(
 
 
 def calibration_content(calibration: Calibration) -> Content:
-    """A calibration by its number."""
+    """Content of a calibration, by its number."""
     return {
         "calibration": {
             "id": calibration.id,
@@ -157,7 +157,7 @@ def calibration_content(calibration: Calibration) -> Content:
 def worker_content(
     name: str, worker: WorkerRow | None, *, why: str, attempt_id: str | None
 ) -> Content:
-    """A worker, and why it is told of."""
+    """Content of a worker, and the reason of the event."""
     return {
         "worker": {
             "name": name,
@@ -170,7 +170,7 @@ def worker_content(
 
 
 def links_of(kind: str, subject_id: str) -> dict[str, str]:
-    """Where something is read: by programs and by people."""
+    """Links to a subject: for programs and for people."""
     return {"api": f"{API}/{kind}/{subject_id}", "page": f"/{kind}/{subject_id}"}
 
 
@@ -196,9 +196,9 @@ SOMEBODY_LISTENS = select(
 
 @dataclass(frozen=True)
 class Subject:
-    """What an event is about: whose it is, of which benchmark, and what is told of it.
+    """Subject of an event: its user, its benchmark, and the content of the notice.
 
-    Without a benchmark it is told to its user, and to organisers who are told of everything.
+    Without a benchmark only its user, and organisers subscribed to everything, are notified.
     """
 
     user_id: int | None
@@ -208,14 +208,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class _Announced:
-    """`describe` is asked when the transaction ends, and only if somebody listens."""
+    """Event to write. `describe` is called at the end of the transaction, if anybody subscribes."""
 
     kind: str
     describe: Callable[[], Subject]
 
 
 def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> None:
-    """Tell of something that this transaction does; told if and only if that is kept."""
+    """Announce an event of this transaction; it is written if and only if that commits."""
     announced: list[_Announced] = session.info.setdefault(ANNOUNCED, [])
     if not announced:
         before_commit(session, lambda: _write(session))
@@ -233,7 +233,7 @@ def tell_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
 
 
 def tell_status(session: Session, event: StatusChanged) -> None:
-    """Announce the status that a submission comes to; the one that it leaves is no news."""
+    """Announce the new status of a submission, if it has changed."""
     if event.status != event.before and is_submission_status(event.status):
         kind = f"submission.{event.status}"
         _announce_submission(session, event.submission, kind)  # type: ignore[arg-type]
@@ -252,12 +252,12 @@ def _announce_submission(session: Session, submission: Submission, kind: EventKi
 
 
 def watched_benchmark(submission: Submission) -> str | None:
-    """The benchmark whose watchers are told; None while a submission is under embargo."""
+    """Benchmark whose watchers are notified; None while a submission is under embargo."""
     return None if submission.embargoed else submission.benchmark_id
 
 
 def tell_verification(session: Session, event: VerificationChanged) -> None:
-    """Announce a verification, and its attempt where the event is one's."""
+    """Announce a verification, with the attempt if the event is about one."""
     verification, attempt = event.verification, event.attempt
     # As they are at this moment: a lost attempt is followed by another in the same transaction.
     told = None if attempt is None else {"number": attempt.number, "worker": attempt.worker}
@@ -278,7 +278,7 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
 
 
 def _announce_record_check(session: Session, verification: Verification) -> None:
-    """Have it looked up whether the pool of a verification's submission took a record by it."""
+    """Queue a check whether the pool of a verification's submission took a record by it."""
     submission = verification.submission
     if submission is None or watched_benchmark(submission) is None:
         return
@@ -303,7 +303,7 @@ def tell_calibration(session: Session, event: CalibrationAdopted) -> None:
 
 
 def tell_worker(session: Session, event: WorkerOut) -> None:
-    """Announce to organisers, and to its owner, that a worker is out."""
+    """Announce to organisers, and to its owner, that a worker is paused or excluded."""
 
     def describe() -> Subject:
         worker = session.get(WorkerRow, event.name)
@@ -315,7 +315,7 @@ def tell_worker(session: Session, event: WorkerOut) -> None:
 
 
 def new_event(kind: str, subject: Subject) -> dict[str, Any]:
-    """The row of an event, by its columns."""
+    """Columns of an event's row."""
     return {
         "id": f"msg_{secrets.token_hex(10)}",
         "kind": kind,
@@ -327,7 +327,7 @@ def new_event(kind: str, subject: Subject) -> dict[str, Any]:
 
 
 def _write(session: Session) -> None:
-    """Add what was announced to the transaction, in order, if there is anybody to tell."""
+    """Write the announced events in this transaction, in order, if anybody subscribes."""
     announced: list[_Announced] = session.info.pop(ANNOUNCED, [])
     session.flush()
     if not session.connection().scalar(SOMEBODY_LISTENS):
@@ -341,12 +341,12 @@ Purpose = Literal["confirm", "unsubscribe"]
 
 
 def link_token(subscription: MailSubscription, purpose: Purpose) -> str:
-    """What a link carries: the subscription, and a signature that only its secret can make."""
+    """Token of a link: the subscription's id, and a signature with its secret."""
     return f"{subscription.id}.{_signature(subscription, purpose)}"
 
 
 def find_by_link(session: Session, token: str, purpose: Purpose) -> MailSubscription:
-    """The subscription a link is about. Raises NotFoundError, also for a signature that is none."""
+    """Find the subscription of a link. Raises NotFoundError, also for an invalid signature."""
     subscription_id, _, signature = token.partition(".")
     found = session.get(MailSubscription, subscription_id)
     if (found is None or found.ended_at is not None) or not hmac.compare_digest(

@@ -1,6 +1,6 @@
-"""Deliveries: claimed by one server at a time, tried again for about a day, then given up.
+"""Deliveries: claimed by one server at a time, retried for about a day, then given up.
 
-A claim is one UPDATE that only one server wins, and it puts the next try off: if the process dies,
+A claim is one UPDATE that only one server wins, and it delays the next try: if the process dies,
 the same message is sent again with the same id.
 """
 
@@ -17,7 +17,7 @@ from server.base.models import Delivery, Webhook
 from server.notices.webhook_disabling import switch_off
 from server.notices.webhooks import Answer
 
-# Longer than a try may take: what is not settled by then is tried again.
+# Longer than a try may take: a delivery that is not settled by then is retried.
 CLAIM = timedelta(seconds=60)
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 JITTER = 0.1
@@ -31,7 +31,7 @@ GONE = 410
 
 @dataclass(frozen=True)
 class Claimed:
-    """A delivery that this process tries, and whose it is: one slow receiver takes few places."""
+    """Delivery for this process to try; `lane` is its owner, who gets few slots if one is slow."""
 
     id: int
     claims: int
@@ -41,18 +41,18 @@ class Claimed:
 
     @property
     def receiver(self) -> str:
-        """What has one try at a time."""
+        """Webhook or address, which gets one try at a time."""
         return self.webhook_id or self.mail_id or ""
 
 
 def due(now: datetime, *, with_mail: bool) -> ColumnElement[bool]:
-    """The condition of a delivery that can be tried."""
+    """SQL condition: deliveries that can be tried."""
     mine = true() if with_mail else Delivery.mail_id.is_(None)
     return (Delivery.state == "waiting") & (Delivery.due_at <= now) & mine
 
 
 def first_due(session: Session, *, with_mail: bool, limit: int) -> list[Claimed]:
-    """The next message of each receiver that has one due, the longest overdue first."""
+    """Next message of each receiver that has one due, the longest overdue first."""
     place = (
         func.row_number()
         .over(
@@ -90,7 +90,7 @@ def _lane(user_id: int | None) -> str:
 
 
 def claim(session: Session, wanted: Claimed) -> bool:
-    """Whether this process is the one to try a delivery; if so nobody else does for a while."""
+    """Claim a delivery for this process; False if another has it or it has ended."""
     won = session.execute(
         update(Delivery)
         .where(
@@ -106,7 +106,7 @@ def claim(session: Session, wanted: Claimed) -> bool:
 
 
 def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -> None:
-    """Keep what came of a try. A failure counts only if nobody has claimed the delivery since."""
+    """Store the outcome of a try. A failure counts only if no process has claimed it since."""
     delivery = _lock(session, delivery_id)
     if delivery is None or delivery.state != "waiting":
         return
@@ -122,10 +122,10 @@ def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -
 
 
 def _lock(session: Session, delivery_id: int) -> Delivery | None:
-    """A delivery that nobody else changes until this transaction ends, and its webhook before it.
+    """Lock a delivery until this transaction ends, and its webhook before it.
 
-    What comes of one message changes the webhook and what else waits for it, so those that settle
-    two messages of one webhook at once take turns at the webhook.
+    The outcome of one message changes the webhook and its other deliveries, so two transactions
+    that settle messages of one webhook take turns at the webhook.
     """
     hook_id = session.scalar(select(Delivery.webhook_id).where(Delivery.id == delivery_id))
     if hook_id is not None:
@@ -146,7 +146,7 @@ def _with_try(delivery: Delivery, answer: Answer, now: datetime) -> list[Any]:
 
 
 def _put_off(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:
-    """Try again later, or give up; a receiver that is gone or fails for long is switched off."""
+    """Schedule a retry, or give up; a receiver that is gone or fails for long is disabled."""
     delivery.failures += 1
     hook = delivery.webhook
     if hook is not None:
@@ -164,7 +164,7 @@ def _put_off(session: Session, delivery: Delivery, answer: Answer, now: datetime
 
 
 def _spare(session: Session, failed: Delivery, answer: Answer, now: datetime) -> None:
-    """Have what else waits for a webhook wait too: while it fails it gets one try at a time."""
+    """Delay the webhook's other deliveries too: while it fails it gets one try at a time."""
     if failed.webhook_id is None:
         return
     pause = min((failed.due_at - now).total_seconds(), SPARED_SECONDS)
@@ -184,7 +184,7 @@ def _spare(session: Session, failed: Delivery, answer: Answer, now: datetime) ->
 
 
 def _is_final(delivery: Delivery, answer: Answer) -> bool:
-    """Whether a mail server has said that it will never take this mail (RFC 5321, 5yz)."""
+    """Whether a mail server has rejected this mail permanently (RFC 5321, 5yz)."""
     return delivery.mail_id is not None and answer.status is not None and answer.status >= 500
 
 
@@ -195,16 +195,16 @@ def _give_up_on(session: Session, hook: Webhook, now: datetime) -> None:
 
 
 def retry_seconds(failures: int, wanted: float | None) -> float:
-    """How long to wait after so many failures: at least what the receiver asks for, within a day.
+    """Seconds until the next try: at least the receiver's Retry-After, at most about a day.
 
-    Spread by a tenth either way, so that what failed together does not come back together.
+    Varied by a tenth either way, so that simultaneous failures are not retried at once.
     """
     planned = RETRY_SECONDS[failures - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
     return max(planned, min(wanted or 0.0, LONGEST_WAIT.total_seconds()))
 
 
 def next_due(session: Session, *, with_mail: bool) -> datetime | None:
-    """When the next delivery is due; None if none waits."""
+    """Time of the next delivery; None if none waits."""
     mine = true() if with_mail else Delivery.mail_id.is_(None)
     return session.scalar(
         select(func.min(Delivery.due_at)).where(Delivery.state == "waiting", mine)
@@ -212,7 +212,7 @@ def next_due(session: Session, *, with_mail: bool) -> datetime | None:
 
 
 def count_deliveries(session: Session) -> dict[tuple[str, str], int]:
-    """How many deliveries are kept, by channel and state."""
+    """Count the stored deliveries by channel and state."""
     channel = case((Delivery.mail_id.is_(None), "webhook"), else_="mail").label("channel")
     rows = session.execute(
         select(channel, Delivery.state, func.count()).group_by("channel", Delivery.state)
@@ -221,6 +221,6 @@ def count_deliveries(session: Session) -> dict[tuple[str, str], int]:
 
 
 def overdue_seconds(session: Session, *, now: datetime) -> float:
-    """How long ago the first try that waits was due; 0 if none is late."""
+    """Seconds since the oldest waiting try was due; 0 if none is late."""
     due_at = next_due(session, with_mail=True)
     return 0.0 if due_at is None else max((now - due_at).total_seconds(), 0.0)

@@ -1,4 +1,4 @@
-"""Webhooks and mail subscriptions: each person sees and changes their own."""
+"""Endpoints of webhooks and mail subscriptions: each person sees and changes their own."""
 
 from typing import Annotated, Literal
 
@@ -39,14 +39,14 @@ StateDep = Annotated[Literal["waiting", "delivered", "failed"] | None, Query()]
 
 @router.get("/webhooks")
 def get_webhooks(parts: PartsDep, caller: SubmitterDep) -> WebhookList:
-    """Your webhooks, newest first, without their secrets."""
+    """List your webhooks, newest first, without their secrets."""
     with parts.database.read() as session:
         return WebhookList(webhooks=[webhook_view(hook) for hook in list_webhooks(session, caller)])
 
 
 @router.post("/webhooks", status_code=201)
 def create_webhook(body: WebhookCreate, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
-    """Have events posted to an address. The secret that signs them is in this answer alone."""
+    """Create a webhook. The secret that signs its messages is only in this response."""
     with parts.database.write() as session:
         hook = subscriptions.make_webhook(session, parts, caller, body)
         return WebhookCreated(**webhook_fields(hook), secret=hook.secret)
@@ -54,7 +54,7 @@ def create_webhook(body: WebhookCreate, parts: PartsDep, caller: SubmitterDep) -
 
 @router.get("/webhooks/{webhook_id}")
 def get_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
-    """One of your webhooks."""
+    """Read one of your webhooks."""
     with parts.database.read() as session:
         return webhook_view(find_webhook(session, caller, webhook_id))
 
@@ -68,7 +68,7 @@ def delete_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
 
 @router.post("/webhooks/{webhook_id}/secret")
 def replace_secret(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
-    """Make a fresh secret. For a day messages are signed with both."""
+    """Replace the secret of a webhook. For a day messages are signed with both."""
     with parts.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         secret = subscriptions.replace_secret(hook)
@@ -77,7 +77,7 @@ def replace_secret(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
 
 @router.post("/webhooks/{webhook_id}/enable")
 def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
-    """Post again to a webhook that was switched off."""
+    """Enable a webhook that was disabled."""
     with parts.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         subscriptions.switch_on(hook)
@@ -86,7 +86,7 @@ def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
 
 @router.post("/webhooks/{webhook_id}/test", status_code=202)
 def send_test(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> DeliveryView:
-    """Send a message of type webhook.test; the log of deliveries shows what came of it."""
+    """Send a message of type webhook.test; the log of deliveries shows its outcome."""
     with parts.database.write() as session:
         return delivery_view(subscriptions.ping(session, find_webhook(session, caller, webhook_id)))
 
@@ -99,7 +99,7 @@ def get_deliveries(
     state: StateDep = None,
     limit: LimitDep = 50,
 ) -> DeliveryList:
-    """What was sent to a webhook within 30 days, newest first, with what came of each try."""
+    """List a webhook's deliveries within 30 days, newest first, with the outcome of each try."""
     with parts.database.read() as session:
         hook = find_webhook(session, caller, webhook_id)
         found = list_deliveries(session, hook, state=state, limit=limit)
@@ -119,14 +119,14 @@ def resend_delivery(
 
 @router.get("/mail-subscriptions")
 def get_mail_subscriptions(parts: PartsDep, caller: SubmitterDep) -> MailList:
-    """The addresses you are written to at, newest first."""
+    """List the addresses of your mail subscriptions, newest first."""
     with parts.database.read() as session:
         return MailList(mails=[mail_view(item) for item in list_mails(session, caller)])
 
 
 @router.post("/mail-subscriptions", status_code=201)
 def create_mail_subscription(body: MailCreate, parts: PartsDep, caller: SubmitterDep) -> MailView:
-    """Ask to be written to. The first mail has a link to confirm the address."""
+    """Create a mail subscription. The first mail has a link to confirm the address."""
     with parts.database.write() as session:
         return mail_view(subscriptions.subscribe(session, parts, caller, body))
 

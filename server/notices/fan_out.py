@@ -1,4 +1,4 @@
-"""Handing events on: one delivery for each receiver, in the transaction that marks the event."""
+"""Fan events out: one delivery for each subscriber, in the transaction that marks the event."""
 
 import logging
 from collections import Counter
@@ -33,13 +33,13 @@ RECORD_WAIT = timedelta(seconds=2)
 
 
 def is_due(now: datetime) -> ColumnElement[bool]:
-    """The condition of an event that can be handed on."""
+    """SQL condition: events that can be fanned out."""
     ripe = or_(NoticeEvent.kind != RECORD_CHECK, NoticeEvent.created_at <= now - RECORD_WAIT)
     return NoticeEvent.spread_at.is_(None) & ripe
 
 
 def next_event_due(session: Session) -> datetime | None:
-    """When the next event can be handed on; None if none waits."""
+    """Time at which the next event can be fanned out; None if none waits."""
     is_check = NoticeEvent.kind == RECORD_CHECK
     rows = session.execute(
         select(is_check, func.min(NoticeEvent.created_at))
@@ -50,7 +50,7 @@ def next_event_due(session: Session) -> datetime | None:
 
 
 def spread(database: Database, benchmarks: Mapping[str, Benchmark]) -> int:
-    """Hand on the oldest events; how many. Any number of servers may do so at once."""
+    """Fan out the oldest events; returns their number. Any number of servers may do so at once."""
     records = _look_for_records(database, benchmarks)
     with database.write() as session:
         events = _take(session)
@@ -109,7 +109,7 @@ def _deliver_to(
 
 
 def waiting_row(event_id: str, now: datetime) -> dict[str, object]:
-    """The columns of a delivery that nobody has tried yet."""
+    """Columns of a delivery that was not tried yet."""
     return {
         "event_id": event_id,
         "state": "waiting",
@@ -122,7 +122,7 @@ def waiting_row(event_id: str, now: datetime) -> dict[str, object]:
 
 
 def _mails_today(session: Session, listeners: Sequence[Listener]) -> Counter[str]:
-    """How many mails each address was sent, or is about to be, within a day."""
+    """Count the mails of each address that were sent, or are queued, within a day."""
     if not any(listener.channel == "mail" for listener in listeners):
         return Counter()
     rows = session.execute(
@@ -138,7 +138,7 @@ Records = dict[str, RecordView]
 
 
 def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -> Records:
-    """Records of the benchmarks in question by pool, found before anything is locked."""
+    """Records of the benchmarks in question by pool, found before any row is locked."""
     with database.read() as session:
         asked = session.scalars(
             select(NoticeEvent.benchmark_id)
@@ -154,7 +154,7 @@ def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -
 
 
 def _announce_record(session: Session, event: NoticeEvent, records: Records) -> None:
-    """Write the event of a record in the transaction that takes its check off the list."""
+    """Write the event of a record in the transaction that removes its check."""
     held = records.get(str(event.content.get("pool")))
     if held is None or held.date < event.content["since"]:
         return

@@ -1,4 +1,4 @@
-"""The loop that fans events out and sends deliveries when they are due."""
+"""Loop that fans events out and sends deliveries when they are due."""
 
 import logging
 import threading
@@ -33,13 +33,13 @@ from server.notices.webhooks import Answer, check_url, signature_headers
 
 
 def mail_server(settings: Settings) -> MailServer | None:
-    """Where mail is handed in; None where this server sends none."""
+    """SMTP server for outgoing mail; None if this server sends none."""
     url = settings.smtp_url
     return None if url is None else parse_smtp_url(url.get_secret_value())
 
 
 def deliver(database: Database, settings: Settings, claimed: Claimed) -> Answer | None:
-    """Send what was claimed and keep what came of it; None if it is not wanted any more."""
+    """Send a claimed delivery and store its outcome; None if it has ended meanwhile."""
     with database.read() as session:
         delivery = session.get(Delivery, claimed.id)
         if delivery is None or delivery.state != "waiting":
@@ -71,7 +71,7 @@ def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
     private_allowed = settings.webhook_private_addresses
     try:
         check_url(hook.url, private_allowed=private_allowed)
-    except ContentError as error:  # What was allowed when it was made may not be any more.
+    except ContentError as error:  # Its address may not be allowed any more.
         return Answer(None, 0.0, error=error.detail)
     body = post_body(event, site=site_of(settings))
     signed = signature_headers(valid_secrets(hook), event.id, seconds=int(time.time()), body=body)
@@ -84,7 +84,7 @@ def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
 
 
 def valid_secrets(hook: Webhook) -> list[str]:
-    """The secrets that sign, the latest first: two while one is being replaced."""
+    """Secrets that sign, the latest first: two while one is being replaced."""
     until = hook.previous_until
     if hook.previous_secret is None or until is None or until <= utc_now():
         return [hook.secret]
@@ -108,7 +108,7 @@ def _mail(settings: Settings, event: NoticeEvent, subscription: MailSubscription
 
 
 def site_of(settings: Settings) -> str:
-    """The public address without a slash at its end; empty if it is not set."""
+    """Public address without a slash at its end; empty if it is not set."""
     return (settings.public_url or "").rstrip("/")
 
 
@@ -124,7 +124,7 @@ Moments = tuple[datetime | None, datetime | None]
 
 
 class NoticeLoop:
-    """A thread that decides, and a few that send, until it is stopped."""
+    """Thread that decides, with a pool of threads that send, until it is stopped."""
 
     def __init__(
         self, database: Database, benchmarks: Mapping[str, Benchmark], settings: Settings
@@ -171,7 +171,7 @@ class NoticeLoop:
             self._wake.wait(pause)
 
     def run_once(self) -> float:
-        """Hand on what waits, begin what is due; the seconds until there is more to do."""
+        """Fan out due events and start due deliveries; returns the seconds until the next."""
         event_at, due_at = self._look()
         now = utc_now()
         if event_at is not None and event_at <= now:
@@ -193,7 +193,7 @@ class NoticeLoop:
         with self._database.read() as session:
             wanted = first_due(session, with_mail=self._with_mail, limit=PLACES * 4)
         for item in self._with_places(wanted):
-            # One transaction each: whoever holds one claim waits for nobody who holds another.
+            # One transaction each, so that no claim waits for another.
             with self._database.write() as session:
                 won = claim(session, item)
             if won:
@@ -202,7 +202,7 @@ class NoticeLoop:
                 self._pool.submit(self._try, item)
 
     def _with_places(self, wanted: list[Claimed]) -> list[Claimed]:
-        """What can begin at this moment: a claim runs out, so nothing claimed waits for a place."""
+        """Choose deliveries with a free slot now: a claim expires, so it must not wait for one."""
         with self._lock:
             busy = list(self._under_way.values())
         receivers = {item.receiver for item in busy}
@@ -231,9 +231,10 @@ class NoticeLoop:
 
 
 def _pause(event_at: datetime | None, due_at: datetime | None) -> float:
-    """Until there is more to do, and never longer than an event of another process may wait.
+    """Seconds until the next event or delivery; limited, for events of other processes.
 
-    A delivery that is due and was not begun waits for a place: whoever gives one up wakes the loop.
+    A due delivery that was not started waits for a free slot: the thread that frees one wakes the
+    loop.
     """
     now = utc_now()
     moments = [event_at] if event_at is not None else []

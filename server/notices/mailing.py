@@ -1,4 +1,4 @@
-"""Mails: their text, their sending, and who confirmed to get them."""
+"""Compose and send mails, and confirm addresses."""
 
 import smtplib
 import ssl
@@ -32,7 +32,7 @@ def compose(
     message_id: str,
     unsubscribe_url: str | None,
 ) -> EmailMessage:
-    """A plain text mail. The id is the same at each try, so that a mail that came twice shows once.
+    """Compose a plain text mail. Retries have the same id, so that a repeated mail shows once.
 
     With an address to unsubscribe at, mail programs offer a button for it (RFC 8058).
     """
@@ -53,12 +53,12 @@ def compose(
 
 
 def one_line(text: str) -> str:
-    """A text without line ends or other control characters, and short enough for a header."""
+    """Remove line ends and other control characters, and shorten for a header."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:150]
 
 
 def send_mail(server: MailServer, message: EmailMessage) -> Answer:
-    """Hand a mail in; what came of it, also if nothing did."""
+    """Send one mail over SMTP; returns the outcome, never raises for a failure to send."""
     began = time.monotonic()
     try:
         with _connect(server) as connection:
@@ -84,7 +84,7 @@ def _milliseconds_since(began: float) -> float:
 
 
 def _connect(server: MailServer) -> smtplib.SMTP:
-    """A connection that is encrypted as the settings say, and signed in. The caller closes it."""
+    """Connect, with encryption and sign-in as the settings say. The caller closes it."""
     context = ssl.create_default_context()
     if server.scheme == "smtps":
         connection: smtplib.SMTP = smtplib.SMTP_SSL(
@@ -129,7 +129,7 @@ STATES = {
 
 
 def post_body(event: NoticeEvent, *, site: str) -> bytes:
-    """The JSON of an event: type, timestamp and data, as Standard Webhooks recommends.
+    """JSON of an event: type, timestamp and data, as Standard Webhooks recommends.
 
     Links are whole where the server's public address is set.
     """
@@ -142,12 +142,12 @@ def post_body(event: NoticeEvent, *, site: str) -> bytes:
 
 
 def mail_subject(event: NoticeEvent) -> str:
-    """What a mail is about, in a line."""
+    """Subject line of a mail."""
     return f"[Finishline] {_sentence(event)}"
 
 
 def mail_text(event: NoticeEvent, subscription: MailSubscription, *, site: str) -> str:
-    """What a mail says."""
+    """Text of a mail."""
     if event.kind == CONFIRM:
         return _confirmation(event, subscription, site=site)
     lines = [_sentence(event) + "."]
@@ -168,12 +168,12 @@ def _confirmation(event: NoticeEvent, subscription: MailSubscription, *, site: s
 
 
 def unsubscribe_url(subscription: MailSubscription, *, site: str) -> str:
-    """Where a subscription is ended without signing in."""
+    """URL that ends a subscription without signing in."""
     return f"{site}/mail/unsubscribe/{link_token(subscription, 'unsubscribe')}"
 
 
 def _sentence(event: NoticeEvent) -> str:
-    """What happened, without a full stop."""
+    """Sentence that describes an event, without a full stop."""
     content, kind = event.content, event.kind
     if kind == CONFIRM:
         return "Confirm this address"
@@ -200,7 +200,7 @@ def _verification_sentence(kind: str, own: Content) -> str:
 
 
 def _figures(content: Content) -> list[tuple[str, str]]:
-    """The lines under the first, in units."""
+    """Lines of figures under the first line, in units."""
     own = content.get("submission") or {}
     lines = [("Submission", own["id"]), ("Status", own["status"])] if own else []
     if own.get("tta_seconds") is not None:

@@ -1,4 +1,4 @@
-"""A webhook posted to an address that was checked, within time and size limits."""
+"""Post a webhook to a checked address, within time and size limits."""
 
 import ssl
 import time
@@ -18,7 +18,7 @@ ANSWER_BYTES = 4096
 
 
 class _LimitedStream(httpcore2.NetworkStream):
-    """A connection that ends at a moment, however slowly bytes drip in."""
+    """Connection with a deadline, however slowly bytes arrive."""
 
     def __init__(self, stream: httpcore2.NetworkStream, deadline: float) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class _LimitedStream(httpcore2.NetworkStream):
 
 
 class _CheckedBackend(httpcore2.NetworkBackend):
-    """Connects to the address that was checked; the name stays in Host and in the handshake."""
+    """Connect to the checked address; the name stays in Host and in the TLS handshake."""
 
     def __init__(self, deadline: float, *, private_allowed: bool) -> None:
         self._deadline = deadline
@@ -84,7 +84,7 @@ def post(
     private_allowed: bool,
     limit_seconds: float = LIMIT_SECONDS,
 ) -> Answer:
-    """Post a body; what came of it, also if nothing did. Redirects are not followed."""
+    """Post a body; returns the outcome, also of a failed connection. Follows no redirects."""
     began = time.monotonic()
     backend = _CheckedBackend(began + limit_seconds, private_allowed=private_allowed)
     took = partial(_milliseconds_since, began)
@@ -107,7 +107,7 @@ def post(
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """The authorities that certificates are held against, read once."""
+    """TLS context with the trusted certificate authorities, cached."""
     return httpx2.create_ssl_context()
 
 
@@ -124,9 +124,9 @@ def _with_host(url: str, headers: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _start_of(response: httpcore2.Response) -> str:
-    """The first characters of an answer: no more of it is read than they need.
+    """Read the first characters of a response, and no more of it than they need.
 
-    An answer that breaks off has its status all the same.
+    A response that breaks off keeps its status.
     """
     content = b""
     with suppress(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):

@@ -1,4 +1,4 @@
-"""Forgetting deliveries that ended long ago, and events that nobody waits for any more."""
+"""Delete deliveries that ended long ago, and events without deliveries."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ UNSYNCHRONISED = {"synchronize_session": False}
 
 
 def prune(database: Database) -> int:
-    """Forget some of what is older than the log of deliveries goes back; how many deliveries."""
+    """Delete a batch of deliveries older than the log keeps; returns their number."""
     before = utc_now() - KEEP
     with database.write() as session:
         old = session.execute(
@@ -36,7 +36,7 @@ def prune(database: Database) -> int:
 
 
 def forget_events(session: Session, event_ids: Sequence[str]) -> None:
-    """Delete those of the events that are nobody's to deliver."""
+    """Delete those of the events that have no delivery left."""
     left = select(Delivery.id).where(Delivery.event_id == NoticeEvent.id)
     session.execute(
         delete(NoticeEvent).where(NoticeEvent.id.in_(event_ids), ~left.exists()),

@@ -1,4 +1,4 @@
-"""Webhooks, addresses and deliveries as they cross the API."""
+"""Request and response models of webhooks, addresses and deliveries."""
 
 from datetime import datetime
 from email.errors import MessageError
@@ -15,7 +15,7 @@ SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+
 
 
 def _mail_address(address: str) -> str:
-    """An address as mail programs read it. Raises ValueError."""
+    """Parse an address as mail programs do. Raises ValueError."""
     try:
         Address(addr_spec=address)
     except (ValueError, MessageError) as error:
@@ -27,7 +27,7 @@ MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidato
 
 
 class Wanted(BaseModel):
-    """Which events: of one's own submissions, of a benchmark, or all (organisers only)."""
+    """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,7 +47,7 @@ class Wanted(BaseModel):
 
 
 class WebhookCreate(Wanted):
-    """Where to post, and what."""
+    """Webhook to create: its URL and its events."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,7 +66,7 @@ class WebhookCreate(Wanted):
 
 
 class MailCreate(Wanted):
-    """Where to write to, and of what."""
+    """Mail subscription to create: its address and its events."""
 
     address: MailAddress
 
@@ -99,7 +99,7 @@ class WebhookList(BaseModel):
 
 
 class TryView(BaseModel):
-    """One try: a status and the start of the answer, or the error instead."""
+    """A delivery attempt: a status and the start of the response, or the error instead."""
 
     at: datetime
     status: int | None
@@ -128,7 +128,7 @@ class DeliveryList(BaseModel):
 
 
 class MailView(BaseModel):
-    """An address. Nothing but the mail to confirm it is sent before `verified_at`."""
+    """An address. Only the mail to confirm it is sent before `verified_at`."""
 
     id: str
     address: str
@@ -146,7 +146,7 @@ class MailList(BaseModel):
 
 
 def webhook_fields(hook: Webhook) -> dict[str, Any]:
-    """A stored webhook by the names of its view."""
+    """Fields of a stored webhook by the names of its view."""
     return {
         "id": hook.id,
         "url": hook.url,
@@ -162,12 +162,12 @@ def webhook_fields(hook: Webhook) -> dict[str, Any]:
 
 
 def webhook_view(hook: Webhook) -> WebhookView:
-    """A stored webhook as the API shows it."""
+    """View of a stored webhook."""
     return WebhookView(**webhook_fields(hook))
 
 
 def delivery_view(delivery: Delivery) -> DeliveryView:
-    """A stored delivery as the API shows it."""
+    """View of a stored delivery."""
     return DeliveryView(
         id=delivery.id,
         message_id=delivery.event_id,
@@ -181,7 +181,7 @@ def delivery_view(delivery: Delivery) -> DeliveryView:
 
 
 def mail_view(subscription: MailSubscription) -> MailView:
-    """A stored address as the API shows it."""
+    """View of a stored address."""
     return MailView(
         id=subscription.id,
         address=subscription.address,

@@ -1,4 +1,4 @@
-"""Who is told of what."""
+"""Find the subscribers of an event."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ OWN, BENCHMARK, ALL = "own", "benchmark", "all"
 
 @dataclass(frozen=True)
 class Listener:
-    """A webhook or an address, and what it is told of. `address` limits the mails of a day."""
+    """A webhook or an address, and its filter of events. `address` limits the mails of a day."""
 
     channel: Channel
     id: str
@@ -28,7 +28,7 @@ class Listener:
     address: str | None = None
 
     def wants(self, event: NoticeEvent, organisers: frozenset[int]) -> bool:
-        """Whether this event is for it. Organisers are those who are so at this moment."""
+        """Whether this event passes its filter. `organisers` are the current organisers."""
         if event.kind not in self.kinds:
             return False
         own = event.user_id == self.user_id
@@ -55,7 +55,7 @@ def find_listeners(session: Session) -> list[Listener]:
 
 
 def is_confirmed() -> ColumnElement[bool]:
-    """The condition of an address that is told of events."""
+    """SQL condition: confirmed addresses whose subscription has not ended."""
     return MailSubscription.verified_at.is_not(None) & MailSubscription.ended_at.is_(None)
 
 
@@ -68,7 +68,7 @@ def _listener(
 
 
 def find_organisers(session: Session, listeners: Iterable[Listener]) -> frozenset[int]:
-    """Those who want to be told of everything and have a valid token of an organiser."""
+    """Users who subscribe to everything and have a valid token of an organiser."""
     wanting = {listener.user_id for listener in listeners if listener.scope == ALL}
     if not wanting:
         return frozenset()

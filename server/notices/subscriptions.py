@@ -25,14 +25,14 @@ from server.people.dependencies import Caller, Parts
 
 
 def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
-    """The caller's webhooks, newest first."""
+    """List the caller's webhooks, newest first."""
     own = Webhook.user_id == caller.user_id
     order = (Webhook.created_at.desc(), Webhook.id)
     return list(session.scalars(select(Webhook).where(own).order_by(*order)))
 
 
 def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
-    """A webhook of the caller's. Raises NotFoundError, also for somebody else's."""
+    """Find a webhook of the caller's. Raises NotFoundError, also for somebody else's."""
     hook = session.get(Webhook, webhook_id)
     if hook is None or hook.user_id != caller.user_id:
         raise NotFoundError(f"You have no webhook {webhook_id!r}.")
@@ -42,7 +42,7 @@ def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
 def list_deliveries(
     session: Session, hook: Webhook, *, state: str | None, limit: int
 ) -> list[Delivery]:
-    """The latest deliveries of a webhook, newest first."""
+    """List the latest deliveries of a webhook, newest first."""
     query = select(Delivery).where(Delivery.webhook_id == hook.id)
     if state is not None:
         query = query.where(Delivery.state == state)
@@ -50,7 +50,7 @@ def list_deliveries(
 
 
 def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery:
-    """A delivery of a webhook. Raises NotFoundError."""
+    """Find a delivery of a webhook. Raises NotFoundError."""
     delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
     if delivery is None or delivery.webhook_id != hook.id:
         raise NotFoundError(f"Webhook {hook.id} has no delivery {delivery_id}.")
@@ -58,14 +58,14 @@ def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery
 
 
 def list_mails(session: Session, caller: Caller) -> list[MailSubscription]:
-    """The caller's addresses, newest first."""
+    """List the caller's addresses, newest first."""
     own = (MailSubscription.user_id == caller.user_id, MailSubscription.ended_at.is_(None))
     order = (MailSubscription.created_at.desc(), MailSubscription.id)
     return list(session.scalars(select(MailSubscription).where(*own).order_by(*order)))
 
 
 def find_mail(session: Session, caller: Caller, mail_id: str) -> MailSubscription:
-    """An address of the caller's. Raises NotFoundError, also for somebody else's."""
+    """Find an address of the caller's. Raises NotFoundError, also for somebody else's."""
     found = session.get(MailSubscription, mail_id)
     if found is None or found.user_id != caller.user_id or found.ended_at is not None:
         raise NotFoundError(f"You have no mail subscription {mail_id!r}.")
@@ -82,9 +82,12 @@ def new_id() -> str:
 
 
 def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
-    """Raise unless the caller may be told of what is wanted, and there is such a benchmark.
+    """Raise unless the caller may subscribe to these events.
 
-    Notices hold what the caller reads, under embargo too, and go on when the token has ended.
+    Raises NotAllowedError, and NotFoundError for an unknown benchmark.
+
+    Notices include submissions under embargo that the caller may read, and go on after the token
+    has ended.
     """
     if not caller.may("read"):
         raise NotAllowedError("To be told of events takes a token with the scope read.")
@@ -98,9 +101,9 @@ def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
 
 
 def make_webhook(session: Session, parts: Parts, caller: Caller, wanted: WebhookCreate) -> Webhook:
-    """A webhook of the caller's, with a secret that its answer shows once.
+    """Create a webhook of the caller's, with a secret that its response shows once.
 
-    Raises ContentError for an address it may not have, NotAllowedError, ConflictError for too many.
+    Raises ContentError for a forbidden address, NotAllowedError, ConflictError for too many.
     """
     require_wanted(parts, caller, wanted)
     check_url(wanted.url, private_allowed=parts.settings.webhook_private_addresses)
@@ -122,7 +125,7 @@ def make_webhook(session: Session, parts: Parts, caller: Caller, wanted: Webhook
 
 
 def _record(session: Session, caller: Caller, action: str, hook: Webhook) -> None:
-    """Write down who is told of everything; what others watch is their own affair."""
+    """Write a subscription to everything to the audit log; others are private and left out."""
     if hook.scope != ALL:
         return
     told: dict[str, Any] = {"url": hook.url, "kinds": hook.kinds, "scope": hook.scope}
@@ -139,19 +142,19 @@ def _record(session: Session, caller: Caller, action: str, hook: Webhook) -> Non
 
 
 def replace_secret(hook: Webhook) -> str:
-    """A fresh secret; for a day the earlier one signs as well."""
+    """Generate a new secret; for a day the earlier one signs as well."""
     hook.previous_secret, hook.previous_until = hook.secret, utc_now() + BOTH_VALID
     hook.secret = new_secret()
     return hook.secret
 
 
 def switch_on(hook: Webhook) -> None:
-    """Post to a webhook again."""
+    """Enable a disabled webhook."""
     hook.disabled_at = hook.disabled_because = hook.failing_since = None
 
 
 def delete_webhook(session: Session, caller: Caller, hook: Webhook) -> None:
-    """Delete a webhook with its deliveries; a try under way comes to its end."""
+    """Delete a webhook with its deliveries; a try under way is finished."""
     session.refresh(hook, with_for_update=True)
     of_hook = Delivery.webhook_id == hook.id
     events = session.scalars(select(Delivery.event_id).where(of_hook)).all()
@@ -162,7 +165,7 @@ def delete_webhook(session: Session, caller: Caller, hook: Webhook) -> None:
 
 
 def ping(session: Session, hook: Webhook) -> Delivery:
-    """Send a test message. Raises ConflictError while one is on its way, or it is switched off."""
+    """Send a test message. Raises ConflictError while one is queued, or if it is disabled."""
     _require_on(hook)
     on_its_way = (
         select(Delivery.id)
@@ -180,7 +183,7 @@ def ping(session: Session, hook: Webhook) -> Delivery:
 
 
 def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Delivery:
-    """A delivery of an event that is one webhook's alone."""
+    """Create a delivery of an event for one webhook only."""
     now = utc_now()
     session.flush()
     session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
@@ -192,9 +195,9 @@ def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Deliver
 
 
 def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
-    """Try a delivery that ended again from the start, with the same id, whatever came of it.
+    """Retry an ended delivery from the start, with the same id, whatever its outcome.
 
-    Raises ConflictError for one that is on its way, or if the webhook is switched off.
+    Raises ConflictError for one that is queued, or if the webhook is disabled.
     """
     _require_on(hook)
     if delivery.state == "waiting":
@@ -216,14 +219,14 @@ def _require_on(hook: Webhook) -> None:
 
 
 MOST_ADDRESSES = 5
-# Nobody is written to more often by people who only claim to have an address.
+# Limit on unwanted mail to addresses that somebody else entered.
 CONFIRMATIONS_PER_DAY = 3
 
 
 def subscribe(
     session: Session, parts: Parts, caller: Caller, wanted: MailCreate
 ) -> MailSubscription:
-    """Ask to be written to. Unless the caller has confirmed this address before, a mail asks.
+    """Create a mail subscription. Unless confirmed before, its address gets a mail to confirm it.
 
     Raises ConflictError if this server sends no mail, or for too many addresses or mails.
     """
@@ -283,12 +286,12 @@ def _ask_to_confirm(
 
 
 def confirm(subscription: MailSubscription) -> None:
-    """From this moment on the address is told of events. Confirming twice changes nothing."""
+    """Confirm the address, which starts its mails. Confirming twice changes nothing."""
     subscription.verified_at = subscription.verified_at or utc_now()
 
 
 def end_subscription(session: Session, subscription: MailSubscription) -> None:
-    """Write no more to this address for this subscription; what waits is not sent."""
+    """End a mail subscription; its waiting deliveries are not sent."""
     now = utc_now()
     subscription.ended_at = now
     session.execute(

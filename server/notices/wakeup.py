@@ -1,4 +1,4 @@
-"""Waking the loop of this process when there is something to deliver."""
+"""Wake the loop of this process when there is something to deliver."""
 
 import threading
 from typing import cast
@@ -12,7 +12,7 @@ _making = threading.Lock()
 
 
 def waking(engine: Engine) -> threading.Event:
-    """What the loop that delivers the events of a database waits for in this process."""
+    """Event object that wakes this process's delivery loop of a database."""
     with _making:
         found = _wakings.get(engine)
         if found is None:
@@ -21,5 +21,5 @@ def waking(engine: Engine) -> threading.Event:
 
 
 def waking_of(session: Session) -> threading.Event:
-    """The same for the database of a session."""
+    """Event object of `waking` for the database of a session."""
     return waking(cast(Engine, session.get_bind()))

@@ -1,4 +1,4 @@
-"""Switching a webhook off, and telling its owner."""
+"""Disable a webhook, and notify its owner."""
 
 import logging
 from datetime import datetime
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def switch_off(session: Session, hook: Webhook, why: str, *, now: datetime) -> None:
-    """Post nothing more to a webhook; what waits is given up, and can be sent by hand later."""
+    """Disable a webhook; waiting deliveries are given up, and can be resent by hand later."""
     hook.disabled_at, hook.disabled_because = now, why
     session.flush()
     session.execute(
@@ -28,7 +28,7 @@ def switch_off(session: Session, hook: Webhook, why: str, *, now: datetime) -> N
 
 
 def _tell_owner(session: Session, hook: Webhook, why: str, *, now: datetime) -> None:
-    """A mail to each confirmed address of the owner, whatever else it is sent."""
+    """Queue a mail to each confirmed address of the owner, whatever its filter of events."""
     own = MailSubscription.user_id == hook.user_id
     addresses = session.scalars(select(MailSubscription.id).where(own, is_confirmed())).all()
     if not addresses:

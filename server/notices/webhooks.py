@@ -1,4 +1,4 @@
-"""Webhooks: signed posts to addresses that were checked, and their answers."""
+"""Webhooks: signatures, allowed addresses, and outcomes of a try."""
 
 import base64
 import hashlib
@@ -17,14 +17,14 @@ SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """A random secret as its receiver is shown it."""
+    """Generate a random secret in the form that its receiver is shown."""
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def signature_headers(
     keys: Iterable[str], message_id: str, *, seconds: int, body: bytes
 ) -> dict[str, str]:
-    """The three headers of a message: its id, the second of this try, a signature for each key."""
+    """Headers of a message: its id, the second of this try, a signature for each key."""
     signed = [_sign(key, message_id, seconds=seconds, body=body) for key in keys]
     return {
         "webhook-id": message_id,
@@ -41,7 +41,7 @@ def _sign(key: str, message_id: str, *, seconds: int, body: bytes) -> str:
 
 Address = IPv4Address | IPv6Address
 LONGEST_URL = 2000
-# What is_global leaves in: multicast, relays, and addresses at which clouds serve their machines.
+# Networks that is_global allows: multicast, relays, and addresses of clouds' metadata services.
 NEVER_PUBLIC = tuple(
     ip_network(text)
     for text in (
@@ -69,11 +69,11 @@ ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class NoAllowedAddressError(Exception):
-    """A host has no address that may be connected to."""
+    """A host without an address that webhooks may connect to."""
 
 
 def check_url(url: str, *, private_allowed: bool) -> None:
-    """Raise ContentError unless a webhook may have this URL as far as it can be told by reading."""
+    """Raise ContentError unless a webhook may have this URL, as far as its text shows."""
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
         raise ContentError(
             f"url: expected at most {LONGEST_URL} ASCII characters without a blank; write a name "
@@ -123,7 +123,7 @@ def _lies_in(address: Address, networks: tuple[object, ...]) -> bool:
 
 
 def _places(address: IPv6Address) -> list[Address]:
-    """Where a packet to an address may end: there, or at an IPv4 address inside it."""
+    """Destinations of a packet to an address: itself, or an IPv4 address inside it."""
     value = int(address)
     inside: list[IPv4Address] = []
     if address.sixtofour is not None:
@@ -144,10 +144,10 @@ def _ipv4(value: int) -> IPv4Address:
 
 
 def resolve(host: str, port: int, *, private_allowed: bool) -> str:
-    """An address of a host that may be connected to.
+    """Resolve a host to an address that webhooks may connect to.
 
-    Raises NoAllowedAddressError if it has none, or one that may not: then somebody plays with its
-    name. The reason is not told apart: names of an internal network are nobody's to find out.
+    Raises NoAllowedAddressError if it has none, or any that is not allowed, as in DNS rebinding.
+    The error does not tell the cases apart, to hide the names of an internal network.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -165,9 +165,9 @@ ANSWER_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one try: a status and the start of the answer, or the error instead.
+    """Outcome of one delivery attempt: a status and the start of the response, or an error.
 
-    `retry_after_seconds` is what the receiver asks for.
+    `retry_after_seconds` is the receiver's Retry-After.
     """
 
     status: int | None
@@ -178,5 +178,5 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the receiver took it: 200 to 299, and nothing else."""
+        """Whether the receiver accepted it: 200 to 299, and nothing else."""
         return self.status is not None and 200 <= self.status < 300
