@@ -1,4 +1,4 @@
-"""Accepting a submission: check and score first, then store everything in one transaction."""
+"""Accept a submission: check and score first, then store everything in one transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -46,9 +46,9 @@ MOST_TOLD = 20
 
 
 def refuse_same_logs(session: Session, submission: Submission, runs: Sequence[Row]) -> None:
-    """Raise ConflictError where a log is, byte for byte, in another submission of the benchmark.
+    """Raise ConflictError if another submission of the benchmark has a byte-identical log.
 
-    A withdrawn submission leaves its logs free: so a wrong claim is put right.
+    Logs of a withdrawn submission may be sent again, to correct a wrong claim.
     """
     files = {run["log_sha256"]: run["file"] for run in runs}
     found = session.execute(
@@ -91,7 +91,7 @@ def _named(file: str, submission_id: str, *, hidden: bool) -> str:
 
 
 def require_own_class(session: Session, claim: Claim, *, file: str) -> None:
-    """Raise ClaimError where a claim describes another machine than its hardware class is."""
+    """Raise ClaimError if a claim's system does not match its hardware class."""
     misfit = misfit_of_claim(session, asdict(claim.system))
     if misfit is not None:
         raise ClaimError(
@@ -110,7 +110,7 @@ MAX_KEY_LENGTH = 200
 
 @dataclass(frozen=True)
 class Stored:
-    """A submission that was stored just now, with all it is shown by: it is not read again."""
+    """Submission that was just stored, with all its view needs: it is not read again."""
 
     submission: Submission
     benchmark_version: str
@@ -119,7 +119,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The submission that an earlier request under the same key has made."""
+    """Submission that an earlier request with the same key stored."""
 
     submission_id: str
 
@@ -127,10 +127,9 @@ class Repeated:
 def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored | Repeated:
     """Check, score and store an upload. Raises a RuleError listing every problem.
 
-    An archive is stored with the rules it breaks, and only an organiser may hand it in.
-
-    With an idempotency key the same request is stored once and answered the same; another request
-    under the same key is a ConflictError. When this returns, the submission is stored.
+    An archive is stored with the rules it breaks, and only an organiser may submit it.
+    With an idempotency key the same request is stored once and gets the same answer; another
+    request with the same key raises ConflictError. When this returns, the submission is stored.
     """
     if upload.archive and not caller.may("organise"):
         raise NotAllowedError(
@@ -158,7 +157,7 @@ def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str |
     try:
         return _store(parts, caller, upload, scored, benchmarks, key=key)
     except FrozenOtherwiseError as error:
-        # Another server froze the rules since this one last looked: they are what holds.
+        # Another server froze the rules since this one last polled: the frozen rules apply.
         ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
         scored = _score(parts, caller, upload, ruling)
         return _store(parts, caller, upload, scored, ruling, key=key)
@@ -251,7 +250,7 @@ def _store(
         submission = (
             _store_published(session, new) if upload.archive else _store_claim(session, new)
         )
-        # Last, so that what fails leaves no file; before the commit, so that a stored submission
+        # Last, so that a failure leaves no file; before the commit, so that a stored submission
         # always has its logs.
         parts.artifacts.keep(settled)
     if benchmark.benchmark_id not in parts.benchmarks:
@@ -265,7 +264,7 @@ def _store(
 
 @dataclass(frozen=True)
 class _New:
-    """A scored submission on its way into the database, with the values of its rows."""
+    """Scored submission to insert, with the values of its rows."""
 
     parts: Parts
     caller: Caller
@@ -317,9 +316,9 @@ def _insert(session: Session, new: _New, *, published: Row | None) -> Submission
 def _verify_by_policy(
     parts: Parts, session: Session, caller: Caller, submission: Submission, claim: Claim
 ) -> None:
-    """Ask for a verification where the benchmark wants one of each submission.
+    """Request a verification if the benchmark's policy requires one of each submission.
 
-    Without room in a quota the submission is taken all the same, and waits to be asked for.
+    Without room in a quota the submission is accepted all the same, without a verification.
     """
     if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
         return

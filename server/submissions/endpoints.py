@@ -1,4 +1,4 @@
-"""Submissions: send, read, list, and their raw logs."""
+"""Endpoints of submissions: send, read, list, and their raw logs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -114,12 +114,12 @@ async def create_submission(
 ) -> SubmissionView:
     """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
 
-    Its place on the board is told when it is read.
+    Its place on the board is in the answer of a later GET.
 
-    A DAWNBench entry that states a latency and comes without a log is one of inference.
+    A DAWNBench entry with a latency and without a log is one of inference.
 
-    With an `Idempotency-Key` a repeated request is answered with the submission it made the first
-    time. What is refused leaves nothing behind; the answer names file, line and field.
+    With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
+    refused submission leaves nothing behind; the answer names file, line and field.
     """
     form = await _read_form(request, max_files=parts.settings.max_log_files + 1)
     try:
@@ -157,9 +157,9 @@ async def _read_form(request: Request, *, max_files: int) -> FormData:
 def _submit(
     parts: PartsDep, caller: Caller, form: FormData, key: str | None
 ) -> tuple[SubmissionView, bool]:
-    """The submission and whether it was there already.
+    """Store a submission; returns its view, and whether an earlier request stored it.
 
-    One that was not is shown from memory: what was stored is not read again.
+    A new one is shown from memory: its rows are not read again.
     """
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
         accepted = submit(parts, caller, upload, key=key)
@@ -185,7 +185,7 @@ def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView
 def _views(
     parts: PartsDep, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
-    """Submissions with what the boards say of their places and measured times."""
+    """Views of submissions, with their places and measured times from the boards."""
     versions = benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
     costs, standing_of = BookCosts(session), parts.standings(session)
     return [
@@ -207,7 +207,7 @@ def list_submissions(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
-    """Submissions, newest first; those under embargo only for who may see them."""
+    """List submissions, newest first; those under embargo only to viewers who may see them."""
     with parts.database.read(viewer) as session:
         page, next_cursor = submissions_page(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
@@ -218,24 +218,24 @@ def list_submissions(
 
 @router.get("/submissions/{submission_id}")
 def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> SubmissionView:
-    """A submission with its result explained step by step.
+    """Read a submission with its result explained step by step.
 
-    While it is under embargo there is none for anybody but its submitter, the members of their
-    organisation and organisers.
+    While it is under embargo, 404 for all but its submitter, the members of their organisation
+    and organisers.
     """
     return _view(parts, submission_id, viewer)
 
 
 @router.get("/submissions/{submission_id}/runs")
 def list_runs(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> RunList:
-    """The runs of a submission."""
+    """List the runs of a submission."""
     with parts.database.read(viewer) as session:
         return RunList(runs=shown_runs(find_submission(session, submission_id)))
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")
 def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> CurveView:
-    """Every evaluation of a run."""
+    """Read every evaluation of a run."""
     with parts.database.read(viewer) as session:
         return curve_view(find_run(session, submission_id, index))
 
@@ -246,7 +246,7 @@ def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: View
     responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
 )
 def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> Response:
-    """The raw log of a run, byte for byte as it was sent."""
+    """Download the raw log of a run, byte for byte as it was sent."""
     with parts.database.read(viewer) as session:
         run = find_run(session, submission_id, index)
     headers = {

@@ -1,4 +1,4 @@
-"""The figures of a submission as they are stored and as they are derived, and what differs."""
+"""Figures of a submission, stored and derived, and the differences between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """A stored figure that came out differently."""
+    """A stored figure that differs from the derived one."""
 
     field: str
     before: Any
@@ -41,7 +41,7 @@ class Change:
 
 
 def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
-    """What is stored of a submission and its runs, by the names of the columns."""
+    """Stored figures of a submission and its runs, by the names of the columns."""
     figures = {
         "benchmark_sha256": submission.benchmark_sha256,
         "eligible": submission.eligible,
@@ -58,7 +58,7 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
 def derived_figures(
     scored: ScoredSubmission, benchmark: Benchmark, *, is_published: bool
 ) -> Figures:
-    """The same figures as the raw logs give them; the day of a published result too."""
+    """The same figures derived from the raw logs; also the day of a published result."""
     figures = {
         "benchmark_sha256": benchmark.sha256,
         **result_figures(scored.result),
@@ -69,7 +69,7 @@ def derived_figures(
 
 
 def _as_stored(figures: Figures) -> Figures:
-    """As they come back from the database: tuples are lists there."""
+    """Convert figures to the form of a database read: tuples become lists."""
     stored: Figures = orjson.loads(orjson.dumps(figures))
     return stored
 

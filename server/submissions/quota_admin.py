@@ -1,4 +1,4 @@
-"""Quotas over HTTP: read one's own; read and set everybody's as an organiser."""
+"""Endpoints of quotas: read one's own; read and set everybody's as an organiser."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -36,22 +36,22 @@ SubjectKind = Literal["user", "organisation", "benchmark"]
 
 
 def _no_text(value: Any) -> Any:
-    """A text or a yes counts nothing, though it could be read as a number."""
+    """Reject texts and booleans, which could be read as numbers."""
     if isinstance(value, (str, bool)):
         raise ValueError("expected a whole number")
     return value
 
 
-# Up to what a database's integer holds; a day has fewer submissions, a month fewer seconds.
+# Limit of a stored integer; a day has fewer submissions, a month fewer seconds.
 Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
 Amount = Count | Literal["unlimited", "default"]
 
 
 class UseView(BaseModel):
-    """What is used of one quota. `allowed` is null where there is no limit.
+    """Use of one quota. `allowed` is null for no limit.
 
     Submissions count for 24 hours, accelerator seconds for 30 days. `reserved`, part of `used`, is
-    what verifications under way will probably take. `room_at` is when there is room again.
+    the estimate for verifications under way. `room_at` is when there is room again.
     """
 
     measure: Measure
@@ -62,8 +62,8 @@ class UseView(BaseModel):
 
 
 class QuotaView(BaseModel):
-    """What a user may use, or all submitters of a benchmark together; for an organisation what
-    each member may, with nothing used."""
+    """Quotas and use of a user, or of all submitters of a benchmark; for an organisation the
+    quotas of each member, with nothing used."""
 
     subject_kind: SubjectKind
     subject: str
@@ -77,7 +77,7 @@ class MyQuotaView(QuotaView):
 
 
 class QuotaSet(BaseModel):
-    """What is to hold; what is absent stays as it is. "default" is what the settings say."""
+    """Quotas to set; an absent one stays as it is. "default" is the value of the settings."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -93,7 +93,7 @@ class QuotaSet(BaseModel):
 
 
 class SetQuotaView(BaseModel):
-    """One quota that an organiser set; `amount` null is no limit."""
+    """A quota that an organiser set; `amount` null is no limit."""
 
     subject_kind: SubjectKind
     subject: str
@@ -104,14 +104,14 @@ class SetQuotaView(BaseModel):
 
 
 class QuotaList(BaseModel):
-    """What the settings allow each user, and everything that is set otherwise."""
+    """Default quotas of each user, and every quota that an organiser set."""
 
     defaults: dict[Measure, int | None]
     quotas: list[SetQuotaView]
 
 
 def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaView:
-    """What the caller has used and may use, and what holds on benchmarks."""
+    """Quotas and use of the caller, and of benchmarks that have quotas."""
     user = session.get_one(User, caller.user_id)
     named = sorted({row.subject for row in quotas_set(session) if row.subject_kind == "benchmark"})
     return MyQuotaView(
@@ -123,7 +123,7 @@ def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaV
 
 
 def read_quota(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> QuotaView:
-    """What somebody, or a benchmark, has used and may use. Raises NotFoundError."""
+    """Quotas and use of a subject. Raises NotFoundError."""
     require_subject(session, parts, kind, subject)
     if kind == "benchmark":
         return _view_of_benchmark(session, subject)
@@ -140,7 +140,7 @@ def read_quota(session: Session, parts: Parts, kind: SubjectKind, subject: str) 
 
 
 def read_quotas(session: Session, settings: Settings) -> QuotaList:
-    """The settings' quotas and every other one."""
+    """Default quotas and every quota that is set."""
     return QuotaList(
         defaults={measure: default_allowance(settings, measure) for measure in MEASURES},
         quotas=[
@@ -157,10 +157,10 @@ def change_quota(
     subject: str,
     wanted: QuotaSet,
 ) -> None:
-    """Set what somebody may use; written to the audit log. Raises NotFoundError."""
+    """Set the quotas of a subject; written to the audit log. Raises NotFoundError."""
     require_subject(session, parts, kind, subject)
     before = _set_amounts(session, kind, subject)
-    for measure in sorted(MEASURES):  # As they are locked by whoever is held to them.
+    for measure in sorted(MEASURES):  # In the order in which requests lock them.
         amount = getattr(wanted, measure)
         if amount is not None:
             _set_one(session, caller, kind, subject, measure, amount, wanted.reason)
@@ -217,7 +217,7 @@ def _set_one(
 
 
 def _set_amounts(session: Session, kind: str, subject: str) -> dict[str, Any]:
-    """What is set, as the audit log keeps it."""
+    """Set quotas of a subject, in the form of the audit log."""
     found = ((measure, find_quota(session, kind, subject, measure)) for measure in MEASURES)
     return {
         measure: "default" if row is None else "unlimited" if row.amount is None else row.amount
@@ -279,14 +279,14 @@ SubjectDep = Annotated[str, Path(max_length=100)]
 
 @router.get("/me/quota")
 def my_quota(parts: PartsDep, caller: CallerDep) -> MyQuotaView:
-    """What you may submit and have replayed, what you used of it, and when there is room again."""
+    """Read your quotas of submissions and replays, your use, and when there is room again."""
     with parts.database.read(ORGANISER) as session:
         return own_quotas(session, parts.settings, caller)
 
 
 @router.get("/quotas")
 def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
-    """What each user may use, and who may use more or less. For organisers."""
+    """List the default quotas, and who may use more or less. For organisers."""
     with parts.database.read(ORGANISER) as session:
         return read_quotas(session, parts.settings)
 
@@ -295,7 +295,7 @@ def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
 def get_quota(
     kind: SubjectKind, subject: SubjectDep, parts: PartsDep, _caller: OrganiserDep
 ) -> QuotaView:
-    """What a user, or everybody on a benchmark, used of what is allowed. For organisers."""
+    """Read the quotas and use of a user, or of everybody on a benchmark. For organisers."""
     with parts.database.read(ORGANISER) as session:
         return read_quota(session, parts, kind, subject)
 
@@ -304,9 +304,9 @@ def get_quota(
 def set_quota(
     kind: SubjectKind, subject: SubjectDep, body: QuotaSet, parts: PartsDep, caller: OrganiserDep
 ) -> QuotaView:
-    """Set what a user, each member of an organisation, or everybody on a benchmark may use.
+    """Set the quotas of a user, of each member of an organisation, or of a benchmark.
 
-    For organisers; it holds from the next request on.
+    For organisers; in force from the next request on.
     """
     with parts.database.write() as session:
         change_quota(session, parts, caller, kind, subject, body)

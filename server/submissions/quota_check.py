@@ -1,4 +1,4 @@
-"""Is there room in a quota? Asked inside of the transaction that takes it, while it is locked."""
+"""Check for room in a quota, in the transaction that takes it, under a lock."""
 
 import math
 from datetime import datetime
@@ -41,12 +41,13 @@ _LOCKED_USER = _USER.with_for_update(of=_USERS, key_share=True)
 def take_turns(
     session: Session, *, user_id: int, benchmark_id: str, lock: bool = True
 ) -> tuple[list[Named], Amounts]:
-    """Whose quotas a user is held to, and what is set for these and the benchmark.
+    """Lock and return the quotas of a user on a benchmark.
 
-    With `lock` the user and what is set are locked until the transaction ends.
+    Returns the subjects that the user's quotas are set for, and the amounts set for these and the
+    benchmark. With `lock` the user and the amounts are locked until the transaction ends.
 
     So two requests of one user, or for one benchmark with a quota, are counted one after the other.
-    The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
+    The lock lets other rows refer to the user meanwhile. SQLite has one writer anyway.
     """
     asked = _LOCKED_USER if lock else _USER
     user, organisation = session.connection().execute(asked, {"user_id": user_id}).one()
@@ -57,7 +58,7 @@ def take_turns(
 def require_room_for_submission(
     session: Session, settings: Settings, *, user_id: int, benchmark_id: str
 ) -> None:
-    """Raise UsedUpError unless a user, and everybody on a benchmark, may submit once more a day."""
+    """Raise UsedUpError unless the daily quotas of the user and the benchmark have room."""
     names, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
     measure: Measure = "submissions_per_day"
     allowed = allowance_of_user(amounts, settings, names, measure)
@@ -81,10 +82,10 @@ def reserve_replay(
     kind: str,
     lock: bool = True,
 ) -> float:
-    """The seconds of accelerators that a verification will probably take, if there is room.
+    """Estimate a verification's accelerator seconds, if the quota has room for them.
 
-    Without `lock` it is a look: somebody else may take the room. Raises UsedUpError, or
-    NotAllowedError where the estimate is more than all that is allowed.
+    Without `lock` the room may be taken by another request. Raises UsedUpError, or
+    NotAllowedError if the estimate exceeds the whole quota.
     """
     names, amounts = take_turns(
         session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
@@ -106,7 +107,7 @@ def reserve_replay(
 
 
 def charge(session: Session, verification: Verification, *, user_id: int, reserved: float) -> None:
-    """Note whose a verification is."""
+    """Charge a verification to a user's quota."""
     session.add(
         Charge(
             verification_id=verification.id,

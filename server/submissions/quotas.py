@@ -1,8 +1,8 @@
-"""Quotas: what is allowed, by an organiser or the settings, and what is used of it.
+"""Quotas: the amounts allowed, by an organiser or the settings, and their use.
 
-Use is counted from what is stored, so no counter can be wrong. An attempt that failed by the
-machinery, was lost or cancelled counts nothing. That is the refund. One that its own submitter cut
-short by a withdrawal counts as long as it ran.
+Use is counted from stored rows, so no counter can be wrong. An attempt that failed by the
+infrastructure, was lost or cancelled counts nothing. That is the refund. One that its own submitter
+cut short by a withdrawal counts as long as it ran.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ MOST_COUNTED = 1_000_000
 
 @dataclass(frozen=True)
 class Use:
-    """What is used of a quota, `reserved` included; `allowed` None is no limit.
+    """Use of a quota, `reserved` included; `allowed` None is no limit.
 
     `room_at` is when there is room again, None while there is, or if there will never be any.
     """
@@ -39,7 +39,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Spent:
-    """A verification that counts: since when, its accelerators' seconds, and whether it goes on."""
+    """A charged verification: its time, its accelerator seconds, and whether it is under way."""
 
     created_at: datetime
     gpu_seconds: float
@@ -49,7 +49,7 @@ class Spent:
 def use_of_submissions(
     session: Session, whose: ColumnElement[bool], *, allowed: int | None, now: datetime
 ) -> Use:
-    """Submissions of the last 24 hours. Results published elsewhere do not count."""
+    """Use of the submissions of the last 24 hours. Results published elsewhere do not count."""
     query = (
         select(Submission.submitted_at)
         .where(whose, Submission.submitted_at > now - DAY, Submission.evidence != "published")
@@ -71,7 +71,7 @@ def use_of_gpu_seconds(
     now: datetime,
     wanted: float = 0.0,
 ) -> Use:
-    """Seconds of accelerators of the last 30 days; what still goes on by its estimate at least."""
+    """Accelerator seconds of the last 30 days; verifications under way count their estimate."""
     spent = list(_spent(session, whose, now=now))
     used = sum(each.gpu_seconds for each in spent)
     reserved = sum(each.gpu_seconds for each in spent if each.is_open)
@@ -81,7 +81,7 @@ def use_of_gpu_seconds(
 def _room_at(
     spent: Sequence[Spent], *, allowed: int | None, used: float, wanted: float
 ) -> datetime | None:
-    """When enough of what was spent is more than 30 days ago."""
+    """Time at which enough of the use is more than 30 days ago."""
     if allowed is None or used + wanted <= allowed or wanted > allowed:
         return None
     left = used + wanted - allowed
@@ -93,7 +93,7 @@ def _room_at(
 
 
 def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> Iterator[Spent]:
-    """What is charged, the oldest first."""
+    """Charged verifications, the oldest first."""
     charges = session.execute(
         select(Charge.verification_id, Charge.created_at, Charge.gpu_seconds_reserved,
                Verification.state)
@@ -128,16 +128,16 @@ def _seconds_by_verification(
 
 
 def counts(state: str, failure: dict[str, Any] | None) -> bool:
-    """Whether an attempt costs its submitter anything."""
+    """Whether an attempt counts against its submitter's quota."""
     if state == "failed":
         return failure is None or failure.get("kind") != "infrastructure"
     return state in ("running", "done")
 
 
 Named = tuple[str, str]
-"""The kind of a subject and its name: ("user", "alice")."""
+"""Kind of a subject and its name: ("user", "alice")."""
 Amounts = Mapping[tuple[str, str, str], int | None]
-"""What is set, by kind, subject and measure."""
+"""Amounts set, by kind, subject and measure."""
 
 _SET = cast(Table, Quota.__table__).c
 _AMOUNTS = (
@@ -149,19 +149,19 @@ _LOCKED = _AMOUNTS.with_for_update()
 
 
 def quotas_set(session: Session) -> list[Quota]:
-    """Everything that is set unlike the settings."""
+    """Every quota that an organiser set."""
     return list(
         session.scalars(select(Quota).order_by(Quota.subject_kind, Quota.subject, Quota.measure))
     )
 
 
 def find_quota(session: Session, kind: str, subject: str, measure: Measure) -> Quota | None:
-    """What an organiser set, if anything."""
+    """Quota that an organiser set; None for the default."""
     return session.get(Quota, (kind, subject, measure))
 
 
 def default_allowance(settings: Settings, measure: Measure) -> int | None:
-    """What the settings allow a user; None is no limit."""
+    """Default quota of a user in the settings; None is no limit."""
     allowed = {
         "submissions_per_day": settings.quota_submissions_per_day,
         "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
@@ -170,27 +170,27 @@ def default_allowance(settings: Settings, measure: Measure) -> int | None:
 
 
 def amounts_set(session: Session, named: Collection[Named], *, lock: bool = False) -> Amounts:
-    """What is set for some subjects; `lock` keeps it so until the transaction ends."""
+    """Amounts set for some subjects; `lock` locks them until the transaction ends."""
     session.flush()  # As before each statement of the session's own.
     rows = session.connection().execute(_LOCKED if lock else _AMOUNTS, {"named": named})
     return {(kind, subject, measure): amount for kind, subject, measure, amount in rows}
 
 
 def names_of_user(user: User) -> list[Named]:
-    """Whose quotas a user is held to: their own comes before their organisation's."""
+    """Subjects of a user's quotas: their own name comes before their organisation's."""
     organisation = user.organisation
     return names_of(user.name, organisation.name if organisation else None)
 
 
 def names_of(user: str, organisation: str | None) -> list[Named]:
-    """As `names_of_user`, by the names of both."""
+    """Subjects as in `names_of_user`, from the names of both."""
     return [("user", user)] + ([("organisation", organisation)] if organisation else [])
 
 
 def allowance_of_user(
     amounts: Amounts, settings: Settings, names: Sequence[Named], measure: Measure
 ) -> int | None:
-    """What one who is held to the quotas of these names may use, else what the settings say."""
+    """Amount set for the first of these subjects that has one, else the default."""
     for kind, subject in names:
         if (kind, subject, measure) in amounts:
             return amounts[kind, subject, measure]
@@ -198,5 +198,5 @@ def allowance_of_user(
 
 
 def allowance_of_benchmark(amounts: Amounts, benchmark_id: str, measure: Measure) -> int | None:
-    """What all submitters of a benchmark may use together; no limit unless one is set."""
+    """Amount that all submitters of a benchmark share; no limit unless one is set."""
     return amounts.get(("benchmark", benchmark_id, measure))

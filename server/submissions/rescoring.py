@@ -1,4 +1,4 @@
-"""Every result derived again from its raw logs, which never change, a batch at a time."""
+"""Rescore submissions from their raw logs, which never change, a batch at a time."""
 
 import hashlib
 import time
@@ -49,10 +49,10 @@ BATCH_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Choice:
-    """Which submissions are scored again, of one benchmark if it is named, and how.
+    """Submissions to rescore, of one benchmark if it is named, and how.
 
-    Under the definition each result names, or under the `current` one; a dry run keeps nothing.
-    The audit log names the `actor`.
+    They are rescored under the definition each result names, or under the `current` one; a dry run
+    stores nothing. The audit log names the `actor`.
     """
 
     benchmark_id: str | None = None
@@ -63,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Changed:
-    """A submission with figures that came out differently."""
+    """A submission with figures that changed."""
 
     id: str
     changes: list[Change]
@@ -71,7 +71,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Failed:
-    """A submission that could not be scored again; it is left as it is."""
+    """A submission that could not be rescored; it is left as it is."""
 
     id: str
     error: str
@@ -79,7 +79,7 @@ class Failed:
 
 @dataclass
 class Summary:
-    """What scoring submissions again came to."""
+    """Result of rescoring submissions."""
 
     definition: str
     dry_run: bool
@@ -89,7 +89,7 @@ class Summary:
     failed: list[Failed] = field(default_factory=list)
 
     def take(self, more: "Summary") -> None:
-        """Count another batch in."""
+        """Add the counts of another batch."""
         self.submissions += more.submissions
         self.unchanged += more.unchanged
         self.changed += more.changed
@@ -98,7 +98,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some submissions scored again, how many there are in all, and where the others begin."""
+    """Rescored submissions, how many there are in all, and the cursor of the next batch."""
 
     summary: Summary
     total: int
@@ -106,7 +106,7 @@ class Batch:
 
 
 def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], None]) -> Summary:
-    """Score every chosen submission again and keep what changed. Raises as `rescore_batch`."""
+    """Rescore every chosen submission and store the changes. Raises as `rescore_batch`."""
     summary, cursor = _nothing(choice), None
     while True:
         batch = rescore_batch(parts, choice, cursor=cursor)
@@ -124,11 +124,11 @@ def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], 
 def rescore_batch(
     parts: Parts, choice: Choice, *, cursor: str | None, limit: int = BATCH_SUBMISSIONS
 ) -> Batch:
-    """Score the chosen submissions after `cursor` again, the oldest first, and keep what changed.
+    """Rescore the chosen submissions after `cursor`, the oldest first, and store the changes.
 
-    At most `limit`, and none is begun after BATCH_SECONDS. Each is one transaction with the version
-    of its board; one that cannot be scored again is left as it is and reported, and the rest go on.
-    Raises NotFoundError for an unknown benchmark, ContentError for a cursor that is none.
+    At most `limit`, and none is started after BATCH_SECONDS. Each is one transaction with the
+    version of its board; one that cannot be rescored is left as it is and reported, and the rest go
+    on. Raises NotFoundError for an unknown benchmark, ContentError for an invalid cursor.
     """
     if choice.benchmark_id is not None:
         find_benchmark(parts.benchmarks, choice.benchmark_id)
@@ -176,7 +176,7 @@ def _count_in(summary: Summary, parts: Parts, submission_id: str, choice: Choice
     except (RuleError, ServerError) as error:
         summary.failed.append(Failed(submission_id, str(error)))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        # What is stored is damaged; the kind of damage is in the name of the exception.
+        # The stored logs are damaged; the kind of damage is in the name of the exception.
         summary.failed.append(Failed(submission_id, f"{type(error).__name__}: {error}"))
     else:
         summary.unchanged += not changes
@@ -211,13 +211,13 @@ def _definition_for(
 
 
 def _refuse_while_verified(session: Session, submission_id: str) -> None:
-    """A replay is sealed, run and judged under one definition."""
+    """Raise ConflictError during a verification: a replay is judged under one definition."""
     if verification_under_way(session, submission_id) is not None:
         raise ConflictError("It is being verified under its own definition; try again afterwards.")
 
 
 def _score_again(parts: Parts, submission: Submission, benchmark: Benchmark) -> ScoredSubmission:
-    """A submission that breaks a rule of today is not refused any more: it is not ranked."""
+    """Score a submission; if it breaks a rule of today it is not refused but not ranked."""
     logs = {run.file: run.log_sha256 for run in submission.runs}
     return score_submission(
         _read(parts, submission.claim_sha256, what="the submission's JSON"),
@@ -246,7 +246,7 @@ def _read(parts: Parts, sha256: str, *, what: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a submission was scored to again, and under which definition it was read before."""
+    """Rescored submission, and the definition under which it was read before."""
 
     scored: ScoredSubmission
     benchmark: Benchmark
@@ -260,7 +260,7 @@ def _keep(
     submission_id: str,
     kept: _Kept,
 ) -> None:
-    """Store what was derived, raise the board's version and log it, in one transaction."""
+    """Store the derived figures, raise the board's version and log it, in one transaction."""
     scored, benchmark, read_under = kept.scored, kept.benchmark, kept.read_under
     with parts.database.write() as session:
         lock_submission(session, submission_id)
@@ -295,10 +295,10 @@ def _set(row: Submission | RunRow, figures: Figures) -> None:
 
 
 class RescoreRequest(BaseModel):
-    """Which submissions to score again: all, or those of one benchmark.
+    """Submissions to rescore: all, or those of one benchmark.
 
     Each under the definition its result names ("stored"), or under the server's ("current"). A dry
-    run keeps nothing. `cursor` goes on after an earlier answer.
+    run stores nothing. `cursor` continues after an earlier answer.
     """
 
     model_config = ConfigDict(
@@ -314,7 +314,7 @@ class RescoreRequest(BaseModel):
 
     @property
     def choice(self) -> Choice:
-        """What is asked for."""
+        """Choice of submissions that the request describes."""
         return Choice(
             benchmark_id=self.benchmark,
             current=self.definition == "current",
@@ -323,7 +323,7 @@ class RescoreRequest(BaseModel):
 
 
 class ChangeView(BaseModel):
-    """A stored figure that came out differently; a long list is told by its length."""
+    """A stored figure that changed; a long list is shown by its length."""
 
     field: str
     before: Any
@@ -331,23 +331,23 @@ class ChangeView(BaseModel):
 
 
 class ChangedView(BaseModel):
-    """A submission with figures that came out differently."""
+    """A submission with figures that changed."""
 
     id: str
     changes: list[ChangeView]
 
 
 class FailedView(BaseModel):
-    """A submission that could not be scored again and is left as it is."""
+    """A submission that could not be rescored and is left as it is."""
 
     id: str
     error: str
 
 
 class RescoreView(BaseModel):
-    """What one batch came to. `total` counts all that were asked for, in every batch.
+    """Result of one batch. `total` counts all requested submissions, in every batch.
 
-    `next_cursor` asks for the next batch; it is null when all are done.
+    `next_cursor` requests the next batch; it is null when all are done.
     """
 
     definition: str
@@ -361,7 +361,7 @@ class RescoreView(BaseModel):
 
 
 def rescore_view(batch: Batch) -> RescoreView:
-    """A batch as the API shows it."""
+    """View of a batch."""
     return RescoreView(**asdict(batch.summary), total=batch.total, next_cursor=batch.next_cursor)
 
 
@@ -370,10 +370,10 @@ router = APIRouter(tags=["rescoring"])
 
 @router.post("/rescore")
 def rescore(body: RescoreRequest, parts: PartsDep, caller: OrganiserDep) -> RescoreView:
-    """Derive results again from their raw logs, the oldest first, and keep what changed.
+    """Rescore submissions from their raw logs, the oldest first, and store the changes.
 
     A batch ends after a few seconds, so that no request takes long: send the same body with
-    `cursor` set to the answer's `next_cursor` until that is null. Doing it twice changes nothing.
+    `cursor` set to the answer's `next_cursor` until that is null. Repeating it changes nothing.
     """
     choice = replace(body.choice, actor=caller)
     batch = rescore_batch(parts, choice, cursor=body.cursor, limit=body.limit)

@@ -1,4 +1,4 @@
-"""A submission as rows: the values of its columns, and those of its runs."""
+"""Rows of a submission: the values of its columns, and those of its runs."""
 
 import secrets
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _COLUMNS = [column.key for column in Submission.__table__.columns]
 
 
 def new_id() -> str:
-    """A short random id for a URL: 60 bits, 12 letters and digits."""
+    """Generate a short random id for a URL: 60 bits, 12 letters and digits."""
     return "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
 
 
@@ -45,7 +45,7 @@ def submission_row(
     *,
     key: str | None,
 ) -> Row:
-    """What is stored of a submission, by its columns, but whether it is embargoed."""
+    """Values of a submission's columns, except whether it is under embargo."""
     claim, result = scored.claim, scored.result
     return dict(
         id=new_id(),
@@ -77,7 +77,7 @@ def submission_row(
 
 
 def published_row(submission: Row, claim: Claim, commit: str | None) -> Row:
-    """Values of what a published result has and a claim has not, by their columns."""
+    """Values of a published result's further columns, which a claim does not have."""
     return {
         "submission_id": submission["id"],
         "organisation": claim.organisation,
@@ -87,13 +87,13 @@ def published_row(submission: Row, claim: Claim, commit: str | None) -> Row:
 
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:
-    """What is stored of the known archive a result is from; None where there is none."""
+    """Known archive of a result, in the stored form; None without one."""
     source = find_source(benchmark_id, commit)
     return None if source is None else {"name": source.name, "url": source.url, "commit": commit}
 
 
 def result_figures(result: Result | InferenceResult) -> Row:
-    """What a submission comes to, by the column it is kept in."""
+    """Figures of a result, by column."""
     figures = dict.fromkeys(FIGURE_COLUMNS)
     if isinstance(result, InferenceResult):
         own = {
@@ -106,7 +106,7 @@ def result_figures(result: Result | InferenceResult) -> Row:
 
 
 def run_rows(submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[Row]:
-    """What is stored of the runs of a submission, in their order."""
+    """Values of the columns of a submission's runs, in their order."""
     return [
         {
             "submission_id": submission_id,
@@ -121,7 +121,7 @@ def run_rows(submission_id: str, scored: ScoredSubmission, logs: Mapping[str, St
 
 
 def run_figures(run: Run, score: RunScore) -> Row:
-    """What is derived from a run's log, by the column it is kept in."""
+    """Figures derived from a run's log, by column."""
     return {
         "seed": run.seed,
         "reached": score.reached,
@@ -139,10 +139,10 @@ def run_figures(run: Run, score: RunScore) -> Row:
 def insert_rows(
     session: Session, submission: Row, runs: list[Row], *, published: Row | None
 ) -> None:
-    """Store the rows of a submission. Raises IntegrityError where its key is taken.
+    """Insert the rows of a submission. Raises IntegrityError if its key is taken.
 
-    Statements of the Core: to have the session find out what is to be written takes longer than to
-    write it.
+    Uses Core statements: the ORM's unit of work takes longer to plan the writes than the writes
+    take.
     """
     connection = session.connection()
     connection.execute(_SUBMISSION, submission)
@@ -153,7 +153,7 @@ def insert_rows(
 
 
 def show_row(submission: Row, caller: Caller, *, published: Row | None) -> Submission:
-    """A caller's submission as its row was stored, without its runs; no session knows of it."""
+    """Build a caller's submission from its stored row, without its runs, outside any session."""
     shown = Submission(**submission)
     result = None if published is None else PublishedResult(**published)
     set_committed_value(shown, "published", result)
@@ -163,7 +163,7 @@ def show_row(submission: Row, caller: Caller, *, published: Row | None) -> Submi
 
 
 def join_session(session: Session, submission: Submission) -> None:
-    """Have a session know of a submission that was stored by its rows, as if it had been read."""
+    """Attach a submission that was inserted by its rows to a session, as if it had been read."""
     for name in _COLUMNS:
         if name not in submission.__dict__:
             set_committed_value(submission, name, None)
@@ -173,7 +173,7 @@ def join_session(session: Session, submission: Submission) -> None:
 
 
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
-    """A result of the rules as the JSON that is stored, without what has a table of its own."""
+    """Stored JSON of a result of the rules, without the parts that have a table of their own."""
     table = table_of(result, without=("runs", "benchmark_sha256"))
     if isinstance(result, InferenceResult):
         table["given_in_percent"] = result.given_in_percent
@@ -181,10 +181,10 @@ def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
 
 
 def table_of(record: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A record of the rules, and those in it, as tables.
+    """Convert a record of the rules, and those in it, to tables.
 
-    As `asdict`, which copies also what they hold: that takes longer than all the rest, and nobody
-    changes it.
+    Like `asdict`, which also copies their values: that takes longer than all the rest, and nobody
+    changes them.
     """
     names = record.__dataclass_fields__
     return {name: _value_of(getattr(record, name)) for name in names if name not in without}

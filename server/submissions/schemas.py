@@ -1,4 +1,4 @@
-"""Submissions as they cross the API."""
+"""Request and response models of submissions."""
 
 from datetime import date, datetime
 from typing import Literal
@@ -28,14 +28,14 @@ EXAMPLE_CLAIM = {
 
 
 class TuningView(BaseModel):
-    """The search that found the settings: trainings tried, and the seconds they took together."""
+    """Search for the settings: trainings tried, and the seconds they took together."""
 
     trials: int
     seconds: float
 
 
 class SourceView(BaseModel):
-    """The known archive that a published result comes from, and the commit that holds it."""
+    """Known archive of a published result, and the commit that holds it."""
 
     name: str
     url: str
@@ -45,18 +45,18 @@ class SourceView(BaseModel):
 class EvidenceFields(BaseModel):
     """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
 
-    `check` is null of a row that is not claimed. `rank` is null unless the row is numbered; a claim
+    `check` is null unless the row is claimed. `rank` is null unless the row is numbered; a claim
     that is not contradicted, withdrawn or ineligible has a `provisional_rank`, among all rows by
-    time. Where the benchmark lists claims of its check, it has a `listed_rank` in place of that,
-    among these claims alone. `claimed_seconds` is the time of the submitter's own logs,
-    `measured_seconds` that of the `measured_runs` sealed runs of the configuration `pool_id`, with
-    its interval of 95 %. `owners` of workers stand behind these runs, 0 of a row that is not
-    measured: the organisers are one of them, and `by_organisers` tells whether they are. `also_by`
+    time. If the benchmark lists claims of its check, it has a `listed_rank` instead, among these
+    claims alone. `claimed_seconds` is the time of the submitter's own logs, `measured_seconds` that
+    of the `measured_runs` sealed runs of the configuration `pool_id`, with its interval of 95 %.
+    `owners` counts the owners of the workers behind these runs, 0 for a row that is not measured:
+    the organisers count as one, and `by_organisers` says whether they are among them. `also_by`
     names the other submitters of that configuration. `not_separated_from` is the number of the
-    better row that these runs cannot tell this one from; a gap under `visible_gap_percent` could
-    not be seen. `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
-    `source` that of a published result, null where no known archive was named. `witnessed_by` is
-    the organiser who let our worker run on the submitter's machine, null unless `check` says so.
+    better row in a statistical tie with this one; a gap under `visible_gap_percent` could not be
+    seen. `trained_with` is "reference" or "own", `tuning` null if it is not stated, and `source`
+    that of a published result, null if no known archive was named. `witnessed_by` is the organiser
+    who let our worker run on the submitter's machine, null unless `check` says so.
     """
 
     evidence: Evidence = "claimed"
@@ -81,7 +81,7 @@ class EvidenceFields(BaseModel):
 
 
 class ViolationView(BaseModel):
-    """A rule the runs break."""
+    """A rule that the runs break."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -101,10 +101,10 @@ class StepView(BaseModel):
 
 
 class RcpView(BaseModel):
-    """The runs' convergence held against the reference's: "pass", "fail" or "missing".
+    """Comparison of the runs' convergence with the reference's: "pass", "fail" or "missing".
 
-    `factor` is what a passing set's raw time is multiplied by; `batch_size`, `mean` and `lowest`
-    are of the reference point that was used.
+    `factor` multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the
+    reference point that was used.
     """
 
     verdict: str
@@ -123,7 +123,7 @@ class RcpView(BaseModel):
 
 
 class CostBasisView(BaseModel):
-    """The price that a cost rests on: `usd_per_hour` is of the whole system.
+    """Price behind a cost: `usd_per_hour` is of the whole system.
 
     From the price book it is that of entry `price`, for `count` instances; else as claimed.
     """
@@ -137,9 +137,9 @@ class CostBasisView(BaseModel):
 
 
 class ResultView(BaseModel):
-    """What the runs come to, with every step. Times in seconds on the benchmark's clock.
+    """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
-    `raw_tta_seconds` is as measured; `tta_seconds` is normalised where `rcp` says so. `cost_usd` is
+    `raw_tta_seconds` is as measured; `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
     computed with each answer, at the price of `cost_basis`; without one there is no cost.
     """
 
@@ -164,11 +164,11 @@ class ResultView(BaseModel):
 
 
 class InferenceResultView(BaseModel):
-    """What an inference entry comes to: nothing in it is derived from a log.
+    """Result of an inference entry: nothing in it is derived from a log.
 
     `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. `reached`
     is whether it meets the target, without which the result is not ranked. `given_in_percent` says
-    that the entry states in percent what is a fraction here.
+    that the entry states a percentage where the target is a fraction.
     """
 
     latency_ms: float
@@ -191,11 +191,11 @@ class ChangedFigureView(BaseModel):
 
 
 class JudgedOnView(BaseModel):
-    """The figures that the published verdict was reached on, where they are others today.
+    """Figures behind a published verdict that rescoring has since changed.
 
-    `judged_at` is when; `figures` are the runs' that changed. `benchmark_sha256` is the definition
-    it was judged under, None where that is the present one. The proof of `verification_id` keeps
-    everything as it was.
+    `judged_at` is the time of the verdict; `figures` are the runs' that changed. `benchmark_sha256`
+    is the definition it was judged under, None if that is the current one. The proof of
+    `verification_id` keeps everything as it was.
     """
 
     verification_id: str
@@ -205,7 +205,7 @@ class JudgedOnView(BaseModel):
 
 
 class CloudView(BaseModel):
-    """What was rented: `count` instances, by the names a price book lists."""
+    """Rented instances: `count` of them, by the names in a price book."""
 
     provider: str
     instance: str
@@ -214,9 +214,9 @@ class CloudView(BaseModel):
 
 
 class SystemView(BaseModel):
-    """The hardware a submission was made on, as its submitter states it.
+    """Hardware of a submission, as its submitter states it.
 
-    A price that is no `on_demand` one never ranks.
+    A price other than an `on_demand` one never ranks.
     """
 
     name: str
@@ -233,7 +233,7 @@ class SystemView(BaseModel):
 
 
 class RunView(BaseModel):
-    """One run of a submission; `settings` are the hyperparameters that its log states."""
+    """A run of a submission; `settings` are the hyperparameters that its log states."""
 
     index: int
     file: str
@@ -250,7 +250,7 @@ class RunView(BaseModel):
 
 
 class VerificationSummary(BaseModel):
-    """A verification of a submission, or a duel it asked for, in one line."""
+    """Summary of a verification of a submission, or of a duel it requested."""
 
     id: str
     kind: str
@@ -263,7 +263,7 @@ class VerificationSummary(BaseModel):
 
 
 class WithdrawalView(BaseModel):
-    """When a submission was withdrawn, by whom and why."""
+    """Withdrawal of a submission: when, by whom and why."""
 
     at: datetime
     by: str
@@ -273,19 +273,18 @@ class WithdrawalView(BaseModel):
 class SubmissionView(EvidenceFields):
     """A submission: the claim, the result, the runs and the verifications.
 
-    `kind` is "train", or "inference" for one without runs, whose result is another.
+    `kind` is "train", or "inference" for one without runs, with another kind of result.
     `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
     is the narrowest floating type the training touches as claimed, `precision_measured` as
     replayed. `trained_with` says whether the benchmark's reference trained or code of the
-    submitter's own; `tuning` is null where its submitter does not state it.
-    `ticket` is the ticket that its seeds came with, null of a claim without one.
+    submitter's own; `tuning` is null if its submitter does not state it.
+    `ticket` is the ticket that its seeds came with, null for a claim without one.
 
-    `judged_on` tells of a status that was reached on other figures than are here: its runs were
-    scored again since. It is told of a single submission, and null in a list.
+    `judged_on` has the earlier figures behind its status if its runs were rescored since. It is
+    given for a single submission, and null in a list.
 
     Until `hidden_until`, or its first verdict, its seeds, curves and logs are shown to its owner
-    and to organisers alone; null once they are everybody's.
-
+    and to organisers alone; null once they are public.
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
     `under_embargo` is shown to its submitter, the members of their organisation and organisers.
@@ -325,7 +324,7 @@ class SubmissionView(EvidenceFields):
 
 
 class SubmissionList(BaseModel):
-    """A page of submissions, newest first; `next_cursor` asks for the next page."""
+    """A page of submissions, newest first; `next_cursor` requests the next page."""
 
     submissions: list[SubmissionView]
     next_cursor: str | None

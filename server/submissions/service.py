@@ -1,4 +1,4 @@
-"""Submissions for every room: find, lock and list them, and the times of their runs."""
+"""Find, lock and list submissions, and read the times of their runs, for all packages."""
 
 import re
 from collections import defaultdict
@@ -26,7 +26,7 @@ _ID_UNDER_KEY = select(_SUBMISSIONS.id).where(
 
 
 def find_submission(session: Session, submission_id: str) -> Submission:
-    """A submission by id. Raises NotFoundError."""
+    """Find a submission by id. Raises NotFoundError."""
     submission = session.get(Submission, submission_id)
     if submission is None:
         raise NotFoundError(f"There is no submission {submission_id!r}.")
@@ -34,12 +34,12 @@ def find_submission(session: Session, submission_id: str) -> Submission:
 
 
 def lock_submission(session: Session, submission_id: str) -> None:
-    """Keep others from changing a submission until this transaction ends."""
+    """Lock a submission until this transaction ends."""
     session.execute(select(Submission.id).where(Submission.id == submission_id).with_for_update())
 
 
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:
-    """One run of a submission. Raises NotFoundError."""
+    """Find a run of a submission. Raises NotFoundError."""
     run = session.scalar(
         select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
@@ -55,7 +55,7 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
 
 
 def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
-    """The runs of a submission in order, curves and all. Raises NotFoundError."""
+    """Read the runs of a submission in order, with their curves. Raises NotFoundError."""
     find_submission(session, submission_id)
     return session.scalars(
         select(RunRow)
@@ -67,16 +67,16 @@ def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
 
 
 def id_under_key(connection: Connection, user_id: int, key: str) -> str | None:
-    """The submission a user made under a key, if any.
+    """Id of the submission a user made with an idempotency key, if any.
 
-    Mostly there is none, and to find that out takes less than to ask for a whole submission.
+    Usually there is none, and reading the id is cheaper than reading a whole submission.
     """
     found: str | None = connection.scalar(_ID_UNDER_KEY, {"user_id": user_id, "key": key})
     return found
 
 
 def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:
-    """The version of each definition."""
+    """Version of each definition."""
     rows = session.execute(
         select(BenchmarkDefinition.sha256, BenchmarkDefinition.version).where(
             BenchmarkDefinition.sha256.in_(sha256s)
@@ -116,12 +116,12 @@ def submissions_page(
 
 
 def write_cursor(submission: Submission | Row[Any]) -> str:
-    """The place of a submission among all, by its moment (in microseconds) and id."""
+    """Encode the position of a submission: its time in microseconds, and its id."""
     return f"{(submission.submitted_at - EPOCH) // MICROSECOND}.{submission.id}"
 
 
 def read_cursor(cursor: str) -> tuple[datetime, str]:
-    """The moment and id of a place. Raises ContentError for a text that is no cursor."""
+    """Decode a cursor to a time and an id. Raises ContentError for an invalid one."""
     if re.fullmatch(CURSOR_PATTERN, cursor, re.ASCII) is None:
         raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
     microseconds, _, last_id = cursor.partition(".")
@@ -146,6 +146,6 @@ def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[f
 
 
 def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
-    """What a submission's time was multiplied by for its convergence, 1 where it was not."""
+    """Factor of a submission's time for its convergence, 1 if it was not normalised."""
     raw = result.get("raw_tta_seconds")
     return tta_seconds / raw if tta_seconds and raw else 1.0

@@ -1,4 +1,4 @@
-"""Tickets: seeds that are drawn for a claim before its training, and spent with it."""
+"""Tickets: seeds drawn for a claim before its training, and spent with it."""
 
 import math
 import secrets
@@ -42,10 +42,10 @@ EXAMPLE: dict[str, Any] = {
 
 
 class TicketCreate(BaseModel):
-    """What is to be trained.
+    """Training to draw seeds for.
 
-    `division` is the benchmark's first where it is left out, `runs` as many as the benchmark asks
-    for; up to twice as many may be asked for. A setting that is left out has the reference's value.
+    `division` defaults to the benchmark's first, `runs` to as many as the benchmark requires; up to
+    twice as many may be requested. An omitted setting has the reference's value.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
@@ -78,13 +78,13 @@ class TicketView(BaseModel):
 
 
 class TicketList(BaseModel):
-    """Your tickets, newest first, those that are spent or expired too."""
+    """Your tickets, newest first, with those that are spent or expired."""
 
     tickets: list[TicketView]
 
 
 def ticket_view(row: TicketRow) -> TicketView:
-    """A stored ticket."""
+    """View of a stored ticket."""
     return TicketView(
         id=row.id,
         benchmark=row.benchmark_id,
@@ -103,7 +103,7 @@ MOST_LISTED = 100
 
 
 def issue_ticket(parts: Parts, session: Session, caller: Caller, wanted: TicketCreate) -> TicketRow:
-    """Draw seeds for what is to be trained.
+    """Draw seeds for a training.
 
     Raises ContentError or RuleError naming the field, and UsedUpError with three tickets open.
     """
@@ -132,7 +132,7 @@ def issue_ticket(parts: Parts, session: Session, caller: Caller, wanted: TicketC
 
 
 def own_tickets(session: Session, caller: Caller) -> Sequence[TicketRow]:
-    """Return the newest tickets of whoever asks."""
+    """Return the caller's newest tickets."""
     return session.scalars(
         select(TicketRow)
         .where(TicketRow.user_id == caller.user_id)
@@ -142,7 +142,7 @@ def own_tickets(session: Session, caller: Caller) -> Sequence[TicketRow]:
 
 
 def own_ticket(session: Session, caller: Caller, ticket_id: str) -> TicketRow:
-    """Return one ticket of whoever asks. Raises NotFoundError, also for somebody else's."""
+    """Return one ticket of the caller's. Raises NotFoundError, also for somebody else's."""
     ticket = session.get(TicketRow, ticket_id)
     if ticket is None or ticket.user_id != caller.user_id:
         raise NotFoundError(f"You have no ticket {ticket_id!r}.")
@@ -150,9 +150,9 @@ def own_ticket(session: Session, caller: Caller, ticket_id: str) -> TicketRow:
 
 
 def find_ticket(parts: Parts, caller: Caller, claim: Claim, *, file: str) -> Ticket | None:
-    """Return the ticket that a claim names, None where it names none.
+    """Return the ticket that a claim names, None if it names none.
 
-    Raises ClaimError unless it is the caller's, and ConflictError where it is spent or expired.
+    Raises ClaimError unless it is the caller's, and ConflictError if it is spent or expired.
     """
     if claim.ticket is None:
         return None
@@ -173,7 +173,7 @@ def find_ticket(parts: Parts, caller: Caller, claim: Claim, *, file: str) -> Tic
 def spend_ticket(session: Session, claim: Claim, *, submission_id: str) -> None:
     """Spend the ticket of a claim in the transaction that stores it.
 
-    Raises ConflictError where another submission spent it meanwhile.
+    Raises ConflictError if another submission spent it meanwhile.
     """
     if claim.ticket is None:
         return
@@ -258,7 +258,7 @@ TicketId = Annotated[str, Path(max_length=20)]
 
 @router.post("/tickets", status_code=201)
 def create_ticket(parts: PartsDep, caller: SubmitterDep, body: TicketCreate) -> TicketView:
-    """Get seeds for a training, before it begins. A ticket is good for 30 days and one submission.
+    """Draw seeds for a training, before it begins. A ticket is valid 30 days, for one submission.
 
     Three may be open for a benchmark; a fourth is refused with 429.
     """
@@ -268,7 +268,7 @@ def create_ticket(parts: PartsDep, caller: SubmitterDep, body: TicketCreate) -> 
 
 @router.get("/tickets")
 def list_tickets(parts: PartsDep, caller: SubmitterDep) -> TicketList:
-    """Your tickets, newest first; a hundred at the most."""
+    """List your tickets, newest first; a hundred at the most."""
     with parts.database.read() as session:
         rows = own_tickets(session, caller)
         return TicketList(tickets=[ticket_view(row) for row in rows])
@@ -276,6 +276,6 @@ def list_tickets(parts: PartsDep, caller: SubmitterDep) -> TicketList:
 
 @router.get("/tickets/{ticket_id}")
 def get_ticket(ticket_id: TicketId, parts: PartsDep, caller: SubmitterDep) -> TicketView:
-    """One ticket of yours."""
+    """Read one of your tickets."""
     with parts.database.read() as session:
         return ticket_view(own_ticket(session, caller, ticket_id))

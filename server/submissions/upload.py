@@ -1,9 +1,9 @@
-"""The files of a submission: as they arrive, by name for scoring, and after a loss of power.
+"""Files of a submission: staging, lookup by name for scoring, recovery after a power loss.
 
-A submission is acknowledged once its files are on the disk in the store's waiting room, were moved
-to their places, and its rows are committed. The disk writes that they were moved when it likes: to
-wait for that, six folders for a submission, would hold up every request for the database. Where
-the power fails before, the rows tell which files belong to them.
+A submission is acknowledged once its files are on the disk in the store's staging folder, were
+moved to their places, and its rows are committed. The moves reach the disk later: to wait for that,
+six folders for a submission, would hold up every request for the database. After a power loss
+before then, the rows tell which staged files belong to them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from server.base.settings import MIB, Settings
 
 
 class LogFiles(Mapping[str, bytes]):
-    """Run logs by name, each read only when it is asked for: together they may be large."""
+    """Run logs by name, each read only when it is accessed: together they may be large."""
 
     def __init__(self, names: Collection[str], read: Callable[[str], bytes]) -> None:
         self._names = names
@@ -54,7 +54,7 @@ FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive", "source
 
 @dataclass(frozen=True)
 class Upload:
-    """What was sent: claim and logs, staged, the logs by name; and what was said beside them."""
+    """Upload: staged claim, staged logs by name, and the other fields of the form."""
 
     claim_json: bytes
     claim_file: str
@@ -67,17 +67,17 @@ class Upload:
 
     @property
     def log_files(self) -> LogFiles:
-        """The content of the logs by name."""
+        """Content of the logs by name."""
         return LogFiles(self.logs, lambda name: self.logs[name].read())
 
     @property
     def files(self) -> tuple[Staged, ...]:
-        """Everything that is to be kept."""
+        """All files to store."""
         return (self.claim, *self.logs.values())
 
     @property
     def sha256(self) -> str:
-        """One hash over everything that was sent: the same request has the same hash."""
+        """Hash of the whole request: the same request has the same hash."""
         digest = hashlib.sha256()
         for part in (self.benchmark_id, self.division):
             digest.update(repr(part).encode() + b"\0")
@@ -91,9 +91,9 @@ class Upload:
 
 @contextmanager
 def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> Iterator[Upload]:
-    """Stage the files of a form; whatever was not kept by the end of the block is removed.
+    """Stage the files of a form; removes those that were not kept by the end of the block.
 
-    Raises ContentError or TooLargeError naming the part and what was expected.
+    Raises ContentError or TooLargeError naming the part and the expectation.
     """
     staged: dict[str, Staged] = {}
     claim: Staged | None = None
@@ -198,10 +198,10 @@ log = logging.getLogger(__name__)
 
 
 def move_what_waits(database: Database, store: ArtifactStore) -> int:
-    """Move what waits in a store, and what a row names, to where it is looked for; how many.
+    """Move staged files that a row names to their places; returns their number.
 
-    A file that no row names, or that was not written to its end, stays. Requests to other processes
-    go on meanwhile: what they have staged is in no row yet.
+    A file that no row names, or an incomplete one, stays. Other processes serve requests meanwhile:
+    the files that they have staged are in no row yet.
     """
     waiting = {} if store.bucket is not None else _hashes(store.incoming)
     lost = {sha256: path for sha256, path in waiting.items() if not store.path_of(sha256).exists()}
@@ -217,7 +217,7 @@ def move_what_waits(database: Database, store: ArtifactStore) -> int:
 
 
 def _hashes(folder: Path) -> Mapping[str, Path]:
-    """The files of a folder by the SHA-256 of their content."""
+    """Files of a folder by the SHA-256 of their content."""
     hashes = {}
     for path in folder.iterdir():
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -226,7 +226,7 @@ def _hashes(folder: Path) -> Mapping[str, Path]:
 
 
 def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
-    """Which of some hashes a row has, as that of a log or of a claim."""
+    """Filter hashes to those that a row has, as that of a log or of a claim."""
     wanted, named = sorted(hashes), set[str]()
     for start in range(0, len(wanted), HASHES_AT_ONCE):
         some = wanted[start : start + HASHES_AT_ONCE]

@@ -1,4 +1,4 @@
-"""Submissions, their results and runs as views of what is stored."""
+"""Views of stored submissions, their results and runs."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -41,7 +41,7 @@ from server.submissions.schemas import (
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:
-    """A stored result; one from before times were normalised has its time as the raw one."""
+    """View of a stored result; one from before normalisation has its time as the raw one."""
     stored = submission.result | {"eligible": submission.eligible}
     if submission.kind == "inference":
         return InferenceResultView(**stored)
@@ -50,7 +50,7 @@ def result_view(submission: Submission, price: SystemPrice) -> ResultView | Infe
 
 
 def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
-    """What a cost at a price rests on; None without a price."""
+    """Basis of a cost at a price; None without a price."""
     if price.usd_per_hour is None:
         return None
     if price.entry is None:
@@ -68,7 +68,7 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
 
 
 def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
-    """The cost at a price, in the step that explains it too: what is stored is as claimed."""
+    """Cost at a price, also in the step that explains it: the stored cost is as claimed."""
     tta_seconds = submission.result["tta_seconds"]
     cost = training_cost_usd(tta_seconds, price.usd_per_hour)
     numbers = {"TTA (s)": tta_seconds, "price (USD/h)": price.usd_per_hour}
@@ -83,7 +83,7 @@ def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
 
 
 def judged_on_others(session: Session, submission: Submission) -> JudgedOnView | None:
-    """What a verdict stood on if a submission's figures are others today, None if it stands."""
+    """Figures behind a verdict that rescoring has since changed, None if none did."""
     published = published_verification(submission)
     evidence = None if published is None else session.get(EvidenceRow, published.id)
     if published is None or evidence is None:
@@ -113,7 +113,7 @@ RUN_FIGURES = (
 
 
 def run_view(run: RunRow) -> RunView:
-    """A stored run."""
+    """View of a stored run."""
     return RunView(
         index=run.index,
         file=run.file,
@@ -131,12 +131,12 @@ def run_view(run: RunRow) -> RunView:
 
 
 def run_view_of(row: Mapping[str, Any]) -> RunView:
-    """A run by the values that are stored of it."""
+    """View of a run from its stored values."""
     return RunView(**{name: row[name] for name in RunView.model_fields})
 
 
 def curve_view(run: RunRow) -> CurveView:
-    """A stored run's evaluations."""
+    """View of a stored run's evaluations."""
     return CurveView(
         index=run.index,
         file=run.file,
@@ -155,9 +155,9 @@ def submission_view(
     judged_on: JudgedOnView | None = None,
     runs: list[RunView] | None = None,
 ) -> SubmissionView:
-    """A stored submission with its runs and verifications, and what it costs by the book.
+    """View of a stored submission with its runs and verifications, and its cost by the price book.
 
-    It is asked for its runs unless they are given.
+    Its runs are read unless they are given.
     """
     published = published_verification(submission)
     return SubmissionView(
@@ -220,7 +220,7 @@ def _source_view(submission: Submission) -> SourceView | None:
 
 
 def shown_runs(submission: Submission) -> list[RunView]:
-    """Return the runs as their viewer may see them: of hidden ones the figures alone."""
+    """Return the runs as their viewer may see them: only the figures of hidden ones."""
     session = object_session(submission)
     if submission.runs or session is None or not is_hidden(submission):
         return [run_view(run) for run in submission.runs]
@@ -228,7 +228,7 @@ def shown_runs(submission: Submission) -> list[RunView]:
 
 
 def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
-    """Return the figures of a claim's runs without what is hidden until its first verdict."""
+    """Return the figures of a claim's runs, without the parts hidden until its first verdict."""
     figures = [getattr(RunRow, name) for name in RUN_FIGURES]
     statement = select(*figures).where(RunRow.submission_id == submission_id).order_by(RunRow.index)
     with seeing_figures(session):
@@ -237,7 +237,7 @@ def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
 
 
 def withdrawal_view(submission: Submission) -> WithdrawalView | None:
-    """What is told of a withdrawal; None of a submission that was not withdrawn."""
+    """View of a withdrawal; None for a submission that was not withdrawn."""
     if submission.withdrawn_at is None:
         return None
     return WithdrawalView(

@@ -1,4 +1,4 @@
-"""Withdrawing a submission: it ranks nowhere from then on, and nothing of it is deleted."""
+"""Withdraw a submission: it ranks nowhere afterwards, and nothing of it is deleted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,10 +29,10 @@ from server.submissions.views import submission_view
 
 
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Take a submission off its board and cancel what waits for it, and duels.
+    """Withdraw a submission from its board; cancel its queued verifications and its duels.
 
     A replay that has started goes on: its sealed runs count in the pool of their settings, or an
-    unlucky one would be withdrawn and asked for again.
+    unlucky one would be withdrawn and requested again.
 
     For its submitter and organisers; written to the audit log. Raises NotFoundError,
     NotAllowedError, ConflictError if it is withdrawn already.
@@ -81,7 +81,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
 
 
 def may_withdraw(caller: Caller, submission: Submission) -> bool:
-    """Whether somebody may withdraw a submission: its submitter, and organisers."""
+    """Whether a caller may withdraw a submission: its submitter and organisers may."""
     is_own = caller.role != "worker" and submission.user_id == caller.user_id
     return caller.may("submit") and (is_own or caller.may("organise"))
 
@@ -103,7 +103,7 @@ def _lock(session: Session, submission: Submission) -> None:
 
 
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
-    """What a withdrawal ends about a submission, in the order in which it is locked."""
+    """Ids of the verifications that a withdrawal ends, in the order of their locks."""
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
@@ -145,7 +145,7 @@ def _record(
 
 
 class WithdrawalCreate(BaseModel):
-    """The reason, which is shown on the submission's page and kept in the audit log."""
+    """Reason, which is shown on the submission's page and kept in the audit log."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -169,9 +169,10 @@ router = APIRouter(tags=["submissions"])
 def withdraw_submission(
     submission_id: str, body: WithdrawalCreate, parts: PartsDep, caller: SubmitterDep
 ) -> SubmissionView:
-    """Withdraw a submission, for its submitter and organisers. It stays where it is, unranked.
+    """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
 
-    What waits for it is cancelled, a replay that has begun goes on. Only an organiser can undo it.
+    Its queued verifications are cancelled; a replay that has begun goes on. Only an organiser can
+    undo it.
     """
     note(submission_id=submission_id)
     with parts.database.write() as session:
