@@ -22,10 +22,10 @@ LOCK = 0x66696E6E616D65
 
 
 def require_new_name(session: Session, name: str) -> None:
-    """Keep others from taking a like name until the end of the transaction.
+    """Lock names, so that nobody takes a similar one until the end of the transaction.
 
-    Raises ContentError about its form, ConflictError naming the one that it looks like. The names
-    that are there already stay as they are.
+    Raises ContentError about its form, ConflictError naming the similar name. Existing names stay
+    as they are.
     """
     if fault := fault_in(name):
         raise ContentError(f"The name {name!r} {fault}.")
@@ -55,9 +55,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
 # From the least to the most: a user's role is the highest that their tokens may have.
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
-# What a token of a role may do at most. `read` is every GET that asks for a token, `tokens` making,
-# rotating and revoking one's own; a worker's token does none of it, for it lies on the host of a
-# stranger.
+# Most scopes of a token by role. `read` is every GET that needs a token, `tokens` making, rotating
+# and revoking one's own; a worker's token has neither, for it lies on the host of a stranger.
 SCOPES_OF: dict[str, tuple[Scope, ...]] = {
     "submitter": ("read", "submit", "tokens"),
     "organiser": ("read", "submit", "organise", "tokens"),
@@ -67,17 +66,17 @@ SCOPES_OF: dict[str, tuple[Scope, ...]] = {
 
 
 def may_hold(user_role: str, token_role: str) -> bool:
-    """Whether a user of a role may have tokens of another; a worker's token may be anybody's."""
+    """Whether a user of a role may have tokens of another; any user may have a worker's."""
     return RANK[token_role] <= RANK[user_role]
 
 
 def is_within(role: str, other: str) -> bool:
-    """Whether everything a role may do the other may do too."""
+    """Whether the other role may do everything a role may do."""
     return set(SCOPES_OF[role]) <= set(SCOPES_OF[other])
 
 
 def in_order(scopes: Iterable[str]) -> list[str]:
-    """Scopes as they are kept: each once, in one order."""
+    """Scopes in their stored form: each once, in a fixed order."""
     wanted = set(scopes)
     return [scope for scope in SCOPES if scope in wanted]
 
@@ -99,7 +98,7 @@ TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searc
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token just made; `secret` is shown this once. `new_user`: it is its user's first sign."""
+    """Token just made; `secret` is shown only once. `new_user`: its user was made with it."""
 
     token: Token
     secret: str
@@ -107,7 +106,7 @@ class NewToken:
 
 
 class Holder(NamedTuple):
-    """Whose a token is, what it is for, and all that may end it; `role` is the token's.
+    """Columns of a token and its user that decide access; `role` is the token's.
 
     `submission_id` is the one submission that a witness's token serves.
     """
@@ -126,17 +125,17 @@ class Holder(NamedTuple):
 
 
 def hash_token(secret: str) -> str:
-    """What is stored of a token. It is random, so a plain SHA-256 cannot be guessed back."""
+    """Hash of a token, which is stored. It is random, so a plain SHA-256 cannot be guessed back."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def create_token(
     session: Session, *, user_name: str, role: str, expires_in: timedelta | None
 ) -> NewToken:
-    """A token with every scope of its role for a user, who is made if not there yet.
+    """Create a token with every scope of its role, and its user unless there is one.
 
-    It asks nobody for leave: a user whose role is lower gets this one. Raises ConflictError if the
-    user is disabled or a new name looks like another, ContentError about a new name.
+    Checks no permission: a user with a lower role is raised to this one. Raises ConflictError if
+    the user is disabled or a new name looks like another, ContentError about a new name.
     """
     now = utc_now()
     known = find_user_or_none(session, user_name) is not None
@@ -164,7 +163,7 @@ def add_token(
     made_with: int | None = None,
     submission_id: str | None = None,
 ) -> NewToken:
-    """One more token of a user."""
+    """Add a token to a user."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = Token(
         user=user,
@@ -184,12 +183,12 @@ def add_token(
 
 
 def find_user_or_none(session: Session, name: str) -> User | None:
-    """The user of a name, if there is one."""
+    """Find a user by name, or None."""
     return session.scalar(select(User).where(User.name == name))
 
 
 def find_token(session: Session, secret: str) -> Token:
-    """The valid token of a secret. Raises NotSignedInError saying what is wrong with it."""
+    """Find the valid token of a secret. Raises NotSignedInError with the reason if it has none."""
     token = session.scalar(_TOKEN, {"sha256": hash_token(secret)})
     if token is None:
         raise _unknown()
@@ -198,9 +197,9 @@ def find_token(session: Session, secret: str) -> Token:
 
 
 def find_holder(connection: Connection, secret: str) -> Holder:
-    """Who holds the valid token of a secret. Raises NotSignedInError saying what is wrong with it.
+    """Find the holder of a valid token. Raises NotSignedInError with the reason if it is not valid.
 
-    Every request with a token asks for this much, and no more than columns are read for it.
+    Every request with a token needs this, so it reads only columns.
     """
     row = connection.execute(_HOLDER, {"sha256": hash_token(secret)}).one_or_none()
     if row is None:
@@ -211,7 +210,7 @@ def find_holder(connection: Connection, secret: str) -> Holder:
 
 
 def find_role(connection: Connection, sha256: str) -> str | None:
-    """The role of the valid token of a hash; None without one."""
+    """Role of the valid token of a hash; None without one."""
     row = connection.execute(_HOLDER, {"sha256": sha256}).one_or_none()
     if row is None:
         return None
@@ -223,7 +222,7 @@ def find_role(connection: Connection, sha256: str) -> str | None:
 
 
 def holder_of(token: Token) -> Holder:
-    """Who holds a token that was read."""
+    """Holder of a loaded token."""
     user = token.user
     return Holder(
         token_id=token.id,
@@ -245,7 +244,11 @@ def _unknown() -> NotSignedInError:
 
 
 def require_valid(holder: Holder) -> None:
-    """Raise NotSignedInError if a token was revoked, its time is over or its user's."""
+    """Raise NotSignedInError unless a token is valid and its user may still hold it.
+
+    A token is invalid once it is revoked or expired; a user may not hold one while disabled, or
+    above their role.
+    """
     if holder.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
     if is_expired(holder, utc_now()):
@@ -263,12 +266,12 @@ def require_valid(holder: Holder) -> None:
 
 
 def is_expired(token: Token | Holder, now: datetime) -> bool:
-    """Whether a token's time is over."""
+    """Whether a token has expired."""
     return token.expires_at is not None and token.expires_at <= now
 
 
 def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
-    """One of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
+    """Find one of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
     token = session.get(Token, token_id)
     if token is None or token.user_id != user_id:
         raise NotFoundError(f"You have no token {token_id}.")
@@ -276,7 +279,7 @@ def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
 
 
 def list_own_tokens(session: Session, user_id: int) -> list[Token]:
-    """A user's tokens, newest first."""
+    """List a user's tokens, newest first."""
     query = select(Token).where(Token.user_id == user_id).order_by(Token.id.desc())
     return list(session.scalars(query))
 
@@ -292,7 +295,7 @@ def record_new_token(
 def record_rotation(
     session: Session, actor: Actor, fresh: Token, *, old: Token, before: dict[str, Any]
 ) -> None:
-    """Write to the audit log that a token took over from another, which was as `before`."""
+    """Write to the audit log that a token was replaced by another; it was as `before`."""
     ends_at = old.revoked_at or old.expires_at
     after = logged(fresh) | {"rotated_from": old.id, "old_ends_at": ends_at}
     _record(session, actor, "token.rotate", fresh, before=before, after=after)
@@ -322,7 +325,7 @@ def _record(
 
 
 def logged(token: Token) -> dict[str, Any]:
-    """What the audit log keeps of a token."""
+    """Fields of a token in the audit log."""
     return {
         "user": token.user.name,
         "role": token.role,

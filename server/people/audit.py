@@ -1,4 +1,4 @@
-"""The audit log: each action of organisers, in a chain that shows what was changed."""
+"""The audit log: each action of organisers, in a hash chain that reveals later changes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ LOCK = 0x66696E6973686C
 
 
 class Actor(Protocol):
-    """Whoever changes something; a Caller is one."""
+    """Author of a change; a Caller is one."""
 
     @property
     def user_id(self) -> int | None:
-        """The user, None for the server's own administration."""
+        """User id, None for the server's own administration."""
 
     @property
     def name(self) -> str:
-        """The name that is kept, whatever becomes of the user."""
+        """Name in the record, whatever becomes of the user."""
 
     @property
     def source(self) -> str | None:
-        """Where a change came from if not over the API or from the server's own machine."""
+        """Origin of a change: "console", or None for the API and the server's own machine."""
 
 
 @dataclass(frozen=True)
 class Administrator:
-    """Whoever sits at the server's own machine."""
+    """Administrator at the server's own machine."""
 
     name: str = "server.admin"
     user_id: None = None
@@ -45,7 +45,7 @@ class Administrator:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is changed: "token" 7, "verification" 3f0c2a9b1d4e5f6."""
+    """Subject of a change: "token" 7, "verification" 3f0c2a9b1d4e5f6."""
 
     kind: str
     id: str
@@ -61,10 +61,10 @@ def record(
     before: Values | None,
     after: Values | None,
 ) -> AuditRecord:
-    """Add to the log what this transaction does; it is kept if and only if that is.
+    """Add a record of this transaction's change; it is kept if and only if that commits.
 
     Call it last: on PostgreSQL it waits for every other transaction that has written to the log,
-    and whoever waits here must hold nothing that those still want.
+    so the caller must hold no lock that those still need.
     """
     session.flush()
     _take_turns(session)
@@ -90,13 +90,13 @@ def record(
 
 
 def _take_turns(session: Session) -> None:
-    """Until the end of the transaction nobody else adds a record. SQLite has one writer anyway."""
+    """Lock the log until the end of the transaction. SQLite has one writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
 
 
 def read_head(session: Session) -> Head:
-    """The last record; of an empty log a head with id 0."""
+    """Last record; for an empty log a head with id 0."""
     last = session.execute(
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
@@ -104,12 +104,12 @@ def read_head(session: Session) -> Head:
 
 
 def _with_source(after: Values | None, actor: Actor) -> Values | None:
-    """What is after a change, and that it came from the console where it did."""
+    """Values after a change, with the source "console" if it came from there."""
     return after if actor.source is None else (after or {}) | {"source": actor.source}
 
 
 def _plain(values: Values | None) -> Values | None:
-    """As it comes back from the database: moments are text there."""
+    """Convert values to the form of a database read: moments become text."""
     if values is None:
         return None
     plain: Values = orjson.loads(orjson.dumps(values))
@@ -117,7 +117,7 @@ def _plain(values: Values | None) -> Values | None:
 
 
 class AuditFilter(BaseModel):
-    """Which records: of whom, of what kind, about what; None for all."""
+    """Filter of records: by actor, action and subject; None for all."""
 
     actor: str | None = Field(default=None, max_length=100)
     action: str | None = Field(default=None, max_length=50)
@@ -125,7 +125,7 @@ class AuditFilter(BaseModel):
 
 
 class AuditRecordView(BaseModel):
-    """Who did what to what, and why. `at` is text, as the hash has it."""
+    """A record: actor, action, subject and reason. `at` is text, as in the hash."""
 
     id: int
     at: str
@@ -142,21 +142,21 @@ class AuditRecordView(BaseModel):
 
 
 class AuditList(BaseModel):
-    """A page of the log, newest first; `next_before` asks for the next page."""
+    """A page of the log, newest first; `next_before` requests the next page."""
 
     records: list[AuditRecordView]
     next_before: int | None
 
 
 class AuditHead(BaseModel):
-    """The last record's id and hash. Whoever notes it can tell later if the log was changed."""
+    """Id and hash of the last record. A noted head reveals later changes of the log."""
 
     id: int
     sha256: str
 
 
 class AuditCheck(BaseModel):
-    """Whether the log is whole: each hash derived again, each record held against the last."""
+    """Result of a check of the log: each hash is derived again and compared with the chain."""
 
     records: int
     head: AuditHead
@@ -171,7 +171,7 @@ EVERY_RECORD = AuditFilter()
 def list_records(
     session: Session, *, before: int | None, limit: int, only: AuditFilter = EVERY_RECORD
 ) -> list[AuditRecord]:
-    """Records with ids below `before`, newest first, those that are asked for."""
+    """Records with ids below `before`, newest first, that pass the filter."""
     query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditRecord.id < before)
@@ -185,18 +185,18 @@ def list_records(
 
 
 def list_actions(session: Session) -> list[str]:
-    """Every kind of change that the log tells of."""
+    """Every action in the log."""
     return list(session.scalars(select(AuditRecord.action).distinct().order_by(AuditRecord.action)))
 
 
 def all_records(session: Session) -> Iterator[dict[str, Any]]:
-    """The whole log, oldest first, as its hashes see it."""
+    """Whole log, oldest first, in the form of its hashes."""
     query = select(AuditRecord).order_by(AuditRecord.id)
     rows = session.scalars(query.execution_options(yield_per=ROWS_AT_ONCE))
     return (hashed_view(row) for row in rows)
 
 
 def hashed_view(row: AuditRecord) -> dict[str, Any]:
-    """A record with exactly the values that its hash was made over."""
+    """View of a record with exactly the values in its hash."""
     values = {name: getattr(row, name) for name in HASHED}
     return values | {"at": moment_text(row.at), "sha256": row.sha256}

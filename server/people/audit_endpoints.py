@@ -1,4 +1,4 @@
-"""The audit log: read and checked by organisers, its head by everybody."""
+"""Endpoints of the audit log: read and checked by organisers, its head by everybody."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def list_audit(
     action: Annotated[str | None, Query(max_length=50)] = None,
     subject: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AuditList:
-    """What was changed by whom and why, newest first; by name, action and id of the subject."""
+    """List changes with actor and reason, newest first; by name, action and id of the subject."""
     only = AuditFilter(actor=actor, action=action, subject=subject)
     with parts.database.read() as session:
         found = audit.list_records(session, before=before, limit=limit + 1, only=only)
@@ -32,7 +32,7 @@ def list_audit(
 
 @router.get("/audit/head")
 def get_audit_head(parts: PartsDep) -> AuditHead:
-    """The hash that stands for the whole log. Note it: a log without it was changed since."""
+    """Read the hash of the whole log. Note it: a log without it was changed since."""
     with parts.database.read() as session:
         head = audit.read_head(session)
     return AuditHead(id=head.id, sha256=head.sha256)
@@ -40,7 +40,7 @@ def get_audit_head(parts: PartsDep) -> AuditHead:
 
 @router.get("/audit/check")
 def check_audit(parts: PartsDep, _caller: OrganiserDep) -> AuditCheck:
-    """Every hash of the log derived again."""
+    """Check the log by deriving every hash again."""
     with parts.database.read() as session:
         chain = check_chain(audit.all_records(session))
     return AuditCheck(

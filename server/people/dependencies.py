@@ -1,4 +1,4 @@
-"""What endpoints ask for: the application's parts, and who is asking."""
+"""Dependencies of endpoints: the application's parts, and the caller."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
 class OfferedBenchmarks(Mapping[str, Benchmark]):
-    """Benchmarks in the order of their ids; one may be added while a thread goes through them."""
+    """Benchmarks in the order of their ids; one may be added during an iteration."""
 
     def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
         self._by_id = {each.benchmark_id: each for each in benchmarks}
@@ -46,15 +46,15 @@ class OfferedBenchmarks(Mapping[str, Benchmark]):
 
 
 def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
-    """Tell nothing of boards, where no application runs."""
+    """Return no standings, where no application runs."""
     return lambda _submission: {}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything an application was built from; one per process.
+    """Process-wide objects of an application (settings, database, store, benchmarks).
 
-    `standings` tells where submissions stand on their boards: fields of a submission's view.
+    `standings` returns the places of submissions on their boards: fields of a submission's view.
     """
 
     settings: Settings
@@ -65,10 +65,9 @@ class Parts:
 
 
 async def get_parts(request: Request) -> Parts:
-    """The parts of the running application.
+    """Return the parts of the running application.
 
-    What waits for nothing is asked for in the event loop: handing it to a thread and back takes
-    longer than it does.
+    Async, because it never blocks: a thread for it would take longer than the call.
     """
     parts: Parts = request.app.state.parts
     return parts
@@ -79,9 +78,9 @@ PartsDep = Annotated[Parts, Depends(get_parts)]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking, in which role, for what, and from where if not over the API: "console".
+    """The authenticated user of a request: role, scopes, and source ("console", None for the API).
 
-    A witness's token serves the verification of `submission_id` alone.
+    A witness's token serves only the verification of `submission_id`.
     """
 
     user_id: int
@@ -95,7 +94,7 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Whether they see what is an admin's to see; what they may change is in the scopes."""
+        """Whether they see admins' pages; the scopes decide about changes."""
         return self.role == "admin"
 
     def may(self, scope: Scope) -> bool:
@@ -104,7 +103,7 @@ class Caller:
 
 
 def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
-    """Whoever holds a token."""
+    """The Caller behind a token."""
     return Caller(
         user_id=holder.user_id,
         token_id=holder.token_id,
@@ -118,7 +117,7 @@ def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
 
 
 async def bearer_secret(credentials: BearerDep) -> str:
-    """The bearer token of the request."""
+    """Bearer token of the request."""
     if credentials is None:
         raise NotSignedInError(
             "This needs an API token: send the header 'Authorization: Bearer …'."
@@ -130,7 +129,7 @@ SecretDep = Annotated[str, Depends(bearer_secret)]
 
 
 def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
-    """The owner of the token that came with the request."""
+    """Caller of the request's bearer token."""
     with parts.database.read_columns() as connection:
         holder = find_holder(connection, secret)
     note(user_id=holder.user_id)
@@ -146,9 +145,9 @@ READING = ("GET", "HEAD")
 
 
 def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], scope: Scope) -> None:
-    """Raise NotAllowedError unless a caller's role and the scopes of their token allow a request.
+    """Raise NotAllowedError unless the caller's role and token scopes allow a request.
 
-    To read what asks for a token, `read` is enough; `scope` is for what changes something.
+    A read needs the scope `read`; a change needs `scope`.
     """
     if caller.role not in roles:
         *others, last = roles
@@ -161,7 +160,7 @@ def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], sc
 
 
 def require_role(*roles: str, scope: Scope) -> Callable[[Caller, Request], Awaitable[Caller]]:
-    """A dependency that lets only callers of these roles through whose token has the scope."""
+    """Dependency that requires one of these roles and a token with the scope."""
 
     async def check(caller: CallerDep, request: Request) -> Caller:
         require_allowed(caller, request, roles, scope)
@@ -174,5 +173,5 @@ SubmitterDep = Annotated[Caller, Depends(require_role("submitter", *ORGANISERS, 
 OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS, scope="organise"))]
 AdminDep = Annotated[Caller, Depends(require_role("admin", scope="administer"))]
 WorkerDep = Annotated[Caller, Depends(require_role("worker", scope="work"))]
-# Whoever looks after their own tokens.
+# Callers who manage their own tokens.
 OwnTokensDep = Annotated[Caller, Depends(require_role(*ROLES, scope="tokens"))]

@@ -1,4 +1,4 @@
-"""Who am I, my own tokens, and those of others."""
+"""Endpoints of the caller, their own tokens, and those of others."""
 
 from typing import Annotated
 
@@ -26,14 +26,14 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 @router.get("/me")
 def me(parts: PartsDep, caller: CallerDep) -> MeView:
-    """Who the token of this request belongs to, and what it may do until when."""
+    """Read the user, role, scopes and expiry of this request's token."""
     with parts.database.read() as session:
         return me_view(session.get_one(Token, caller.token_id))
 
 
 @router.get("/me/tokens")
 def list_my_tokens(parts: PartsDep, caller: OwnTokensDep) -> TokenList:
-    """My tokens without their secrets, newest first."""
+    """List my tokens without their secrets, newest first."""
     with parts.database.read() as session:
         found = list_own_tokens(session, caller.user_id)
         return TokenList(tokens=[token_view(token) for token in found])
@@ -50,21 +50,21 @@ def create_my_token(parts: PartsDep, caller: OwnTokensDep, body: OwnTokenCreate)
 def rotate_my_token(
     token_id: TokenId, parts: PartsDep, caller: OwnTokensDep, body: TokenRotate
 ) -> TokenCreated:
-    """Have a fresh token take over from one of mine, which ends at once or after an overlap."""
+    """Replace one of my tokens by a fresh one; the old one ends at once or after an overlap."""
     with parts.database.write() as session:
         return _created(token_issue.rotate_own_token(session, caller, token_id, body.rotation()))
 
 
 @router.delete("/me/tokens/{token_id}")
 def revoke_my_token(token_id: TokenId, parts: PartsDep, caller: OwnTokensDep) -> TokensRevoked:
-    """End one of my tokens now, and every token that was made with it or rotated from it."""
+    """Revoke one of my tokens, and every token that was made with it or rotated from it."""
     with parts.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_own_token(session, caller, token_id))
 
 
 @router.post("/tokens", status_code=201)
 def create_token(body: TokenCreate, parts: PartsDep, caller: OrganiserDep) -> TokenCreated:
-    """Make a token for anybody: of an organiser or admin it takes an admin. Shown this once."""
+    """Make a token for any user. One of an organiser or admin needs an admin. Shown only once."""
     with parts.database.write() as session:
         return _created(token_issue.give_token(session, caller, body.user, body.wanted()))
 
@@ -75,7 +75,7 @@ def list_tokens(
     caller: OrganiserDep,
     user: Annotated[str | None, Query(max_length=100)] = None,
 ) -> TokenList:
-    """Tokens without their secrets, newest first: those that the caller may revoke."""
+    """List the tokens that the caller may revoke, without their secrets, newest first."""
     with parts.database.read() as session:
         found = token_issue.list_visible_tokens(session, caller, user_name=user)
         return TokenList(tokens=[token_view(token) for token in found])
@@ -85,14 +85,14 @@ def list_tokens(
 def rotate_token(
     token_id: TokenId, parts: PartsDep, caller: OrganiserDep, body: TokenRotate
 ) -> TokenCreated:
-    """Have a fresh token take over from somebody's, which ends at once or after an overlap."""
+    """Replace a user's token by a fresh one; the old one ends at once or after an overlap."""
     with parts.database.write() as session:
         return _created(token_issue.rotate_token(session, caller, token_id, body.rotation()))
 
 
 @router.delete("/tokens/{token_id}")
 def revoke_token(token_id: TokenId, parts: PartsDep, caller: OrganiserDep) -> TokensRevoked:
-    """End a token now, and every token that was made with it or rotated from it."""
+    """Revoke a token, and every token that was made with it or rotated from it."""
     with parts.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_token(session, caller, token_id))
 

@@ -1,7 +1,7 @@
-"""When tokens were last used: noted in memory, written a little later by a thread of its own.
+"""Times of tokens' last use: noted in memory, written a little later by a background thread.
 
 No request waits for it, and none fails with it. A process writes a token once a minute at most.
-What a process had not written yet when it was killed is lost; the next use makes up for it.
+Unwritten times are lost when a process is killed; the next use makes up for it.
 """
 
 import logging
@@ -20,7 +20,7 @@ GATHERED_SECONDS = 5.0
 
 
 class LastUses:
-    """The last use of each token that this process has seen."""
+    """Cache of the last use of each token in this process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class LastUses:
         self._thread: threading.Thread | None = None
 
     def note(self, token_id: int) -> None:
-        """A token was used just now."""
+        """Note that a token was used."""
         now = utc_now()
         last = self._noted.get(token_id)
         if last is not None and now - last < WRITTEN_EVERY:
@@ -42,7 +42,7 @@ class LastUses:
         self._woken.set()
 
     def write(self) -> int:
-        """Write what was noted; how many tokens. What cannot be written is dropped."""
+        """Write the noted times; returns the number of tokens. A failed write drops them."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         if not waiting:
@@ -62,12 +62,12 @@ class LastUses:
         return len(waiting)
 
     def start(self) -> None:
-        """Write in the background from here on."""
+        """Start the background thread."""
         self._thread = threading.Thread(target=self._run, name="last-uses", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is left and end."""
+        """Write the remaining times and stop."""
         self._stopping.set()
         self._woken.set()
         if self._thread is not None:
@@ -75,7 +75,7 @@ class LastUses:
             self._thread = None
 
     def _run(self) -> None:
-        """Sleep until a token is used, gather what comes within a few seconds, write it."""
+        """Sleep until a token is used, gather the uses of a few seconds, write them."""
         while not self._stopping.is_set():
             self._woken.wait()
             self._stopping.wait(GATHERED_SECONDS)

@@ -1,4 +1,4 @@
-"""Accounts, users and organisations as the API and the pages show them."""
+"""API and page models of accounts, users and organisations."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -28,7 +28,7 @@ Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
 
 
 class TokenCreate(BaseModel):
-    """Who gets a token, for what, and for how long. Without scopes it has all of its role."""
+    """Token to make: its user, role, scopes and expiry. Without scopes it has all of its role."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -44,12 +44,12 @@ class TokenCreate(BaseModel):
     expires_in_days: Days | None = None
 
     def wanted(self) -> Wanted:
-        """As it is made."""
+        """Token as the service makes it."""
         return Wanted(self.role, self.scopes, self.label, _duration(self.expires_in_days))
 
 
 class OwnTokenCreate(BaseModel):
-    """A token for oneself, within the one held: what is left out is as that one has it."""
+    """Own token to make, within the one in use; omitted fields are as that one has them."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -64,13 +64,13 @@ class OwnTokenCreate(BaseModel):
     expires_in_days: Days | None = None
 
     def wanted(self, held_role: str) -> Wanted:
-        """As it is made by whoever holds a token of a role."""
+        """Token as the service makes it, for the holder of a token of a role."""
         role = self.role or held_role
         return Wanted(role, self.scopes, self.label, _duration(self.expires_in_days))
 
 
 class TokenRotate(BaseModel):
-    """How a fresh token takes over: the old one ends at once, or after `overlap_hours`."""
+    """Rotation of a token: the old one ends at once, or after `overlap_hours`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
 
@@ -78,7 +78,7 @@ class TokenRotate(BaseModel):
     expires_in_days: Days | None = None
 
     def rotation(self) -> Rotation:
-        """As it is done."""
+        """Rotation as the service does it."""
         return Rotation(timedelta(hours=self.overlap_hours), _duration(self.expires_in_days))
 
 
@@ -87,7 +87,7 @@ def _duration(days: float | None) -> timedelta | None:
 
 
 class TokenView(BaseModel):
-    """A token without its secret. `last_used_at` is right to about a minute.
+    """A token without its secret. `last_used_at` is accurate to about a minute.
 
     It ends with the token it was `made_with`, and with the one it was `rotated_from`.
     """
@@ -112,7 +112,7 @@ class TokenCreated(TokenView):
 
 
 class TokensRevoked(BaseModel):
-    """The tokens that ended together: the one named, those rotated from it or made with it."""
+    """Tokens revoked together: the one named, those rotated from it or made with it."""
 
     revoked: list[int]
 
@@ -124,7 +124,7 @@ class TokenList(BaseModel):
 
 
 class MeView(BaseModel):
-    """Who the token of this request belongs to, and what it may do until when.
+    """User, role, scopes and expiry of this request's token.
 
     `role` is the token's, `highest_role` the highest that this user's tokens may have.
     """
@@ -141,7 +141,7 @@ class MeView(BaseModel):
 
 
 def token_view(token: Token) -> TokenView:
-    """A stored token as the API shows it."""
+    """View of a stored token."""
     return TokenView(
         id=token.id,
         user=token.user.name,
@@ -158,7 +158,7 @@ def token_view(token: Token) -> TokenView:
 
 
 def me_view(token: Token) -> MeView:
-    """The holder of a token, as they see themselves."""
+    """View of a token's holder for themselves."""
     user = token.user
     return MeView(
         user=user.name,
@@ -173,7 +173,7 @@ def me_view(token: Token) -> MeView:
     )
 
 
-# One address and no more: what is before and behind the @ is for the mail server to judge.
+# A single address; the mail server decides about the parts before and behind the @.
 EMAIL_PATTERN = r"^[^\s@<>]+@[^\s@<>]+\.[^\s@<>]+$"
 
 
@@ -192,7 +192,7 @@ OrganisationName = Annotated[
 
 
 class UserCreate(BaseModel):
-    """Somebody who is to have an account; tokens are made apart from it."""
+    """User to add; tokens are made separately."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -208,7 +208,7 @@ class UserCreate(BaseModel):
 
 
 class UserChange(BaseModel):
-    """What is to change of a user. What is left out stays; null takes it away."""
+    """Changes of a user. Omitted fields stay; null removes the value."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -224,14 +224,14 @@ class UserChange(BaseModel):
     disabled: StrictBool = False
 
     def asked(self) -> dict[str, object]:
-        """Only what was asked for."""
+        """Fields that the request contains."""
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
 class UserView(BaseModel):
     """A user, for admins. `role` is the highest that their tokens may have.
 
-    `tokens` counts those that are neither revoked nor expired; `last_used_at` is of any of theirs.
+    `tokens` counts those that are neither revoked nor expired; `last_used_at` covers all of theirs.
     """
 
     id: int
@@ -246,7 +246,7 @@ class UserView(BaseModel):
 
 
 class UserList(BaseModel):
-    """Users by name; `next_after` asks for the next page."""
+    """Users by name; `next_after` requests the next page."""
 
     users: list[UserView]
     next_after: str | None
@@ -278,7 +278,7 @@ class OrganisationList(BaseModel):
 
 
 def user_view(user: User, *, tokens: int, last_used_at: datetime | None) -> UserView:
-    """A stored user as admins see them."""
+    """View of a stored user for admins."""
     return UserView(
         id=user.id,
         name=user.name,

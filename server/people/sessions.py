@@ -1,4 +1,4 @@
-"""Sessions of the console: cookies, their origin, and who is signed in."""
+"""Console sessions: cookies, origin checks, sign-in and sign-out."""
 
 import base64
 import hashlib
@@ -28,26 +28,26 @@ MARK = "finishline_signed_in"
 
 
 def is_secure(request: Request, settings: Settings) -> bool:
-    """Whether the cookie is for https alone: as the settings say, else as the request came."""
+    """Whether the cookie is for https alone: by the settings, else by the request."""
     if settings.secure_cookies is not None:
         return settings.secure_cookies
     return request.url.scheme == "https"
 
 
 def cookie_name(request: Request, settings: Settings) -> str:
-    """The name the cookie has for this request."""
+    """Name of the cookie for this request."""
     return f"{HOST_PREFIX}{NAME}" if is_secure(request, settings) else NAME
 
 
 def read_cookie(request: Request, settings: Settings) -> str | None:
-    """The session's secret that came with a request."""
+    """Session secret in the request's cookie."""
     return request.cookies.get(cookie_name(request, settings))
 
 
 def set_cookie(
     response: Response, request: Request, settings: Settings, secret: str, *, user_name: str
 ) -> None:
-    """Give a browser its session until it is closed; the server ends it sooner or later."""
+    """Set the session cookie until the browser closes; the server ends the session in time."""
     response.set_cookie(
         cookie_name(request, settings),
         secret,
@@ -61,7 +61,7 @@ def set_cookie(
 
 
 def clear_cookie(response: Response, request: Request, settings: Settings) -> None:
-    """Have a browser forget its session."""
+    """Delete the session cookie."""
     response.delete_cookie(
         cookie_name(request, settings),
         path="/",
@@ -73,7 +73,7 @@ def clear_cookie(response: Response, request: Request, settings: Settings) -> No
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
-    """Have a browser forget who was signed in; also where a session has ended by itself."""
+    """Delete the cookie with the user's name; also after a session has ended by itself."""
     if MARK in request.cookies:
         secure = is_secure(request, settings)
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
@@ -85,7 +85,7 @@ CSRF_FIELD = "csrf"
 def require_same_origin(request: Request, settings: Settings) -> None:
     """Raise NotAllowedError unless the browser says that one of our pages sent this.
 
-    Every browser of today sends Origin with a form; what has neither header is none of them.
+    Every browser of today sends Origin with a form; a request without either header is refused.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -103,7 +103,7 @@ def require_same_origin(request: Request, settings: Settings) -> None:
 
 
 def own_origins(request: Request, settings: Settings) -> set[str]:
-    """The origins of our pages: as the request was addressed, and the public address if named."""
+    """Origins of our pages: the request's own address, and the public address if it is set."""
     scheme = "https" if is_secure(request, settings) else request.url.scheme
     own = {f"{scheme}://{request.headers.get('host', '')}"}
     if not settings.public_url:
@@ -113,7 +113,7 @@ def own_origins(request: Request, settings: Settings) -> set[str]:
 
 
 def csrf_token(secret: str) -> str:
-    """What the forms of a session carry: only who knows the session's secret can make it."""
+    """CSRF token of a session's forms, an HMAC with the session's secret."""
     return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
@@ -130,7 +130,7 @@ LONGEST = timedelta(days=7)
 
 
 def find_session(session: Session, secret: str) -> ConsoleSession:
-    """The session of a browser. Raises NotSignedInError saying why there is none any more."""
+    """Find the session of a browser. Raises NotSignedInError with the reason if it has ended."""
     found = session.get(ConsoleSession, hash_token(secret))
     if found is None:
         raise NotSignedInError("You are not signed in, or signed out elsewhere.")
@@ -141,13 +141,13 @@ def find_session(session: Session, secret: str) -> ConsoleSession:
 
 
 def ends_at(found: ConsoleSession) -> datetime:
-    """When a session ends if nothing more is heard of it."""
+    """Time at which a session ends without further requests."""
     return min(found.last_seen_at + IDLE, found.created_at + LONGEST)
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What a form changed, told by the next page; `once_only` is a token that was just made."""
+    """Message about a form's effect, for the next page; `once_only` is a token just made."""
 
     text: str
     once_only: str | None = field(default=None, repr=False)
@@ -155,7 +155,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class SignedIn:
-    """Whose browser this is. `secret` is what its cookie holds and is never logged or shown."""
+    """Session of a browser. `secret` is the value of its cookie and is never logged or shown."""
 
     secret: str = field(repr=False)
     caller: Caller
@@ -172,11 +172,11 @@ SEEN_EVERY = timedelta(minutes=1)
 def start_session(
     session: Session, token_secret: str, *, instead_of: str | None
 ) -> tuple[str, str]:
-    """A session for the owner of a token: its secret, for the cookie, and the owner's name.
+    """Start a session for the owner of a token: its secret, for the cookie, and the owner's name.
 
     The secret is always a fresh one.
 
-    The browser's earlier session ends, as do all whose time is over. Raises NotSignedInError.
+    The browser's earlier session ends, as do all expired ones. Raises NotSignedInError.
     """
     token = find_token(session, token_secret)
     if "read" not in token.scopes:
@@ -200,31 +200,31 @@ def start_session(
 
 
 def end_session(session: Session, secret: str) -> None:
-    """Sign out."""
+    """Delete a session, to sign out."""
     session.execute(delete(ConsoleSession).where(ConsoleSession.id_sha256 == hash_token(secret)))
 
 
 def go_on_with(session: Session, secret: str, token_id: int) -> None:
-    """Have a session go on with another token of its user, which took over from its own."""
+    """Switch a session to the token of its user that replaced its own."""
     found = session.get(ConsoleSession, hash_token(secret))
     if found is not None:
         found.token_id = token_id
 
 
 def is_stale(found: ConsoleSession) -> bool:
-    """Whether a session's last sign of life is worth writing again."""
+    """Whether a session's last-seen time is old enough to be written again."""
     return found.last_seen_at <= utc_now() - SEEN_EVERY
 
 
 def note_seen(session: Session, secret: str) -> None:
-    """A session is alive."""
+    """Update a session's last-seen time."""
     found = session.get(ConsoleSession, hash_token(secret))
     if found is not None:
         found.last_seen_at = utc_now()
 
 
 def leave_notice(session: Session, secret: str, notice: Notice) -> None:
-    """What the next page tells. A token in it is sealed: the database never holds one readable."""
+    """Queue a notice for the next page. A token in it is encrypted in the database."""
     found = session.get(ConsoleSession, hash_token(secret))
     if found is not None:
         shown = notice.once_only
@@ -233,7 +233,7 @@ def leave_notice(session: Session, secret: str, notice: Notice) -> None:
 
 
 def take_notices(session: Session, secret: str) -> list[Notice]:
-    """What is to be told, once: it is gone afterwards."""
+    """Return the queued notices and delete them."""
     found = session.get(ConsoleSession, hash_token(secret), with_for_update=True)
     if found is None:
         return []
@@ -250,6 +250,6 @@ def _opened(secret: str, sealed: str | None) -> str | None:
 
 
 def _seal(secret: str) -> Fernet:
-    """A seal that only who has the session's secret, which is not kept here, can open."""
+    """Encryption with a key from the session's secret, which the server does not store."""
     key = hmac.new(secret.encode(), b"notice", hashlib.sha256).digest()
     return Fernet(base64.urlsafe_b64encode(key))

@@ -1,4 +1,4 @@
-"""Failed sign-ins by address: so many within a while, then it has to wait."""
+"""Throttle failed sign-ins by address."""
 
 import ipaddress
 import threading
@@ -12,7 +12,7 @@ MOST_ADDRESSES = 10_000
 
 
 class FailedSignIns:
-    """A sliding window of failures per address, of this process, of bounded size."""
+    """Sliding window of failures per address, of this process, of bounded size."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class FailedSignIns:
         self._lock = threading.Lock()
 
     def seconds_to_wait(self, address: str) -> float:
-        """How long an address has to wait until it may try again; 0 if it may now."""
+        """Seconds until an address may try again; 0 if it may at once."""
         with self._lock:
             failures = self._recent(network_of(address))
             if len(failures) < MOST_FAILURES:
@@ -47,7 +47,7 @@ class FailedSignIns:
 
 
 def network_of(address: str) -> str:
-    """An address, of IPv6 its /64, which one host has as a whole.
+    """Network of an address: itself, or for IPv6 its /64, which one host has as a whole.
 
     A socket that listens for both kinds gives IPv4 addresses as IPv6 ones, all of a single /64.
     """

@@ -1,4 +1,4 @@
-"""Who is signed in: as a dependency of pages, as a viewer, and how often one may try."""
+"""Signed-in users: as a dependency of pages, and as viewers."""
 
 from typing import Annotated
 from urllib.parse import urlencode
@@ -31,7 +31,7 @@ Fields = dict[str, str]
 
 
 def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
-    """Who is signed in with this browser, if anybody."""
+    """Session of this browser, or None."""
     secret = read_cookie(request, parts.settings)
     if secret is None:
         return None
@@ -60,7 +60,7 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
 
 
 def get_signed_in(request: Request, parts: PartsDep) -> SignedIn:
-    """Who is signed in. A page that is asked for leads to the sign-in; a form is refused."""
+    """Require a session: without one a page redirects to the sign-in, and a form is refused."""
     found = signed_in_or_none(request, parts)
     if found is not None:
         return found
@@ -78,19 +78,19 @@ SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
 
 
 def get_organiser(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """An organiser who is signed in; to change something with a token that may."""
+    """Require a signed-in organiser; for a change also the token's scope."""
     require_allowed(signed_in.caller, request, ORGANISERS, "organise")
     return signed_in
 
 
 def get_admin(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """An admin who is signed in; to change something with a token that may."""
+    """Require a signed-in admin; for a change also the token's scope."""
     require_allowed(signed_in.caller, request, ("admin",), "administer")
     return signed_in
 
 
 def get_token_owner(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Somebody who looks after their own tokens."""
+    """Require a signed-in user; for a change also the token's scope `tokens`."""
     require_allowed(signed_in.caller, request, ROLES, "tokens")
     return signed_in
 
@@ -101,7 +101,7 @@ AccountDep = Annotated[SignedIn, Depends(get_token_owner)]
 
 
 async def read_fields(request: Request) -> Fields:
-    """The text fields of a form that was sent; a browser's line ends become ours."""
+    """Read the text fields of a form, with the browser's line ends normalised."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
     return {name: _readable(value) for name, value in form.items() if isinstance(value, str)}
 
@@ -116,7 +116,7 @@ FieldsDep = Annotated[Fields, Depends(read_fields)]
 
 
 def _own_form(request: Request, parts: PartsDep, signed_in: SignedInDep, sent: FieldsDep) -> Fields:
-    """The fields of a form that a page of this session sent, without the token that shows it."""
+    """Fields of a form with a valid CSRF token of this session, without that token."""
     require_same_origin(request, parts.settings)
     require_csrf(signed_in.secret, sent.get(CSRF_FIELD, ""))
     return {name: value for name, value in sent.items() if name != CSRF_FIELD}
@@ -129,10 +129,10 @@ BEARER = "bearer "
 
 
 def viewer_for(caller: Caller) -> Viewer:
-    """The viewer that a caller is: of their own, their organisation's, or as an organiser of all.
+    """Viewer of a caller: sees their own and their organisation's submissions, an organiser all.
 
-    A worker's token shows no more than its user's own, for it lies on a machine that others look
-    after; one that may not read shows nothing.
+    A worker's token shows only its user's own, for it lies on a machine that others manage; a token
+    without the scope `read` shows nothing.
     """
     if not caller.may("read"):
         return ANYBODY
@@ -143,9 +143,9 @@ def viewer_for(caller: Caller) -> Viewer:
 
 
 def get_viewer(request: Request, parts: PartsDep) -> Viewer:
-    """The owner of the token that came with the request or the browser, or anybody.
+    """Viewer of the request's token or session, or an anonymous one.
 
-    A token that is none is anybody's: what is public is shown to whoever asks.
+    A request with an invalid token is anonymous: public data is shown to everybody.
     """
     sent = request.headers.get("authorization", "")
     if sent.lower().startswith(BEARER):

@@ -1,4 +1,4 @@
-"""Tokens given to others: made, rotated and revoked, with their lineage."""
+"""Issue tokens to others: make, rotate and revoke them, with their lineage."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from server.people.dependencies import Caller
 def require_maker(session: Session, token_id: int, *also: int) -> Token:
     """Lock the token that another is made with, and others, until that one is stored.
 
-    A revocation at the same time then sees the one made. Raises NotSignedInError if it was first.
+    A revocation at the same time then includes it. Raises NotSignedInError if that came first.
     """
     _lock(session, {token_id, *also})
     maker = session.get_one(Token, token_id)
@@ -53,7 +53,7 @@ def require_maker(session: Session, token_id: int, *also: int) -> Token:
 def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
     """Revoke a token and all that descend from it; return the ids of those that still worked.
 
-    A token and the one that took over from it are one line: the children of either end.
+    A rotated token and its successor are one line: tokens made with either are revoked too.
     """
     ids: set[int] = set()
     # One that is made meanwhile is seen once its maker is locked.
@@ -81,17 +81,17 @@ def _line(session: Session, token_id: int) -> set[int]:
 
 
 def _lock(session: Session, ids: Iterable[int]) -> None:
-    """Lock in the order of ids, so that two never wait for each other."""
+    """Lock in the order of ids, which prevents deadlocks."""
     session.execute(select(Token.id).where(Token.id.in_(ids)).order_by(Token.id).with_for_update())
 
 
-# What an organiser may give and end; and whose tokens those may be, beside their own.
+# Roles of tokens that an organiser may give and end, and roles of their users; beside one's own.
 ORGANISERS_GIVE = ("submitter", "worker")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a token is to be. None of `scopes`: all it may have; of `expires_in`: as long."""
+    """Token to make. `scopes` None: all it may have; `expires_in` None: as long as it may."""
 
     role: str
     scopes: Sequence[str] | None = None
@@ -101,19 +101,19 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Rotation:
-    """How a token is taken over: `overlap` is how long the old one still works."""
+    """Rotation of a token: the old one still works for `overlap`."""
 
     overlap: timedelta = timedelta(0)
     expires_in: timedelta | None = None
 
 
 def may_give(caller: Caller) -> tuple[str, ...]:
-    """The roles of the tokens that a caller may make, rotate and revoke for others."""
+    """Roles of the tokens that a caller may make, rotate and revoke for others."""
     return ROLES if caller.may("administer") else ORGANISERS_GIVE
 
 
 def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted) -> NewToken:
-    """Make a token for anybody; a user who is not known yet is made with its role.
+    """Make a token for any user; an unknown user is made with its role.
 
     Raises NotAllowedError, ConflictError if the user may have no such token, ContentError.
     """
@@ -136,7 +136,7 @@ def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted)
 def list_visible_tokens(
     session: Session, caller: Caller, *, user_name: str | None = None
 ) -> list[Token]:
-    """The tokens that a caller may end, newest first: all for an admin."""
+    """Tokens that a caller may revoke, newest first: all for an admin."""
     query = select(Token).join(Token.user).order_by(Token.id.desc())
     if not caller.is_admin:
         visible = Token.role.in_(ORGANISERS_GIVE) & User.role.in_(ORGANISERS_GIVE)
@@ -147,7 +147,7 @@ def list_visible_tokens(
 
 
 def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """End somebody's token and all that descend from it, whoever holds them; the ids of all ended.
+    """Revoke another user's token and all that descend from it; returns the ids of all revoked.
 
     Raises NotFoundError, NotAllowedError.
     """
@@ -155,8 +155,8 @@ def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
 
 
 def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
-    """Have a fresh token take over from somebody's. It ends when the old one would have, if not
-    told otherwise. Raises NotFoundError, NotAllowedError, ConflictError."""
+    """Rotate another user's token to a fresh one. It keeps the old one's expiry unless another is
+    given. Raises NotFoundError, NotAllowedError, ConflictError."""
     require_maker(session, caller.token_id, token_id)
     token = _others_token(session, caller, token_id)
     _require_may_give(caller, token.role, token.scopes)
@@ -165,7 +165,7 @@ def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation)
 
 
 def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken:
-    """Make a token for oneself, within the one held. Raises NotAllowedError, ContentError."""
+    """Make a token for oneself, within the one in use. Raises NotAllowedError, ContentError."""
     held = require_maker(session, caller.token_id)
     if not is_within(wanted.role, held.role):
         raise NotAllowedError(
@@ -191,7 +191,7 @@ def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken
 
 
 def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """End one of one's own tokens and all that descend from it; the ids of all that ended.
+    """Revoke one of one's own tokens and all that descend from it; returns the ids of all revoked.
 
     Raises NotFoundError.
     """
@@ -199,7 +199,7 @@ def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[in
 
 
 def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
-    """Have a fresh token take over from one of one's own, if that is within the one held.
+    """Rotate one of one's own tokens to a fresh one, if that is within the one in use.
 
     Raises NotFoundError, NotAllowedError, ConflictError.
     """
@@ -218,7 +218,7 @@ def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotat
 
 
 def _scopes_of(wanted: Wanted) -> list[str]:
-    """The scopes asked for; all of the role if none are. Raises ContentError."""
+    """Requested scopes; all of the role if there are none. Raises ContentError."""
     known = SCOPES_OF[wanted.role]
     if wanted.scopes is None:
         return list(known)
@@ -236,7 +236,7 @@ def _require_may_give(caller: Caller, role: str, scopes: Sequence[str]) -> None:
         raise NotAllowedError(
             f"Tokens of role {role} are an admin's to make; yours may make {' and '.join(allowed)}."
         )
-    # Whoever may organise lends out the one scope that is not theirs.
+    # An organiser's token may give the scope `work`, although it does not have it.
     if beyond := [scope for scope in scopes if scope not in {*caller.scopes, "work"}]:
         raise NotAllowedError(
             f"Your token has not the scope {beyond[0]}, so it can give it nobody."
@@ -278,7 +278,7 @@ def _require_within(held: Token, scopes: Sequence[str]) -> None:
 
 
 def _own_expiry(held: Token, expires_in: timedelta | None) -> datetime | None:
-    """When an own token ends: with the one held at the latest. Raises NotAllowedError."""
+    """Expiry of an own token: at the latest that of the one in use. Raises NotAllowedError."""
     if expires_in is None:
         return held.expires_at
     expires_at = utc_now() + expires_in

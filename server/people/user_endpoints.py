@@ -1,4 +1,4 @@
-"""Users and organisations, for admins."""
+"""Endpoints of users and organisations, for admins."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ def list_users(
     after: Annotated[str | None, Query(max_length=100)] = None,
     q: Annotated[str | None, Query(max_length=100)] = None,
 ) -> UserList:
-    """Users by name, or those whose name or e-mail holds `q`."""
+    """List users by name, or those with `q` in their name or e-mail."""
     with parts.database.read() as session:
         found = users.list_users(session, limit=limit + 1, after=after, search=q)
     page = found[:limit]
@@ -36,7 +36,7 @@ def list_users(
 
 @router.post("/users", status_code=201)
 def create_user(parts: PartsDep, caller: AdminDep, body: UserCreate) -> UserView:
-    """Make an account; its tokens are made apart from it."""
+    """Create a user; tokens are made separately."""
     with parts.database.write() as session:
         user = users.create_user(session, caller, body)
         return users.read_user(session, user.name)
@@ -44,14 +44,14 @@ def create_user(parts: PartsDep, caller: AdminDep, body: UserCreate) -> UserView
 
 @router.get("/users/{name}")
 def get_user(name: str, parts: PartsDep, _caller: AdminDep) -> UserView:
-    """One user."""
+    """Read a user."""
     with parts.database.read() as session:
         return users.read_user(session, name)
 
 
 @router.patch("/users/{name}")
 def change_user(name: str, parts: PartsDep, caller: AdminDep, body: UserChange) -> UserView:
-    """Change role, organisation or e-mail, disable or enable. What is left out stays."""
+    """Change role, organisation or e-mail, disable or enable. Omitted fields stay."""
     with parts.database.write() as session:
         user = users.change_user(session, caller, name, body)
         return users.read_user(session, user.name)
@@ -59,7 +59,7 @@ def change_user(name: str, parts: PartsDep, caller: AdminDep, body: UserChange) 
 
 @router.get("/organisations")
 def list_organisations(parts: PartsDep, _caller: AdminDep) -> OrganisationList:
-    """Every organisation by name."""
+    """List every organisation by name."""
     with parts.database.read() as session:
         return OrganisationList(organisations=users.list_organisations(session))
 

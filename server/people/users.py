@@ -1,4 +1,4 @@
-"""Users and organisations, as admins read and change them."""
+"""Read and change users and organisations, for admins."""
 
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from server.people.schemas import OrganisationView, UserChange, UserCreate, User
 
 
 def find_user(session: Session, name: str) -> User:
-    """A user by name. Raises NotFoundError."""
+    """Find a user by name. Raises NotFoundError."""
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
         raise NotFoundError(f"There is no user {name!r}.")
@@ -24,14 +24,14 @@ def find_user(session: Session, name: str) -> User:
 
 
 def read_user(session: Session, name: str) -> UserView:
-    """A user by name, as admins see them. Raises NotFoundError."""
+    """Read a user by name, as admins see them. Raises NotFoundError."""
     return _views(session, [find_user(session, name)])[0]
 
 
 def list_users(
     session: Session, *, limit: int, after: str | None = None, search: str | None = None
 ) -> list[UserView]:
-    """Users by name, from behind `after`; of `search` the name or e-mail holds it."""
+    """List users by name, after `after`; with `search` those with it in their name or e-mail."""
     query = select(User).options(joinedload(User.organisation)).order_by(User.name).limit(limit)
     if after is not None:
         query = query.where(User.name > after)
@@ -56,7 +56,7 @@ def _views(session: Session, users: list[User]) -> list[UserView]:
 
 
 def _tokens_of(session: Session, user_ids: list[int]) -> dict[int, tuple[int, datetime | None]]:
-    """How many tokens each user has that are still good, and when one of theirs was last used."""
+    """Number of valid tokens of each user, and the last use of any of theirs."""
     now = utc_now()
     good = Token.revoked_at.is_(None) & (Token.expires_at.is_(None) | (Token.expires_at > now))
     query = (
@@ -68,7 +68,7 @@ def _tokens_of(session: Session, user_ids: list[int]) -> dict[int, tuple[int, da
 
 
 def find_organisation(session: Session, name: str) -> Organisation:
-    """An organisation by name. Raises NotFoundError."""
+    """Find an organisation by name. Raises NotFoundError."""
     found = session.scalar(select(Organisation).where(Organisation.name == name))
     if found is None:
         raise NotFoundError(
@@ -79,7 +79,7 @@ def find_organisation(session: Session, name: str) -> Organisation:
 
 
 def list_organisations(session: Session) -> list[OrganisationView]:
-    """Every organisation by name, with its number of users."""
+    """List every organisation by name, with its number of users."""
     query = (
         select(Organisation, func.count(User.id))
         .outerjoin(User, User.organisation_id == Organisation.id)
@@ -93,7 +93,7 @@ def list_organisations(session: Session) -> list[OrganisationView]:
 
 
 def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
-    """Make an account without a token. Raises ConflictError, ContentError, NotFoundError."""
+    """Create a user without a token. Raises ConflictError, ContentError, NotFoundError."""
     require_new_name(session, wanted.name)
     user = User(
         name=wanted.name,
@@ -109,10 +109,10 @@ def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
 
 
 def change_user(session: Session, caller: Caller, name: str, change: UserChange) -> User:
-    """Change what is asked for. Nobody takes the console from themselves.
+    """Change the requested fields of a user. Nobody may lower or disable themselves.
 
-    Tokens beyond a lower role are refused from then on, those of a disabled user all, and the
-    sessions of either end. Raises NotFoundError, ConflictError, ContentError.
+    Tokens above a lowered role are refused from then on, all tokens of a disabled user, and so are
+    the sessions of either. Raises NotFoundError, ConflictError, ContentError.
     """
     user = find_user(session, name)
     asked = change.asked()
@@ -156,7 +156,7 @@ def _organisation(session: Session, name: str | None) -> int | None:
 
 
 def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, object]) -> None:
-    """With this there is always an admin left: whoever disables or lowers another is one."""
+    """Raise ConflictError for a change of one's own role or account, so that an admin is left."""
     lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
     if user.id == caller.user_id and lowers:
         raise ConflictError("Your own role and account are for another admin to change.")
@@ -175,7 +175,7 @@ def _record(
 
 
 def _logged(user: User) -> dict[str, Any]:
-    """What the audit log keeps of a user: not the e-mail, for it forgets nothing."""
+    """Fields of a user in the audit log: not the e-mail, since the log is never deleted."""
     return {
         "role": user.role,
         "organisation": user.organisation.name if user.organisation is not None else None,
