@@ -91,7 +91,7 @@ class ArtifactStore:
         return Staged(path=path, sha256=digest.hexdigest(), size_bytes=size)
 
     def stage_bytes(self, content: bytes) -> Staged:
-        """As `stage`, for content that is in memory."""
+        """Stage content that is in memory, as `stage` does for a stream."""
         return self.stage(io.BytesIO(content))
 
     def settle(self, staged: Collection[Staged]) -> Collection[Staged]:
@@ -185,7 +185,7 @@ def pieces(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def _beginning(source: BinaryIO) -> bytes:
-    """All of a stream that may be held in memory, or more than that of a longer one."""
+    """Read up to HELD_BYTES + 1 bytes: a longer result shows that the stream needs a file."""
     read = b""
     while len(read) <= HELD_BYTES and (more := source.read(HELD_BYTES + 1 - len(read))):
         read += more

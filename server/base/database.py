@@ -1,4 +1,4 @@
-"""One engine a process; a transaction is opened and committed at the edge only."""
+"""Database engine, one a process, and its transactions: opened and committed at the edge only."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Every error as an answer: problem+json (RFC 9457), or a page where a browser asked."""
+"""Error responses: problem+json (RFC 9457), or a page where a browser asked."""
 
 import errno
 import logging

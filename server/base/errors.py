@@ -39,7 +39,7 @@ class NotFoundError(ServerError):
 
 
 class ConflictError(ServerError):
-    """It is in a state that does not allow this."""
+    """The request conflicts with the state of its resource."""
 
     status = 409
     title = "Conflict"

@@ -151,7 +151,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 def route_template(scope: Scope) -> str:
-    """Such as /api/v1/submissions/{submission_id}; "(none)" where no route has the address.
+    """Route of a request, such as /api/v1/submissions/{submission_id}; "(none)" without one.
 
     A route of an included router knows its own part alone. The prefix is the part of the address
     before that, filled in: no prefix has a parameter.

@@ -20,7 +20,7 @@ _DOWN_REVISION = re.compile(r"^down_revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", r
 
 
 def newest_revision(folder: Path = MIGRATIONS) -> str:
-    """The one revision that no other migration of the folder comes after.
+    """Newest revision: the one that no other migration of the folder comes after.
 
     Raises RuntimeError if there is none, or more than one.
     """

@@ -45,7 +45,7 @@ class WriteTurns:
 
 
 def _wait_for_turn(path: str) -> int | None:
-    """The locked file, which ends the turn when it is closed; None of one who goes without."""
+    """The locked file, which ends the turn when it is closed; None for a turn without a lock."""
     until = time.monotonic() + PATIENCE_SECONDS
     with suppress(OSError):  # A full disk takes no file, a foreign one may lock none.
         following = _lock(path + NEXT, until=until)

@@ -107,7 +107,7 @@ def _refusal(message: str, expected: str) -> ContentError:
 
 
 def _find(session: Session, ids: Sequence[str]) -> list[Any]:
-    """In the order of the ids."""
+    """Rows of the submissions, in the order of the ids."""
     found = session.execute(
         select(
             Submission.id,

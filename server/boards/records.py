@@ -252,11 +252,11 @@ COLUMNS = (
 def count_tries(
     session: Session, benchmark_id: str, division: str, submission_ids: Sequence[str]
 ) -> dict[str, int]:
-    """For each submission how many trainings its submitter had handed in up to it, itself included.
+    """Number of trainings that each one's submitter had handed in up to it, itself included.
 
-    To the same benchmark and division, whatever became of them: withdrawn and rejected ones are
-    tries. An archive's submitter is the organisation it names. Counted are those of the submitters
-    alone, by an index: no row is looked at, and most of a board is skipped.
+    Tries are to the same benchmark and division, withdrawn and rejected ones included. An archive's
+    submitter is the organisation it names. Only tries of these submitters are counted, by an index:
+    no row is read, and most of a board is skipped.
     """
     counts: dict[str, int] = {}
     for first in range(0, len(submission_ids), RECORDS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""One bound on requests in flight: a request over it waits shortly, or is answered 503.
+"""Limit on requests in flight: a request over it waits shortly, or is answered 503.
 
 Each request in flight needs a thread and a connection to the database. It holds its slot only while
 the server works on it: not while its body comes, and not while its response is read.
@@ -30,7 +30,7 @@ FULL = {
 
 
 class Slots:
-    """So many requests have a slot, so many wait for one, and none waits for long."""
+    """Slots of requests in flight: limits on their number, on waiting requests and on the wait."""
 
     def __init__(self, most: int, *, wait_seconds: float, most_waiting: int = MOST_WAITING) -> None:
         self.waiting = 0

@@ -113,7 +113,7 @@ class KnownSecrets:
 
 @dataclass
 class RateLimit:
-    """So many hits in each window of so many seconds, counted by key."""
+    """Rate limit: at most `amount` hits in each window of `seconds`, counted by key."""
 
     amount: int
     seconds: int

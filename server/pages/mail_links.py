@@ -19,7 +19,7 @@ def confirm_page(confirm_token: str, parts: PartsDep) -> HTMLResponse:
 
 @router.post("/mail/confirm/{confirm_token}")
 def confirm_address(confirm_token: str, parts: PartsDep) -> Response:
-    """From this moment on the address is told of events."""
+    """Confirm a mail address: from now on events are mailed to it."""
     with parts.database.write() as session:
         found = find_by_link(session, confirm_token, "confirm")
         confirm(found)

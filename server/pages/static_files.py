@@ -26,7 +26,7 @@ def static_file(path: str, request: Request) -> Response:
 
 @router.get("/favicon.ico")
 def favicon(request: Request) -> Response:
-    """The icon for who asks at the address of old."""
+    """The icon at the address that browsers request by default."""
     return static_file("favicon.svg", request)
 
 
@@ -37,7 +37,7 @@ def robots() -> Response:
 
 
 def asset_answer(asset: Asset, request: Request) -> Response:
-    """An asset, compressed where that is taken; 304 to who has it already."""
+    """Respond with an asset, compressed where accepted, or with 304 to a reader that has it."""
     keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
     headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
     if reader_has(request, asset.etag):
