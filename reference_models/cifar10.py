@@ -441,7 +441,7 @@ def synthetic(config: Cifar10Config, device: str) -> Synthetic:
     model.train()
 
     def step() -> Tensor:
-        trainer.step %= steps  # The schedule begins anew: somebody asks for more than a run has.
+        trainer.step %= steps  # The schedule begins anew: a caller may take more steps than a run.
         return trainer.train_step(x, y)
 
     def infer() -> Tensor:

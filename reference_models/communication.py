@@ -2,8 +2,8 @@
 
 `World.average_gradients` waits for every exchange, so all of them are timed: on a processor by the
 clock, which costs three microseconds beside a step of milliseconds, on an accelerator by
-two events in the stream that computes. Events make nobody wait; they are read when the device has
-been synchronised, at the next edge of the clock.
+two events in the stream that computes. Events block no one; they are read when the device has been
+synchronised, at the next edge of the clock.
 
 torch's DistributedDataParallel exchanges while it still computes. Its own statistics of sampled
 steps tell how long the exchange took and how much of that lay beside computing; the rest counts,

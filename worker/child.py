@@ -176,7 +176,7 @@ def write_measurement(
 
 
 def failure_code(error: Exception) -> FailureCode | None:
-    """The failure an exception stands for, None if it is a bug."""
+    """Failure that an exception means, None if it is a bug."""
     if isinstance(error, HyperparameterError):
         return "bad_hyperparameter"
     if isinstance(error, UnknownReferenceError):

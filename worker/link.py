@@ -130,7 +130,7 @@ class ServerClient:
         return decode(content, BatchAnswer)
 
     def report(self, grant: ClaimGrant, report: ReplayReport) -> None:
-        """Hand in the report; the server takes a second copy for the first one."""
+        """Upload the report; the server treats a second copy as the first one."""
         self._retry(
             f"attempts/{grant.attempt_id}/report",
             encode(report),

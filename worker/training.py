@@ -59,7 +59,7 @@ class RunRecord:
     def processor_share(self, *, least_seconds: float) -> float | None:
         """Processor seconds of the training for each second of its clock so far.
 
-        None while that clock has told of less than `least_seconds`.
+        None while that clock shows less than `least_seconds`.
         """
         if self._child_span is None or self._cpu_span is None:
             return None

@@ -111,7 +111,7 @@ class Crew(Generic[Task, Done]):
         return future
 
     def dismiss(self) -> None:
-        """Let everybody go once the tasks at hand are done, without waiting for it."""
+        """End the threads once the present tasks are done, without waiting for it."""
         for _ in self._threads:
             self._waiting.put(None)
 

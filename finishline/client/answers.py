@@ -1,4 +1,4 @@
-"""An answer of the server as JSON, or as the error that it stands for."""
+"""Parse a response of the server as JSON, or raise the error it reports."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -41,7 +41,7 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
 
 
 def error_of(answer: httpx2.Response) -> FinishlineError:
-    """The error that an answer stands for (problem+json where it is that)."""
+    """Error reported by a response (from its problem+json, if any)."""
     status = answer.status_code
     problem = _problem_document(answer)
     detail = str(problem.get("detail") or problem.get("title") or "").strip()

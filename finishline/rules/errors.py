@@ -29,7 +29,7 @@ class RuleError(ValueError):
 
     @property
     def problems(self) -> "list[RuleError]":
-        """Every problem this error stands for: itself."""
+        """This error alone, as a list of problems."""
         return [self]
 
     def __str__(self) -> str:

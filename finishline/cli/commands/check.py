@@ -182,7 +182,7 @@ def _published(path: Path) -> Found | None:
 
 
 def _refuse_log_of_submission(path: Path) -> None:
-    """A log of one's own says nothing by itself: how many runs count, the submission says."""
+    """Refuse one log of a submission: only the submission says how many runs count."""
     if (path.parent / CLAIM_NAME).is_file():
         raise CliError(
             f"{path} is a log of the submission beside it; check that as a whole: "

@@ -1,4 +1,4 @@
-"""`finishline check-proof` and `audit-log`: hold a proof or a log against itself."""
+"""`finishline check-proof` and `audit-log`: check that a proof or a log is consistent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

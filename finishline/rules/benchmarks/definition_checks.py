@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_offered(benchmark: "Benchmark", *, file: str) -> None:
-    """Refuse a definition that nobody can mean. Raises BenchmarkError naming file and field."""
+    """Refuse a definition that makes no sense. Raises BenchmarkError naming file and field."""
     for number, also in enumerate(benchmark.target.also):
         _check_target(also, file=file, field=f"target.also[{number}]")
     _check_target(benchmark.target, file=file, field="target")

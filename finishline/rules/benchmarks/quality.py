@@ -30,7 +30,7 @@ class QualityTarget:
     logs. `offline` is whether quality is measured from the checkpoints of a run once it is over:
     the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
     single precision, where 21.8 is 21.799999237060547. `floor` is the best quality that the data
-    allows, where that is known: nobody gets beyond it honestly.
+    allows, where that is known: an honest run cannot pass it.
     """
 
     metric: str

@@ -193,7 +193,7 @@ _TEXT = _LINES.groups  # The group of any other line: the text after its mark.
 
 
 def read_at_once(block: Block) -> list[MllogItem] | None:
-    """All MLLOG lines of a block in their order, None if one of them is to be looked at by itself.
+    """All MLLOG lines of a block in their order, None if one needs reading by `read_record`.
 
     `read_record` gives the same records, line by line.
     """

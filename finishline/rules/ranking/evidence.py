@@ -101,7 +101,7 @@ MEANINGS: dict[Evidence, str] = {
 def check_of_row(row: Row) -> str | None:
     """Check that a claimed row has passed so far; None for other rows.
 
-    A row without the word for its evidence has the one that its verdict stands for.
+    A row without the word for its evidence has the one that follows from its verdict.
     """
     if row.get("evidence", "claimed") != "claimed":
         return None

@@ -201,7 +201,7 @@ def order_of(
 
 
 def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
-    """Everybody's place in the board's order; equal values share a rank.
+    """Places of all entries in the board's order; equal values share a rank.
 
     A rank counts how many are strictly better, plus one ("1, 2, 2, 4").
     """

@@ -163,7 +163,7 @@ def _challenge_measured(
     duel: RecordDuel | None,
 ) -> Record | NoRecord | None:
     if duel is not None and (holder is None or duel.holder != holder.pool):
-        return None  # The record went to somebody else before this duel was fought.
+        return None  # The record had another holder before this duel was fought.
     if contender is holder or _is_slower(tta_seconds, holder):
         return None
     if not contender.attested:

@@ -54,7 +54,7 @@ def time_to_accuracy(
     On the clock the log itself was written by, a log with a run_stop counts to its run_stop, and
     only if its status is "success" (MLPerf); a log without one counts to the evaluation that
     reached the target (DAWNBench). On any other clock the ledger of that evaluation decides, and
-    without a ledger the answer is None, because nobody measured it.
+    without a ledger the result is None, because it was not measured.
     Source: MLPerf training_rules.adoc, "Benchmark results"; dawn-bench-entries README.
     """
     reached = first_evaluation_at_target(run.evaluations, target, reach)

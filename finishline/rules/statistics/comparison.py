@@ -12,7 +12,7 @@ from finishline.rules.statistics.t import t_probability, t_quantile
 
 ALPHA = 0.05
 POWER = 0.8
-# Beyond this many runs a gap is one that nobody will ever measure.
+# A gap that needs more runs than this will never be measured.
 MOST_RUNS_NEEDED = 1_000_000
 # Logarithms beyond this have no exponential.
 _LARGEST_LOG = 700.0

@@ -49,7 +49,7 @@ def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:
     Going down the board, a row that differs significantly from the first row of the stretch above
     leads the next. A number is shared only where both have five runs or more and at least three
     distinct convergence values: fewer, noisier runs must not earn the better rank. Below a row of
-    the stretch that has a number of its own, nobody shares the first one's.
+    the stretch that has a number of its own, no row shares the first one's.
     """
     last: Separated | None = None
     for found in _in_turn(rows):

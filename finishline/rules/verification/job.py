@@ -101,8 +101,8 @@ class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
     `why_not` says in one sentence why the claims cannot be trained for it, None if they can;
-    `unable` puts that in words after the submission's name. `judge` returns None where there is
-    nobody to judge; `check` raises RuleError for a report that is not as ordered.
+    `unable` puts that in words after the submission's name. `judge` returns None if there is no
+    claim to judge; `check` raises RuleError for a report that is not as ordered.
 
     `claims` counts the submissions it is asked for, 0 where the server alone asks. One that
     `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the

@@ -34,7 +34,7 @@ def plan_replay(request: Request) -> list[Training]:
 
 
 def judge_replay(case: Case) -> Verdict:
-    """Hold the claim against its replay."""
+    """Compare the claim with its replay."""
     return judge(
         case.benchmark,
         case.require_claim(),

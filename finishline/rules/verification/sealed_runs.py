@@ -89,7 +89,7 @@ def _finished(
     reached = evaluation_at_target(benchmark, run)
     if end is None and (reached is None or benchmark.reach.name == "fixed_stop"):
         return None
-    # Only the worker's clock is posted, so it stands for the training's own.
+    # Only the worker's clock is posted, so it replaces the training's own.
     span = seconds_after_preparation(ledger_of(run.ledger, f"runs[{index}]"))
     return replace(
         run,

@@ -55,7 +55,7 @@ class Shares:
 
     An honest claim fails each test at most as often as alpha times its share, so that all tests
     together leave it unverified at most as often as the sum (Bonferroni). The band has the largest:
-    one replay below it is dropped, and rejects nobody.
+    one replay below it is dropped and rejects no claim.
     """
 
     replay_band: float = 0.18
