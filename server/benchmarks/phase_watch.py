@@ -28,8 +28,8 @@ class RulingDefinitions:
     """Definitions in force: each benchmark as it is frozen, or else as its file was at the start.
 
     `benchmarks` is the application's own table; it is changed one whole entry at a time.
-    `redefined` are benchmarks whose definition changed since it was last emptied: their cached
-    boards may be of the earlier definition.
+    `redefined` are benchmarks with a definition that changed since it was last emptied: their
+    cached boards may be of the earlier definition.
     """
 
     def __init__(self, benchmarks: OfferedBenchmarks, folder: Path) -> None:

@@ -31,7 +31,7 @@ GONE = 410
 
 @dataclass(frozen=True)
 class Claimed:
-    """Delivery for this process to try; `lane` is its owner, who gets few slots if one is slow."""
+    """Delivery for this process to try; each `lane` (a user, or mail) has few slots."""
 
     id: int
     claims: int

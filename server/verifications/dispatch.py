@@ -1,9 +1,9 @@
 """Dispatch loop: send due attempts. The database decides; the broker may lose or repeat messages.
 
-An attempt is sent when a worker is free for it, so its turn is decided as late as possible. It is
-sent again after a while if no worker claimed it. The loop wakes when this process commits work for
-it (see server.bell) and every interval. It also expires leases. Any number of servers may run it:
-each step is one conditional UPDATE that only one of them wins.
+An attempt is sent when a worker is free for it, so the next turn is decided as late as possible. It
+is sent again after a while if no worker claimed it. The loop wakes when this process commits work
+for it (see server.base.wakeup) and every interval. It also expires leases. Any number of servers
+may run it: each step is one conditional UPDATE that only one of them wins.
 
 A lease is a time of the server that granted it. A process whose clock differs from the database's
 would expire the leases of all others, so it leaves expiry to them.

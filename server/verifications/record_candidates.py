@@ -80,7 +80,7 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
 
 
 def _duels_on(session: Session, pool: Pool) -> str | None:
-    """Key shared by pools that can have a duel: their rules and class of worker. None for none."""
+    """Key of pools that can have a duel: rules and class of worker. None with a fixed stop."""
     if definition(session, pool.benchmark_sha256).reach.name == "fixed_stop":
         return None
     return f"{pool.hardware_class} {pool.benchmark_sha256}"

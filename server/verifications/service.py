@@ -156,7 +156,7 @@ def mark_cancelled(verification: Verification) -> None:
 def cancel_verification(
     session: Session, verification: Verification, report: ReplayReport | None = None
 ) -> None:
-    """End a verification without a verdict. The next post of its worker returns that.
+    """End a verification without a verdict. The answer to its worker's next post says so.
 
     The finished sealed runs of a replay count, those of its `report` included.
     """

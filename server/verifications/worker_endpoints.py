@@ -81,7 +81,7 @@ def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
 
 @router.post("/workers/probes")
 def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAnswer:
-    """Store a worker's self-measurement. A canary off the worker's baseline pauses the worker."""
+    """Store a worker's self-measurement. A canary off the worker's baseline excludes it."""
     attempts.refuse_unstorable(body)
     with parts.database.write() as session:
         return worker_probes.record_probe(session, body, caller=caller)
