@@ -64,7 +64,7 @@ from server.verifications.dispatch import Dispatcher
 from server.verifications.event_stream import Feeds
 
 API = "/api/v1"
-# A request is matched with the routes in this order: the busiest are found first.
+# A request is matched with the routes in this order: the heaviest are found first.
 FEATURES = (
     submissions,
     tickets,

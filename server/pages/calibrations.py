@@ -56,7 +56,7 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
 
 @router.get("/calibrations/{calibration_id}", response_class=HTMLResponse)
 def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = None) -> str:
-    """A calibration: its progress, its measurements, and the verdicts' changes if adopted.
+    """A calibration: its progress, its measurements, and its effect if adopted.
 
     It is compared with the calibration that `other` names, by default with the adopted one,
     and if there is no other with the runs of the benchmark's file.

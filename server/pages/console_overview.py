@@ -60,7 +60,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
 
 
 def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
-    """Queued and running verifications, the latest first, with the reason each waits for."""
+    """Queued and running verifications, the latest first, with the cause of its wait."""
     rows = session.scalars(
         select(Verification)
         .where(Verification.state.in_(OPEN))

@@ -26,7 +26,7 @@ DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held", "con
 
 
 class Order(BaseModel):
-    """An action on a worker, on the queue of a hardware class, or on all workers."""
+    """An action on a worker, on the queue of a hardware class, or on every queue."""
 
     what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
     action: Literal["pause", "drain", "resume", "confirm"]
