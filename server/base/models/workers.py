@@ -64,7 +64,7 @@ class WorkerProbeRow(Base):
     """A worker's measurements of itself at one moment; `gflops` is its canary, if it has one.
 
     Canaries are compared within a `configuration`; `baseline_gflops` is the baseline of this one
-    and `ratio` its share of that. `figures` has the roofs, `host` the surroundings.
+    and `ratio` its multiple of that. `figures` has the roofs, `host` the surroundings.
     """
 
     __tablename__ = "worker_probes"
