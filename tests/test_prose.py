@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOMS = ("finishline", "server", "worker", "reference_models", "web", "perf")
 # In every 1,000 words; other projects of this kind are at 0.1 to 1.1.
-CEILING = 12.9
+CEILING = 1.0
 OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
