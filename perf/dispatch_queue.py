@@ -12,7 +12,7 @@ from finishline.rules.verification.fair_queue import Waiting
 from perf.dispatch_installation import HARDWARE_CLASS, Installation
 from perf.dispatch_worker import CURVE
 from server.base.database import Database
-from server.base.models import Attempt, Base, RunRow, Submission, User, Verification
+from server.base.models import Attempt, Base, JobTraining, RunRow, Submission, User, Verification
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 SUBMITTERS = 50
@@ -98,6 +98,7 @@ def queue_copies(database: Database, verification_id: str, count: int) -> list[W
             _row(session, Attempt, Attempt.verification_id == verification_id)[0],
         ]
         runs = _row(session, RunRow, RunRow.submission_id == verification.submission_id)
+        trainings = _row(session, JobTraining, JobTraining.verification_id == verification_id)
         first = templates[2]
         waiting = [
             Waiting(first["id"], first["submitter_id"], first["by_organiser"], first["asked_at"])
@@ -110,6 +111,10 @@ def queue_copies(database: Database, verification_id: str, count: int) -> list[W
             for place, table in enumerate((Submission, Verification, Attempt)):
                 session.execute(insert(table), [row[place] for row in rows])
             session.execute(insert(RunRow), [run for row in rows for run in row[3]])
+            session.execute(
+                insert(JobTraining),
+                [each | {"verification_id": row[1]["id"]} for row in rows for each in trainings],
+            )
             waiting += [
                 Waiting(
                     row[2]["id"], row[2]["submitter_id"], row[2]["by_organiser"], row[2]["asked_at"]
