@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
+from pydantic import BaseModel, ValidationError
 
 from finishline.client.errors import (
     Conflict,
@@ -26,6 +27,8 @@ ERRORS: dict[int, type[FinishlineError]] = {
     429: TooManyRequests,
 }
 
+Model = TypeVar("Model", bound=BaseModel)
+
 
 def document_of(answer: httpx2.Response, *, url: str) -> Any:
     """The JSON of an answer, None if it is empty. Raises Unavailable if it is something else."""
@@ -37,6 +40,19 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
         raise Unavailable(
             f"What answers at {url} is not a Finishline server (no JSON).",
             status=answer.status_code,
+        ) from error
+
+
+def read_view(kind: type[Model], document: object) -> Model:
+    """The document as a value of this kind. Raises Unavailable if it is none."""
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise Unavailable(
+            f"The server's answer is no {kind.__name__} (field {place}: {first['msg']}); "
+            "update the client or the server so that both are of one version."
         ) from error
 
 

@@ -5,10 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import httpx2
 
+from finishline.api.submissions import SubmissionList, SubmissionView
+from finishline.api.tickets import TicketList, TicketView
+from finishline.client.answers import read_view
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.files import Upload, idempotency_key, open_parts
 from finishline.client.progress import Progress
@@ -21,9 +24,9 @@ from finishline.client.views.prices import Price, PriceList
 from finishline.client.views.queue import Queue
 from finishline.client.views.quotas import MyQuota
 from finishline.client.views.runs import RunPage, RunRecord
-from finishline.client.views.submissions import Submission, SubmissionPage, Ticket, TicketList
 from finishline.client.views.verifications import Verification
-from finishline.client.views.view import PageType, read_view
+
+PageType = TypeVar("PageType", SubmissionList, RunPage)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 LOG_LIMIT_BYTES = 1024**3
@@ -93,7 +96,7 @@ class Client:
         notes: str | None = None,
         progress: Progress | None = None,
         key: str | None = None,
-    ) -> Submission:
+    ) -> SubmissionView:
         """Send a submission and return it as it was accepted.
 
         `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
@@ -144,10 +147,10 @@ class Client:
         path = f"/leaderboards/{segment(benchmark_id)}/preview"
         return read_view(PreviewedBoard, self._transport.get(path, filters))
 
-    def submission(self, submission_id: str) -> Submission:
+    def submission(self, submission_id: str) -> SubmissionView:
         """A submission with its result, its runs and its verifications."""
         path = f"/submissions/{segment(submission_id)}"
-        return read_view(Submission, self._transport.get(path))
+        return read_view(SubmissionView, self._transport.get(path))
 
     def ticket(
         self,
@@ -157,7 +160,7 @@ class Client:
         division: str | None = None,
         settings: Mapping[str, float] | None = None,
         runs: int | None = None,
-    ) -> Ticket:
+    ) -> TicketView:
         """Get seeds for a training, before it begins: good for 30 days and one submission."""
         wanted = {
             "benchmark": benchmark,
@@ -166,18 +169,18 @@ class Client:
             "hardware_class": hardware_class,
             "runs": runs,
         }
-        return read_view(Ticket, self._transport.post("/tickets", wanted))
+        return read_view(TicketView, self._transport.post("/tickets", wanted))
 
-    def tickets(self) -> tuple[Ticket, ...]:
+    def tickets(self) -> list[TicketView]:
         """Your own tickets, newest first."""
         return read_view(TicketList, self._transport.get("/tickets")).tickets
 
     def submissions(
         self, *, benchmark: str | None = None, page_size: int = 100
-    ) -> Iterator[Submission]:
+    ) -> Iterator[SubmissionView]:
         """Every submission, newest first; pages are asked for as they are needed."""
         query = {"benchmark": benchmark, "limit": page_size}
-        for page in self._pages(SubmissionPage, "/submissions", query):
+        for page in self._pages(SubmissionList, "/submissions", query):
             yield from page.submissions
 
     def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Iterator[RunRecord]:
@@ -186,33 +189,33 @@ class Client:
         for page in self._pages(RunPage, path, {"limit": page_size}):
             yield from page.runs
 
-    def log(self, submission: Submission | str, run: int) -> bytes:
+    def log(self, submission: SubmissionView | str, run: int) -> bytes:
         """The raw log of a run (counted from 0), byte for byte as it was sent."""
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/runs/{run}/log"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
-    def compare(self, submissions: Sequence[Submission | str]) -> Comparison:
+    def compare(self, submissions: Sequence[SubmissionView | str]) -> Comparison:
         """Compare each pair of two to six submissions of a benchmark: who is faster, how surely."""
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         found = self._transport.get("/compare", {"submissions": ",".join(ids)})
         return read_view(Comparison, found)
 
-    def withdraw(self, submission: Submission | str, *, reason: str) -> Submission:
+    def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/withdrawal"
-        return read_view(Submission, self._transport.post(path, {"reason": reason}))
+        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
 
-    def reinstate(self, submission: Submission | str, *, reason: str) -> Submission:
+    def reinstate(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Let a withdrawn submission rank again; for organisers."""
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/reinstatement"
-        return read_view(Submission, self._transport.post(path, {"reason": reason}))
+        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
 
     def verify(
         self,
-        submission: Submission | str,
+        submission: SubmissionView | str,
         *,
         kind: Literal["replay", "latency"] = "replay",
         reason: str | None = None,
@@ -287,7 +290,7 @@ class Client:
         *,
         key: str | None,
         progress: Progress | None,
-    ) -> Submission:
+    ) -> SubmissionView:
         with ExitStack() as opened:
             accepted, _ = self._transport.post_form(
                 "/submissions",
@@ -296,7 +299,7 @@ class Client:
                 key=key or idempotency_key(upload, **form),
                 progress=progress,
             )
-        return read_view(Submission, accepted)
+        return read_view(SubmissionView, accepted)
 
     def _pages(
         self, kind: type[PageType], path: str, query: Mapping[str, object]

@@ -7,12 +7,13 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from finishline.api.evidence import EvidenceFields
+from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
 from server.base.dates import DayField
-from server.submissions.schemas import EvidenceFields, RcpView, SystemView
 
 SortColumn = Literal[
     "rank",

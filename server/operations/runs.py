@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import SystemView
 from server.base.database import Database
 from server.base.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.benchmarks.queries import definition, find_benchmark
 from server.people.dependencies import PartsDep
-from server.submissions.schemas import SystemView
 from server.submissions.service import read_cursor, write_cursor
 
 # The moment and id of a submission, then the index of a run.

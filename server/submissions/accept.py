@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import RunView
 from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
@@ -36,7 +37,6 @@ from server.submissions.rows import (
     source_row,
     submission_row,
 )
-from server.submissions.schemas import RunView
 from server.submissions.service import find_submission, id_under_key, lock_submission
 from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload

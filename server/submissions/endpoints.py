@@ -11,6 +11,13 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
+from finishline.api.submissions import (
+    EXAMPLE_CLAIM,
+    CurveView,
+    RunList,
+    SubmissionList,
+    SubmissionView,
+)
 from finishline.rules.text import count_text
 from server.base.artifacts import pieces
 from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaError
@@ -21,13 +28,6 @@ from server.benchmarks.prices import BookCosts
 from server.people.dependencies import Caller, PartsDep, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
-from server.submissions.schemas import (
-    EXAMPLE_CLAIM,
-    CurveView,
-    RunList,
-    SubmissionList,
-    SubmissionView,
-)
 from server.submissions.service import (
     CURSOR_PATTERN,
     benchmark_versions,

@@ -3,14 +3,13 @@
 import math
 import secrets
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.tickets import TicketCreate, TicketList, TicketView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.fields import Fields
@@ -31,56 +30,6 @@ from server.base.models import User
 from server.base.models.submissions import TicketRow
 from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep
 from server.submissions.rows import new_id
-
-EXAMPLE: dict[str, Any] = {
-    "benchmark": "digits",
-    "division": "closed",
-    "settings": {"batch_size": 64},
-    "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
-    "runs": 3,
-}
-
-
-class TicketCreate(BaseModel):
-    """Training to draw seeds for.
-
-    `division` defaults to the benchmark's first, `runs` to as many as the benchmark requires; up to
-    twice as many may be requested. An omitted setting has the reference's value.
-    """
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
-
-    benchmark: Annotated[str, Field(min_length=1, max_length=100)]
-    division: Annotated[str, Field(min_length=1, max_length=20)] | None = None
-    settings: Annotated[dict[str, float], Field(max_length=200)] = {}
-    hardware_class: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-    runs: Annotated[int, Field(ge=1, le=100)] | None = None
-
-
-class TicketView(BaseModel):
-    """Seeds for one claim. This JSON is also the file that `finishline run --ticket` takes.
-
-    `settings` are the reference's in full. A submission that names the ticket has each seed once:
-    in a log, or in its list `unfinished`. `submission` is the one that spent it, null while it is
-    open.
-    """
-
-    id: str
-    benchmark: str
-    benchmark_sha256: str
-    division: str
-    settings: dict[str, float]
-    hardware_class: str
-    seeds: list[int]
-    created_at: datetime
-    expires_at: datetime
-    submission: str | None
-
-
-class TicketList(BaseModel):
-    """Your tickets, newest first, with those that are spent or expired."""
-
-    tickets: list[TicketView]
 
 
 def ticket_view(row: TicketRow) -> TicketView:

@@ -6,6 +6,21 @@ from typing import Any, cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session, object_session
 
+from finishline.api.evidence import SourceView, TuningView
+from finishline.api.submissions import (
+    ChangedFigureView,
+    CostBasisView,
+    CurveView,
+    EvaluationView,
+    InferenceResultView,
+    JudgedOnView,
+    ResultView,
+    RunView,
+    SubmissionView,
+    SystemView,
+    VerificationSummary,
+    WithdrawalView,
+)
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
@@ -22,22 +37,6 @@ from server.base.standing import (
 )
 from server.base.viewer import seeing_figures
 from server.benchmarks.prices import BookCosts
-from server.submissions.schemas import (
-    ChangedFigureView,
-    CostBasisView,
-    CurveView,
-    EvaluationView,
-    InferenceResultView,
-    JudgedOnView,
-    ResultView,
-    RunView,
-    SourceView,
-    SubmissionView,
-    SystemView,
-    TuningView,
-    VerificationSummary,
-    WithdrawalView,
-)
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import SubmissionView
 from finishline.rules.ranking.evidence import evidence_words
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
@@ -23,7 +24,6 @@ from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
 from server.people.signed_in import viewer_for
-from server.submissions.schemas import SubmissionView
 from server.submissions.service import find_submission, lock_submission
 from server.submissions.views import submission_view
 

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 
 import finishline
 from finishline import Client
+from finishline.api.submissions import ResultView
 from finishline.cli.main import main
-from finishline.client.views.submissions import TrainingResult
 from tests.server.conftest import Person, Replay, SubmissionParts, build_report
 from tests.support.trainings import trained_anew
 
@@ -31,7 +31,7 @@ def test_a_folder_is_one_submission_however_it_is_sent(ada: Client, folder: Path
     sent: list[tuple[int, int]] = []
     made = ada.submit(folder, progress=lambda done, total: sent.append((done, total)))
     assert (made.benchmark, made.status, len(made.runs)) == ("digits", "claimed", 3)
-    assert isinstance(made.result, TrainingResult)
+    assert isinstance(made.result, ResultView)
     assert made.result.reached == 3
     assert sent[-1][0] == sent[-1][1] > sum(file.stat().st_size for file in folder.glob("*.log"))
 

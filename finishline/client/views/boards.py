@@ -4,8 +4,8 @@ from datetime import date, datetime
 
 from pydantic import Field
 
-from finishline.client.views.evidence import EvidenceFields
-from finishline.client.views.submissions import Rcp, System
+from finishline.api.evidence import EvidenceFields
+from finishline.api.submissions import RcpView, SystemView
 from finishline.client.views.view import View
 
 
@@ -39,7 +39,7 @@ class BoardEntry(EvidenceFields):
     framework: str
     division: str
     status: str
-    system: System
+    system: SystemView
     tta_seconds: float | None
     tta_display: str | None
     tta_low_seconds: float | None
@@ -58,7 +58,7 @@ class BoardEntry(EvidenceFields):
     submitted_at: datetime
     submitted_on: date | None = None
     raw_tta_seconds: float | None = None
-    rcp: Rcp | None = None
+    rcp: RcpView | None = None
     precision: str | None = None
     precision_measured: str | None = None
     energy_joules: float | None = None

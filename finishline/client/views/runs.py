@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 
-from finishline.client.views.submissions import System
+from finishline.api.submissions import SystemView
 from finishline.client.views.view import Page, View
 
 
@@ -44,7 +44,7 @@ class RunRecord(View):
     framework: str
     parameter_setting: tuple[ParameterSetting, ...]
     evaluations: tuple[RunMeasure, ...]
-    system: System
+    system: SystemView
     log_sha256: str
 
 
