@@ -193,14 +193,10 @@ def _misfits_of_one(
         values = schema["additionalProperties"]
         if isinstance(values, dict):
             yield from misfits(api, inner[1], values, f"{at}{{}}")
-    elif (
-        isinstance(kind, type)
-        and not issubclass(kind, View)
-        and kind.__name__ == schema.get("title")
-    ):
-        return
     elif isinstance(kind, type) and issubclass(kind, View) and "properties" in schema:
         yield from _misfits_of_fields(api, kind, schema, at)
+    elif getattr(kind, "__name__", None) == schema.get("title"):
+        return
     elif kind not in SCALARS.get((str(schema.get("type")), schema.get("format")), set()):
         yield f"{at}: {kind} for {schema}"
 
