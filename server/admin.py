@@ -18,6 +18,7 @@ from server.base.database import Database
 from server.base.errors import ConflictError, ServerError
 from server.base.revision import current_revision, require_current_schema
 from server.base.schema import migrate
+from server.base.services import Services
 from server.base.settings import get_settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import install_archives, load_definitions
@@ -32,7 +33,6 @@ from server.people.accounts import (
     record_new_token,
 )
 from server.people.audit import Administrator
-from server.people.dependencies import Parts
 from server.reactions import connect_rooms
 from server.submissions.rescoring import Choice, rescore_submissions
 from server.verifications.worker_probes import confirm_worker
@@ -128,17 +128,17 @@ def _parser() -> argparse.ArgumentParser:
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     """Run a command of exports, backups or their checks; some work on an older schema."""
     if arguments.command == ANY_SCHEMA:
-        parts = _parts(database)
+        services = _services(database)
     else:
         require_current_schema(database)
-        parts = _parts_with_archives(database)
-    look_first(parts, arguments)
-    return copying.run_command(parts, arguments)
+        services = _services_with_archives(database)
+    look_first(services, arguments)
+    return copying.run_command(services, arguments)
 
 
-def _parts(database: Database) -> Parts:
+def _services(database: Database) -> Services:
     settings = get_settings()
-    return Parts(
+    return Services(
         settings=settings,
         database=database,
         artifacts=make_store(settings),
@@ -146,22 +146,22 @@ def _parts(database: Database) -> Parts:
     )
 
 
-def _parts_with_archives(database: Database) -> Parts:
-    parts = _parts(database)
+def _services_with_archives(database: Database) -> Services:
+    services = _services(database)
     with database.read(ORGANISER) as session:
-        install_archives(parts.benchmarks, session)
-    return parts
+        install_archives(services.benchmarks, session)
+    return services
 
 
 def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     """Print the changes as a JSON line; return 1 if a submission could not be scored again."""
-    parts = _parts_with_archives(database)
+    services = _services_with_archives(database)
     choice = Choice(
         benchmark_id=arguments.benchmark,
         current=arguments.definition == "current",
         dry_run=arguments.dry_run,
     )
-    summary = rescore_submissions(parts, choice, lambda line: print(line, file=sys.stderr))
+    summary = rescore_submissions(services, choice, lambda line: print(line, file=sys.stderr))
     print(json.dumps(asdict(summary)))
     return 1 if summary.failed else 0
 

@@ -1,4 +1,4 @@
-"""The application: parts, routes, error answers, start and stop."""
+"""The application: services, routes, error answers, start and stop."""
 
 import gc
 import os
@@ -17,10 +17,11 @@ from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
-from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
+from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
 from server.base.middleware import HeadAnswers, SecurityHeaders
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
+from server.base.services import Services
 from server.base.settings import Settings, get_settings
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phase_endpoints as phases
@@ -36,7 +37,7 @@ from server.operations import readiness as health
 from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.checks import make_checks
-from server.operations.figures import keep_figures
+from server.operations.figures import CachedFigures
 from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
@@ -47,9 +48,7 @@ from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
 from server.people import user_endpoints as users
 from server.people.accounts import find_role
-from server.people.dependencies import Parts
 from server.people.last_use import LastUses
-from server.people.sign_in_throttle import FailedSignIns
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quota_admin as quotas
@@ -61,7 +60,6 @@ from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
-from server.verifications.event_stream import Feeds
 
 API = "/api/v1"
 # A request is matched with the routes in this order: the heaviest are found first.
@@ -103,30 +101,33 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     """
     connect_rooms()
     benchmarks = load_definitions(settings.benchmarks_dir)
-    parts = Parts(
+    services = Services(
         settings=settings,
         database=Database(settings.database_url, lock_seconds=LOCK_SECONDS),
         artifacts=make_store(settings),
         benchmarks=benchmarks,
         standings=lambda session: Standings(session, benchmarks).of,
     )
-    definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
+    definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:
-        revision = require_current_schema(parts.database)
-        with parts.database.read() as session:
+        revision = require_current_schema(services.database)
+        with services.database.read() as session:
             definitions.begin(session)
-        move_what_waits(parts.database, parts.artifacts)
-        parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
+        move_what_waits(services.database, services.artifacts)
+        services.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     except BaseException:
-        parts.database.close()
+        services.database.close()
         raise
-    dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
-    readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
-    version_reader = VersionReader(parts.database)
-    last_uses = LastUses(parts.database)
-    request_metrics = RequestMetrics()
-    phase_watch = PhaseWatch(parts.database, definitions, settings)
-    notice_loop = NoticeLoop(parts.database, parts.benchmarks, settings)
+    dispatcher = services.put(Dispatcher(services.database, Broker(settings.broker_url), settings))
+    readiness = services.put(
+        Readiness(make_checks(services, dispatcher, definitions, revision=revision))
+    )
+    version_reader = services.put(VersionReader(services.database))
+    last_uses = services.put(LastUses(services.database))
+    phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
+    notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
+    services.put(CachedFigures(services.database, settings))
+    services.put(named_methods())
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -143,7 +144,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             last_uses.stop()
             dispatcher.stop()
         version_reader.close()
-        parts.database.close()
+        services.database.close()
 
     app = FinishlineApp(
         title="Finishline",
@@ -153,22 +154,11 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.parts = parts
-    app.state.dispatcher = dispatcher
-    app.state.version_reader = version_reader
-    app.state.last_uses = last_uses
-    app.state.phase_watch = phase_watch
-    app.state.failed_sign_ins = FailedSignIns()
-    app.state.readiness = readiness
-    app.state.request_metrics = request_metrics
-    app.state.feeds = Feeds()
-    app.state.figures = keep_figures(parts.database, settings)
-    app.state.figures_are_away = False
-    app.state.named_methods = named_methods()
+    app.state.services = services
     app.router.routes.extend(_all_routes())
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
-    _add_limits(app, parts, request_metrics)
+    _add_limits(app, services)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
@@ -194,7 +184,7 @@ def _all_routes() -> list[BaseRoute]:
 
 
 @cache
-def named_methods() -> dict[str, set[str]]:
+def named_methods() -> NamedMethods:
     """The methods of each address of the API that has no parameter.
 
     From the features themselves: the description of the API says the same, and takes half a second.
@@ -208,12 +198,12 @@ def named_methods() -> dict[str, set[str]]:
         for route in part.router.routes:
             if isinstance(route, APIRoute) and route.include_in_schema and "{" not in route.path:
                 found[prefix + route.path] |= route.methods or set()
-    return dict(found)
+    return NamedMethods(found)
 
 
-def _add_limits(app: FastAPI, parts: Parts, metrics: RequestMetrics) -> None:
+def _add_limits(app: FastAPI, services: Services) -> None:
     """Rates first, which cost little; then bodies; then the bound on requests in flight."""
-    settings = parts.settings
+    settings, metrics = services.settings, services.of(RequestMetrics)
     slots = Slots(settings.max_requests_in_work, wait_seconds=settings.max_wait_seconds)
     streams = OpenResponses(
         "event_streams", most=settings.max_event_streams, most_each=settings.max_event_streams_each
@@ -240,7 +230,7 @@ def _add_limits(app: FastAPI, parts: Parts, metrics: RequestMetrics) -> None:
     metrics.gauge("finishline_event_streams", "Live streams open.", lambda: streams.count)
 
     def role_of(sha256: str) -> str | None:
-        with parts.database.read_columns() as connection:
+        with services.database.read_columns() as connection:
             return find_role(connection, sha256)
 
     app.add_middleware(InFlight, slots=slots, streams=streams, downloads=downloads, metrics=metrics)

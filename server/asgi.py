@@ -5,6 +5,7 @@ from starlette.types import ASGIApp
 
 from server.base.board_versions import VersionReader
 from server.base.request_metrics import RequestMetrics
+from server.base.services import Services
 from server.boards.service import BoardCache
 from server.operations.logs import Observed
 
@@ -12,16 +13,16 @@ from server.operations.logs import Observed
 class FinishlineApp(FastAPI):
     """FastAPI behind the cache of boards, with all its middlewares observed.
 
-    A response from the cache is counted and leaves no line in the log. `state.version_reader` and
-    `state.request_metrics` are set before the first request.
+    A response from the cache is counted and leaves no line in the log. `state.services` is set
+    before the first request.
     """
 
     board_cache: BoardCache | None = None
 
     def build_middleware_stack(self) -> ASGIApp:
         """The whole application, observed, behind the cache."""
-        metrics: RequestMetrics = self.state.request_metrics
-        reader: VersionReader = self.state.version_reader
+        services: Services = self.state.services
+        metrics = services.of(RequestMetrics)
         app = Observed(super().build_middleware_stack(), metrics)
-        self.board_cache = BoardCache(app, reader, metrics)
+        self.board_cache = BoardCache(app, services.of(VersionReader), metrics)
         return self.board_cache

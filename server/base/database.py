@@ -25,6 +25,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from server.base.room_state import ROOM_STATE, RoomState
 from server.base.viewer import ANYBODY, VIEWER, Viewer
 from server.base.write_turns import WriteTurns
 
@@ -93,6 +94,8 @@ class Database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
         self.was_full = False
+        # Objects of the rooms that belong to this database; every session finds them.
+        self.state = RoomState()
         self.engine = self._make_engine()
         self._columns_engine = self.engine
         if not self.is_sqlite:  # There BEGIN and ROLLBACK are two more round trips.
@@ -131,6 +134,9 @@ class Database:
         if getattr(context.original_exception, "sqlstate", None) == DISK_FULL:
             self.was_full = True
 
+    def _session(self, info: dict[str, Any]) -> Session:
+        return Session(self.engine, expire_on_commit=False, info=info | {ROOM_STATE: self.state})
+
     @contextmanager
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
         """A session that only reads, and shows its viewer no submission that is not theirs to see.
@@ -138,7 +144,7 @@ class Database:
         Nothing it changes is kept. Lists of a row are read within the block: they are not there
         afterwards.
         """
-        with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
+        with self._session({VIEWER: viewer}) as session:
             yield session
             _untie(session)
 
@@ -154,7 +160,7 @@ class Database:
     @contextmanager
     def read_snapshot(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
         """As `read`, a session that sees one moment in all its statements."""
-        with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
+        with self._session({VIEWER: viewer}) as session:
             if not self.is_sqlite:  # There every transaction is one.
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
@@ -166,7 +172,7 @@ class Database:
         Calls registered with `before_commit` run at the end of the block, those registered with
         `after_commit` before it is left.
         """
-        with self._take_turn(), Session(self.engine, expire_on_commit=False) as session:
+        with self._take_turn(), self._session({}) as session:
             session.connection(execution_options={"finishline_write": True})
             yield session
             for call in session.info.pop(BEFORE_COMMIT, ()):

@@ -29,6 +29,8 @@ from starlette.types import Receive, Scope, Send
 from finishline.rules.errors import RuleError
 from server.base.errors import ServerError, UsedUpError, problem_of
 from server.base.request_context import current_request_id, note_told
+from server.base.request_metrics import RequestMetrics
+from server.base.services import services_of
 from web.render import render
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,10 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of PostgreSQL after a failover to a standby that only reads (25006), to a database without
 # this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
+
+
+class NamedMethods(dict[str, set[str]]):
+    """Methods of each address of the API that has no parameter."""
 
 
 def _is_full(cause: object) -> bool:
@@ -101,7 +107,7 @@ def add_error_handlers(app: FastAPI) -> None:
             log.error("%s cannot be served: %s", request.url.path, error)
         if isinstance(error, UsedUpError):
             headers = {"Retry-After": str(error.retry_seconds)}
-            request.app.state.request_metrics.quota_refusals.labels(error.measure).inc()
+            services_of(request).of(RequestMetrics).quota_refusals.labels(error.measure).inc()
         return answer(request, error.status, error.title, error.detail, error.problems, headers)
 
     @app.exception_handler(RuleError)
@@ -186,7 +192,7 @@ def _methods_of(request: Request) -> list[str]:
 
     An address that the API names counts as no other's parameter: /workers/hello is no worker.
     """
-    named = request.app.state.named_methods.get(request.url.path)
+    named = services_of(request).of(NamedMethods).get(request.url.path)
     if named is not None:
         return [method for method in METHODS if method in named]
     routes = request.app.routes

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from server.base.database import utc_now
+from server.base.services import ServicesDep
 from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.phase_queries import all_current_phases, current_phases
 from server.benchmarks.phase_schemas import phases_view
@@ -15,7 +16,6 @@ from server.benchmarks.queries import (
     find_benchmark,
 )
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
-from server.people.dependencies import PartsDep
 
 router = APIRouter(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {
@@ -24,10 +24,10 @@ TOML_ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/benchmarks")
-def list_benchmarks(parts: PartsDep) -> BenchmarkList:
+def list_benchmarks(services: ServicesDep) -> BenchmarkList:
     """List every benchmark, with the number of its submissions."""
-    with parts.database.read() as session:
-        counts = count_submissions(session, parts.benchmarks)
+    with services.database.read() as session:
+        counts = count_submissions(session, services.benchmarks)
         phases = all_current_phases(session)
     now = utc_now()
     return BenchmarkList(
@@ -37,39 +37,39 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
                 counts.get(benchmark_id, NO_SUBMISSIONS),
                 phases=phases_view(phases.get(benchmark_id), now),
             )
-            for benchmark_id, benchmark in parts.benchmarks.items()
+            for benchmark_id, benchmark in services.benchmarks.items()
         ]
     )
 
 
 @router.get("/benchmarks/{benchmark_id}.toml", response_class=Response, responses=TOML_ANSWER)
-def get_definition(benchmark_id: str, parts: PartsDep) -> Response:
+def get_definition(benchmark_id: str, services: ServicesDep) -> Response:
     """Download the definition in force, as a file to train and to check under.
 
     Its SHA-256 is the `sha256` of the benchmark.
     """
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
-        text = definition_text(session, benchmark, parts.settings.benchmarks_dir)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
+        text = definition_text(session, benchmark, services.settings.benchmarks_dir)
     return Response(text, media_type="application/toml")
 
 
 @router.get("/benchmarks/{benchmark_id}")
-def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
+def get_benchmark(benchmark_id: str, services: ServicesDep) -> BenchmarkView:
     """Read a benchmark: its target, clock, data set, phase, and how runs become a result."""
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         counts = count_submissions(session, [benchmark_id])
         phases = phases_view(current_phases(session, benchmark_id), utc_now())
     return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS), phases=phases)
 
 
 @router.get("/benchmarks/{benchmark_id}/convergence")
-def get_convergence(benchmark_id: str, parts: PartsDep) -> ConvergenceView:
+def get_convergence(benchmark_id: str, services: ServicesDep) -> ConvergenceView:
     """Read epochs or samples to converge by batch size, of the reference and the submissions.
 
     Without runs of its reference a benchmark has no points.
     """
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         return convergence_view(session, benchmark)

@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from server.base.database import utc_now
+from server.base.services import ServicesDep
 from server.benchmarks import phase_queries, phases
 from server.benchmarks.phase_schemas import (
     PhasesCreate,
@@ -12,16 +13,16 @@ from server.benchmarks.phase_schemas import (
     phases_view,
 )
 from server.benchmarks.queries import find_benchmark
-from server.people.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["benchmarks"])
 
 
 @router.get("/benchmarks/{benchmark_id}/phases")
-def get_phases(benchmark_id: str, parts: PartsDep) -> PhasesHistory:
+def get_phases(benchmark_id: str, services: ServicesDep) -> PhasesHistory:
     """Read the phase of a benchmark, its dates, and their history, with the reasons."""
-    find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         rows = phase_queries.phases_history(session, benchmark_id)
         return PhasesHistory(
             benchmark=benchmark_id,
@@ -32,10 +33,10 @@ def get_phases(benchmark_id: str, parts: PartsDep) -> PhasesHistory:
 
 @router.post("/benchmarks/{benchmark_id}/phases", status_code=201)
 def set_phases(
-    benchmark_id: str, body: PhasesCreate, parts: PartsDep, caller: OrganiserDep
+    benchmark_id: str, body: PhasesCreate, services: ServicesDep, caller: OrganiserDep
 ) -> PhasesView:
     """Set all dates of a benchmark, with the reason; a date that is left out is none."""
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.write() as session:
-        row = phases.set_phases(session, caller, benchmark, body, parts.settings.benchmarks_dir)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.write() as session:
+        row = phases.set_phases(session, caller, benchmark, body, services.settings.benchmarks_dir)
         return phases_view(row, utc_now())

@@ -13,13 +13,13 @@ from finishline.rules.benchmarks.phases import is_frozen
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
 from server.base.models import BenchmarkPhases
+from server.base.services import OfferedBenchmarks
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_queries import all_current_phases
 from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.phases import due_embargoes, freeze_if_due, lift_embargo
 from server.benchmarks.queries import definition, definition_on_disk, install_archives
-from server.people.dependencies import OfferedBenchmarks
 
 log = logging.getLogger(__name__)
 

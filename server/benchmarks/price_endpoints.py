@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from server.base.services import ServicesDep
 from server.benchmarks import prices
 from server.benchmarks.price_schemas import (
     PriceCreate,
@@ -14,7 +15,7 @@ from server.benchmarks.price_schemas import (
     PriceView,
     price_view,
 )
-from server.people.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["prices"])
 CSV_ANSWER: dict[int | str, dict[str, Any]] = {
@@ -23,33 +24,35 @@ CSV_ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/prices.csv", response_class=Response, responses=CSV_ANSWER)
-def get_prices_csv(query: PriceQueryDep, parts: PartsDep) -> Response:
+def get_prices_csv(query: PriceQueryDep, services: ServicesDep) -> Response:
     """List prices as CSV, as `/prices` does."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         text = prices.prices_csv(prices.list_prices(session, query))
     return Response(text, media_type="text/csv; charset=utf-8")
 
 
 @router.get("/prices")
-def list_prices(query: PriceQueryDep, parts: PartsDep) -> PriceList:
+def list_prices(query: PriceQueryDep, services: ServicesDep) -> PriceList:
     """List instance prices with their dates and sources; with `on`, those in force that day."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return PriceList(prices=prices.list_prices(session, query))
 
 
 @router.post("/prices", status_code=201)
-def add_price(body: PriceCreate, parts: PartsDep, caller: OrganiserDep) -> PriceView:
+def add_price(body: PriceCreate, services: ServicesDep, caller: OrganiserDep) -> PriceView:
     """Add a price. A wrong one is corrected by another that supersedes it."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         row = prices.add_price(session, caller, body)
         session.refresh(row)
         return price_view(row, None)
 
 
 @router.post("/prices/import")
-def import_prices(body: PricesImport, parts: PartsDep, caller: OrganiserDep) -> PricesImported:
+def import_prices(
+    body: PricesImport, services: ServicesDep, caller: OrganiserDep
+) -> PricesImported:
     """Add many prices or none; prices that are in the book already are left out."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         rows, already_there = prices.import_prices(session, caller, body.prices)
         for row in rows:
             session.refresh(row)

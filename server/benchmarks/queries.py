@@ -23,7 +23,7 @@ from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import BenchmarkDefinition, Board, Submission
 from server.base.models.visibility import ranks
-from server.people.dependencies import OfferedBenchmarks
+from server.base.services import OfferedBenchmarks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c
 _KEPT_SHA256 = select(_KEPT.sha256).where(_KEPT.sha256 == bindparam("sha256"))

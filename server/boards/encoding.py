@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from server.base.board_versions import board_version
 from server.base.dates import csv_cell
 from server.base.middleware import reader_has, reader_takes_gzip
+from server.base.services import Services
 from server.boards.cache import hint_of
-from server.people.dependencies import Parts
 
 Board = dict[str, Any]
 CSV_COLUMNS = (
@@ -135,14 +135,14 @@ def encode_csv(board: Board) -> bytes:
 
 
 def answer_board(
-    parts: Parts,
+    services: Services,
     request: Request,
     benchmark_id: str,
     media_type: str,
     make: Callable[[Session], Encoded],
 ) -> Response:
     """Respond with the board that `make` reads, marked as cacheable: it is the same for all."""
-    with parts.database.read_snapshot() as session:
+    with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)
     content, etag = encoded.content, encoded.etag

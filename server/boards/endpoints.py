@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.comparison import ComparisonView, compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
@@ -12,7 +13,7 @@ from server.boards.race import RaceView, read_race
 from server.boards.records import RecordList, list_records
 from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
 from server.boards.service import Board, preview_board, read_board
-from server.people.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep
 from server.people.signed_in import ViewerDep, viewer_for
 
 router = APIRouter(tags=["leaderboards"])
@@ -32,27 +33,31 @@ CSV_ANSWER: dict[int | str, dict[str, Any]] = {
 
 @router.get("/leaderboards/{benchmark_id}.csv", response_class=Response, responses=CSV_ANSWER)
 def get_board_csv(
-    benchmark_id: str, query: BoardQueryDep, parts: PartsDep, request: Request
+    benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
     """The same board as CSV."""
-    return _answer(parts, request, benchmark_id, query, encode_csv, "text/csv; charset=utf-8")
+    return _answer(services, request, benchmark_id, query, encode_csv, "text/csv; charset=utf-8")
 
 
 @router.get("/leaderboards/{benchmark_id}", response_model=BoardView)
 def get_board(
-    benchmark_id: str, query: BoardQueryDep, parts: PartsDep, request: Request
+    benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
     """A benchmark's leaderboard: ranked entries, then unranked ones with the reason."""
-    return _answer(parts, request, benchmark_id, query, encode_json, "application/json")
+    return _answer(services, request, benchmark_id, query, encode_json, "application/json")
 
 
 @router.get("/leaderboards/{benchmark_id}/preview", response_model=PreviewView)
 def get_preview(
-    benchmark_id: str, query: BoardQueryDep, parts: PartsDep, caller: OrganiserDep, request: Request
+    benchmark_id: str,
+    query: BoardQueryDep,
+    services: ServicesDep,
+    caller: OrganiserDep,
+    request: Request,
 ) -> Response:
     """The board as if its embargo were over now; for organisers, and kept by nobody."""
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read_snapshot(viewer_for(caller)) as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read_snapshot(viewer_for(caller)) as session:
         board, _ = preview_board(session, benchmark, query)
     answer = encode(board, encode_json)
     headers = {"Cache-Control": "private, no-store", **place_headers(request, answer)}
@@ -60,43 +65,43 @@ def get_preview(
 
 
 @router.get("/benchmarks/{benchmark_id}/records")
-def get_records(benchmark_id: str, parts: PartsDep) -> RecordList:
+def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
     """Record history of each division, and the lower times that were no records.
 
     A record must beat its holder by more than chance: in a duel, or by Welch's one-sided test.
     """
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         return list_records(session, benchmark)
 
 
 @router.get("/compare")
 def get_comparison(
-    submissions: SubmissionsDep, parts: PartsDep, viewer: ViewerDep
+    submissions: SubmissionsDep, services: ServicesDep, viewer: ViewerDep
 ) -> ComparisonView:
     """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return compare_submissions(session, submissions)
 
 
 @races.get("/verifications/{verification_id}/race")
-def get_race(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> RaceView:
+def get_race(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> RaceView:
     """A replay's runs so far, beside the record's ghost and the claim's."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return read_race(session, verification_id)
 
 
 def _answer(
-    parts: PartsDep,
+    services: ServicesDep,
     request: Request,
     benchmark_id: str,
     query: BoardQuery,
     write: Callable[[Board], bytes],
     media_type: str,
 ) -> Response:
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
     return answer_board(
-        parts,
+        services,
         request,
         benchmark_id,
         media_type,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
+from server.base.services import ServicesDep
 from server.notices import subscriptions
 from server.notices.schemas import (
     DeliveryList,
@@ -28,7 +29,7 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
-from server.people.dependencies import PartsDep, SubmitterDep
+from server.people.dependencies import SubmitterDep
 
 router = APIRouter(tags=["notices"])
 IdDep = Annotated[str, Path(max_length=20)]
@@ -38,69 +39,73 @@ StateDep = Annotated[Literal["waiting", "delivered", "failed"] | None, Query()]
 
 
 @router.get("/webhooks")
-def get_webhooks(parts: PartsDep, caller: SubmitterDep) -> WebhookList:
+def get_webhooks(services: ServicesDep, caller: SubmitterDep) -> WebhookList:
     """List your webhooks, newest first, without their secrets."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return WebhookList(webhooks=[webhook_view(hook) for hook in list_webhooks(session, caller)])
 
 
 @router.post("/webhooks", status_code=201)
-def create_webhook(body: WebhookCreate, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
+def create_webhook(
+    body: WebhookCreate, services: ServicesDep, caller: SubmitterDep
+) -> WebhookCreated:
     """Create a webhook. The secret that signs its messages is only in this response."""
-    with parts.database.write() as session:
-        hook = subscriptions.make_webhook(session, parts, caller, body)
+    with services.database.write() as session:
+        hook = subscriptions.make_webhook(session, services, caller, body)
         return WebhookCreated(**webhook_fields(hook), secret=hook.secret)
 
 
 @router.get("/webhooks/{webhook_id}")
-def get_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
+def get_webhook(webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> WebhookView:
     """Read one of your webhooks."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return webhook_view(find_webhook(session, caller, webhook_id))
 
 
 @router.delete("/webhooks/{webhook_id}", status_code=204)
-def delete_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
+def delete_webhook(webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> None:
     """Delete a webhook and the log of its deliveries."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         subscriptions.delete_webhook(session, caller, find_webhook(session, caller, webhook_id))
 
 
 @router.post("/webhooks/{webhook_id}/secret")
-def replace_secret(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
+def replace_secret(
+    webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep
+) -> WebhookCreated:
     """Replace the secret of a webhook. For a day messages are signed with both."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         secret = subscriptions.replace_secret(hook)
         return WebhookCreated(**webhook_fields(hook), secret=secret)
 
 
 @router.post("/webhooks/{webhook_id}/enable")
-def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
+def enable_webhook(webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> WebhookView:
     """Enable a webhook that was disabled."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         subscriptions.switch_on(hook)
         return webhook_view(hook)
 
 
 @router.post("/webhooks/{webhook_id}/test", status_code=202)
-def send_test(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> DeliveryView:
+def send_test(webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> DeliveryView:
     """Send a message of type webhook.test; the log of deliveries shows its outcome."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return delivery_view(subscriptions.ping(session, find_webhook(session, caller, webhook_id)))
 
 
 @router.get("/webhooks/{webhook_id}/deliveries")
 def get_deliveries(
     webhook_id: IdDep,
-    parts: PartsDep,
+    services: ServicesDep,
     caller: SubmitterDep,
     state: StateDep = None,
     limit: LimitDep = 50,
 ) -> DeliveryList:
     """List a webhook's deliveries within 30 days, newest first, with the outcome of each try."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         hook = find_webhook(session, caller, webhook_id)
         found = list_deliveries(session, hook, state=state, limit=limit)
         return DeliveryList(deliveries=[delivery_view(item) for item in found])
@@ -108,31 +113,33 @@ def get_deliveries(
 
 @router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", status_code=202)
 def resend_delivery(
-    webhook_id: IdDep, delivery_id: NumberDep, parts: PartsDep, caller: SubmitterDep
+    webhook_id: IdDep, delivery_id: NumberDep, services: ServicesDep, caller: SubmitterDep
 ) -> DeliveryView:
     """Send a message again, with the same id."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         delivery = find_delivery(session, hook, delivery_id)
         return delivery_view(subscriptions.resend(session, hook, delivery))
 
 
 @router.get("/mail-subscriptions")
-def get_mail_subscriptions(parts: PartsDep, caller: SubmitterDep) -> MailList:
+def get_mail_subscriptions(services: ServicesDep, caller: SubmitterDep) -> MailList:
     """List the addresses of your mail subscriptions, newest first."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return MailList(mails=[mail_view(item) for item in list_mails(session, caller)])
 
 
 @router.post("/mail-subscriptions", status_code=201)
-def create_mail_subscription(body: MailCreate, parts: PartsDep, caller: SubmitterDep) -> MailView:
+def create_mail_subscription(
+    body: MailCreate, services: ServicesDep, caller: SubmitterDep
+) -> MailView:
     """Create a mail subscription. The first mail has a link to confirm the address."""
-    with parts.database.write() as session:
-        return mail_view(subscriptions.subscribe(session, parts, caller, body))
+    with services.database.write() as session:
+        return mail_view(subscriptions.subscribe(session, services, caller, body))
 
 
 @router.delete("/mail-subscriptions/{mail_id}", status_code=204)
-def end_mail_subscription(mail_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
+def end_mail_subscription(mail_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> None:
     """End a mail subscription."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         subscriptions.end_subscription(session, find_mail(session, caller, mail_id))

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from server.base.database import after_commit, utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.base.services import Services
 from server.benchmarks.queries import find_benchmark
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row
@@ -21,7 +22,7 @@ from server.notices.webhooks import check_url, new_secret
 from server.people.accounts import ORGANISERS
 from server.people.audit import Subject as AuditSubject
 from server.people.audit import record
-from server.people.dependencies import Caller, Parts
+from server.people.dependencies import Caller
 
 
 def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
@@ -81,7 +82,7 @@ def new_id() -> str:
     return secrets.token_hex(8)[:15]
 
 
-def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
+def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
     """Raise unless the caller may subscribe to these events.
 
     Raises NotAllowedError, and NotFoundError for an unknown benchmark.
@@ -97,16 +98,18 @@ def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
             "benchmark."
         )
     if wanted.benchmark is not None:
-        find_benchmark(parts.benchmarks, wanted.benchmark)
+        find_benchmark(services.benchmarks, wanted.benchmark)
 
 
-def make_webhook(session: Session, parts: Parts, caller: Caller, wanted: WebhookCreate) -> Webhook:
+def make_webhook(
+    session: Session, services: Services, caller: Caller, wanted: WebhookCreate
+) -> Webhook:
     """Create a webhook of the caller's, with a secret that its response shows once.
 
     Raises ContentError for a forbidden address, NotAllowedError, ConflictError for too many.
     """
-    require_wanted(parts, caller, wanted)
-    check_url(wanted.url, private_allowed=parts.settings.webhook_private_addresses)
+    require_wanted(services, caller, wanted)
+    check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
     if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
     hook = Webhook(
@@ -224,15 +227,15 @@ CONFIRMATIONS_PER_DAY = 3
 
 
 def subscribe(
-    session: Session, parts: Parts, caller: Caller, wanted: MailCreate
+    session: Session, services: Services, caller: Caller, wanted: MailCreate
 ) -> MailSubscription:
     """Create a mail subscription. Unless confirmed before, its address gets a mail to confirm it.
 
     Raises ConflictError if this server sends no mail, or for too many addresses or mails.
     """
-    if parts.settings.smtp_url is None:
+    if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; a webhook is told of the same events.")
-    require_wanted(parts, caller, wanted)
+    require_wanted(services, caller, wanted)
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
     now = utc_now()

@@ -18,6 +18,7 @@ from server.base.artifacts import ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import Database, moment_text, utc_now
 from server.base.errors import ContentError, NotFoundError
+from server.base.services import Services
 from server.operations.copies import (
     Copied,
     audit_head,
@@ -48,7 +49,6 @@ from server.operations.manifest import (
     write_manifest,
 )
 from server.operations.selection import select_backup
-from server.people.dependencies import Parts
 from server.verifications.proof_endpoints import current_signer
 
 POOL = "logs"
@@ -85,7 +85,7 @@ class DatabasePart:
 
 
 def back_up(
-    parts: Parts, root: Path, choice: Choice, say: Progress = silent
+    services: Services, root: Path, choice: Choice, say: Progress = silent
 ) -> tuple[Path, Manifest]:
     """Add a backup to a folder of backups, while the server goes on.
 
@@ -97,7 +97,7 @@ def back_up(
         dated_copy(root, what="backup", keep=choice.keep, say=say) as path,
         whole_or_not(path) as folder,
     ):
-        manifest = _fill(parts, root, folder, choice, say)
+        manifest = _fill(services, root, folder, choice, say)
     return path, manifest
 
 
@@ -118,16 +118,16 @@ def find_backup(root: Path, name: str | None) -> Path:
     return found[name]
 
 
-def _fill(parts: Parts, root: Path, folder: Path, choice: Choice, say: Progress) -> Manifest:
+def _fill(services: Services, root: Path, folder: Path, choice: Choice, say: Progress) -> Manifest:
     folder.chmod(0o700)
-    signer = current_signer(parts)
+    signer = current_signer(services)
     made_at = moment_text(utc_now())
-    as_tables = choice.tables or not parts.database.is_sqlite
-    database = (_write_tables if as_tables else _copy_sqlite)(parts.database, folder, say)
-    _copy_key(parts.settings.signing_key_path, folder / KEY)
+    as_tables = choice.tables or not services.database.is_sqlite
+    database = (_write_tables if as_tables else _copy_sqlite)(services.database, folder, say)
+    _copy_key(services.settings.signing_key_path, folder / KEY)
     copied = Copied()
     if choice.logs:
-        copied = _copy_logs(parts.artifacts, root, database.logs, choice, say)
+        copied = _copy_logs(services.artifacts, root, database.logs, choice, say)
     files = {LOG_LIST: write_log_list(folder, copied), KEY: file_part(folder / KEY)}
     manifest = Manifest(
         format=BACKUP_FORMAT,

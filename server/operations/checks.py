@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
+from server.base.services import Services
 from server.base.settings import MIB, Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_watch import RulingDefinitions
 from server.operations.figures import read_queues, read_workers
-from server.people.dependencies import Parts
 from server.verifications.dispatch import Dispatcher
 
 State = Literal["ok", "degraded", "failing"]
@@ -69,13 +69,17 @@ class Check:
 
 
 def make_checks(
-    parts: Parts, dispatcher: Dispatcher, definitions: RulingDefinitions, *, revision: str | None
+    services: Services,
+    dispatcher: Dispatcher,
+    definitions: RulingDefinitions,
+    *,
+    revision: str | None,
 ) -> list[Check]:
     """Every check of a server that needs its database at a revision, in the order of showing."""
-    settings, database = parts.settings, parts.database
+    settings, database = services.settings, services.database
     return [
         Check("database", partial(check_database, database, revision), needed=True),
-        Check("artifacts", partial(check_artifacts, parts.artifacts, settings), needed=True),
+        Check("artifacts", partial(check_artifacts, services.artifacts, settings), needed=True),
         Check("broker", partial(check_broker, dispatcher), needed=False),
         Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
         Check("clock", partial(check_clock, dispatcher), needed=False),

@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from server.base.errors import ContentError
+from server.base.services import Services
 from server.operations.backup import Choice, back_up
 from server.operations.export import Wanted, export_everything, export_nightly
 from server.operations.integrity import check_server
 from server.operations.manifest import Manifest
 from server.operations.restore import restore
-from server.people.dependencies import Parts
 
 COMMANDS = frozenset({"export", "backup", "restore", "check"})
 KEEP = 14
@@ -83,20 +83,20 @@ def _add_backup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     backup.add_argument("--keep-missing", action="store_true", help=KEEP_MISSING)
 
 
-def run_command(parts: Parts, arguments: argparse.Namespace) -> int:
+def run_command(services: Services, arguments: argparse.Namespace) -> int:
     """Run one of them; returns the exit code."""
     run = {"export": run_export, "backup": run_backup, "restore": run_restore, "check": run_check}
-    return run[arguments.command](parts, arguments)
+    return run[arguments.command](services, arguments)
 
 
-def run_export(parts: Parts, arguments: argparse.Namespace) -> int:
+def run_export(services: Services, arguments: argparse.Namespace) -> int:
     """Export to one place. Raises ContentError unless exactly one is named."""
     path: Path = arguments.path
     if (path is None) == (arguments.nightly is None):
         raise ContentError("Name one place: PATH, or --nightly DIR.")
     if arguments.nightly is not None:
         path, manifest = export_nightly(
-            parts,
+            services,
             arguments.nightly,
             keep=arguments.keep,
             public=arguments.public,
@@ -105,13 +105,13 @@ def run_export(parts: Parts, arguments: argparse.Namespace) -> int:
         )
     else:
         wanted = Wanted(arguments.public, arguments.keep_missing)
-        manifest = export_everything(parts, path, wanted, say)
+        manifest = export_everything(services, path, wanted, say)
     rows = sum(table.rows for table in manifest.tables)
     print_summary(path, manifest, rows=rows, audit_head=asdict(manifest.audit_head))
     return 0
 
 
-def run_backup(parts: Parts, arguments: argparse.Namespace) -> int:
+def run_backup(services: Services, arguments: argparse.Namespace) -> int:
     """Add a backup to a folder of backups."""
     choice = Choice(
         logs=not arguments.without_logs,
@@ -119,27 +119,27 @@ def run_backup(parts: Parts, arguments: argparse.Namespace) -> int:
         keep_missing=arguments.keep_missing,
         keep=arguments.keep,
     )
-    path, manifest = back_up(parts, arguments.path, choice, say)
+    path, manifest = back_up(services, arguments.path, choice, say)
     say(SECRETS)
     print_summary(path, manifest, made_at=manifest.made_at)
     return 0
 
 
-def run_restore(parts: Parts, arguments: argparse.Namespace) -> int:
+def run_restore(services: Services, arguments: argparse.Namespace) -> int:
     """Make a server as a backup has it."""
     path, manifest = restore(
-        parts, arguments.path, name=arguments.at, force=arguments.force, say=say
+        services, arguments.path, name=arguments.at, force=arguments.force, say=say
     )
     say("Run 'python -m server.admin migrate', then start the servers.")
     print_summary(path, manifest, made_at=manifest.made_at)
     return 0
 
 
-def run_check(parts: Parts, arguments: argparse.Namespace) -> int:
+def run_check(services: Services, arguments: argparse.Namespace) -> int:
     """Name each fault and orphan on stderr; returns 1 with a fault."""
     started = time.monotonic()
     findings = check_server(
-        parts, files=not arguments.no_files, proofs=not arguments.no_proofs, say=say
+        services, files=not arguments.no_files, proofs=not arguments.no_proofs, say=say
     )
     for line in findings.faults:
         say(f"fault: {line}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from server.base.artifacts import ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import moment_text, utc_now
+from server.base.services import Services
 from server.benchmarks.queries import definition_file
 from server.operations.copies import (
     audit_head,
@@ -38,7 +39,6 @@ from server.operations.manifest import (
 )
 from server.operations.selection import select_export, tables_left_out
 from server.operations.table_files import has_parquet
-from server.people.dependencies import Parts
 from server.verifications.proof_endpoints import current_signer
 
 LOGS = "logs"
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def export_everything(
-    parts: Parts, path: Path, wanted: Wanted | None = None, say: Progress = silent
+    services: Services, path: Path, wanted: Wanted | None = None, say: Progress = silent
 ) -> Manifest:
     """Write an export to a folder, or to an archive if the path ends in .tar.
 
@@ -67,10 +67,10 @@ def export_everything(
     taken, RuleError naming a log that the store has lost or that has changed.
     """
     wanted = wanted or Wanted()
-    signer = current_signer(parts)
+    signer = current_signer(services)
     with whole_or_not(path) as folder:
         made_at = moment_text(utc_now())
-        with snapshot(parts.database) as connection:
+        with snapshot(services.database) as connection:
             revision, head = revision_of(connection), audit_head(connection)
             written = write_tables(
                 connection,
@@ -80,8 +80,8 @@ def export_everything(
                 progress=now_and_then(say, what="tables"),
             )
             names = list_logs(connection, public=wanted.public)
-        logs, listed = _write_logs(parts.artifacts, folder, names, wanted, say)
-        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(parts, folder)
+        logs, listed = _write_logs(services.artifacts, folder, names, wanted, say)
+        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(services, folder)
         manifest = Manifest(
             format=EXPORT_FORMAT,
             content="public" if wanted.public else "everything",
@@ -99,9 +99,14 @@ def export_everything(
 
 
 def export_nightly(
-    parts: Parts, folder: Path, *, keep: int, public: bool = False, keep_missing: bool = False,
+    services: Services,
+    folder: Path,
+    *,
+    keep: int,
+    public: bool = False,
+    keep_missing: bool = False,
     say: Progress = silent,
-) -> tuple[Path, Manifest]:  # fmt: skip
+) -> tuple[Path, Manifest]:
     """Export to a dated folder, then remove all but the latest `keep`; logs are shared by links.
 
     Raises ConflictError while another runs, and whatever an export raises; then none is removed.
@@ -109,7 +114,7 @@ def export_nightly(
     with dated_copy(folder, what="export", keep=keep, say=say) as path:
         earlier = dated_folders(folder)
         wanted = Wanted(public, keep_missing, earlier[-1] if earlier else None)
-        manifest = export_everything(parts, path, wanted, say)
+        manifest = export_everything(services, path, wanted, say)
     return path, manifest
 
 
@@ -131,11 +136,11 @@ def _write_logs(
     return LogsPart(True, len(copied.sizes), copied.size_bytes, copied.missing), listed
 
 
-def _copy_benchmarks(parts: Parts, folder: Path) -> dict[str, FilePart]:
+def _copy_benchmarks(services: Services, folder: Path) -> dict[str, FilePart]:
     (folder / BENCHMARKS).mkdir()
     files = {}
-    for benchmark_id in parts.benchmarks:
-        source = definition_file(benchmark_id, parts.settings.benchmarks_dir)
+    for benchmark_id in services.benchmarks:
+        source = definition_file(benchmark_id, services.settings.benchmarks_dir)
         with suppress(FileNotFoundError):
             shutil.copyfile(source, folder / BENCHMARKS / source.name)
             files[f"{BENCHMARKS}/{source.name}"] = file_part(folder / BENCHMARKS / source.name)

@@ -154,14 +154,20 @@ class Figures:
     delivery_overdue_seconds: float
 
 
-def keep_figures(database: Database, settings: Settings) -> BackgroundValue[Figures]:
-    """The figures as scrapes read them: any number of scrapes cost the database one reading."""
-    return BackgroundValue(
-        partial(read_figures, database, alive_seconds=settings.worker_alive_seconds),
-        name="figures",
-        keep_seconds=KEEP_SECONDS,
-        limit_seconds=LIMIT_SECONDS,
-    )
+class CachedFigures(BackgroundValue[Figures]):
+    """The figures as scrapes read them: any number of scrapes cost the database one reading.
+
+    `are_away` is whether the last scrape went without them.
+    """
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        super().__init__(
+            partial(read_figures, database, alive_seconds=settings.worker_alive_seconds),
+            name="figures",
+            keep_seconds=KEEP_SECONDS,
+            limit_seconds=LIMIT_SECONDS,
+        )
+        self.are_away = False
 
 
 def read_figures(database: Database, *, alive_seconds: float) -> Figures:

@@ -19,11 +19,11 @@ from finishline.rules.text import count_text
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
+from server.base.services import Services
 from server.base.viewer import ORGANISER
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
 from server.people.audit import all_records
-from server.people.dependencies import Parts
 from server.submissions.upload import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED
@@ -49,17 +49,19 @@ class Findings:
         self.looked_at[name] = self.looked_at.get(name, 0) + number
 
 
-def check_server(parts: Parts, *, files: bool, proofs: bool, say: Progress = silent) -> Findings:
+def check_server(
+    services: Services, *, files: bool, proofs: bool, say: Progress = silent
+) -> Findings:
     """Check everything that is asked for, while the server goes on."""
     findings = Findings()
-    current_signer(parts)  # Listed before the keys are read, as the first proof would do it.
-    with parts.database.read() as session:
+    current_signer(services)  # Listed before the keys are read, as the first proof would do it.
+    with services.database.read() as session:
         check_records(session, findings)
     if files:
-        with snapshot(parts.database) as connection:
-            check_files(connection, parts.artifacts, findings, now_and_then(say, what="files"))
+        with snapshot(services.database) as connection:
+            check_files(connection, services.artifacts, findings, now_and_then(say, what="files"))
     if proofs:
-        check_evidence(parts, findings, now_and_then(say, what="proofs"))
+        check_evidence(services, findings, now_and_then(say, what="proofs"))
     return findings
 
 
@@ -81,9 +83,9 @@ def check_records(session: Session, findings: Findings) -> None:
             )
 
 
-def check_evidence(parts: Parts, findings: Findings, say: Progress = silent) -> None:
+def check_evidence(services: Services, findings: Findings, say: Progress = silent) -> None:
     """Make the proof of every replay that ended, check its signature, and audit it."""
-    with parts.database.read(ORGANISER) as session:
+    with services.database.read(ORGANISER) as session:
         known = set(session.scalars(select(SigningKey.public_key)))
         query = (
             select(Verification.id)
@@ -95,8 +97,8 @@ def check_evidence(parts: Parts, findings: Findings, say: Progress = silent) -> 
     for verification_id in ids:
         findings.count("proofs")
         try:
-            proof = sign_proof(parts, verification_id, ORGANISER)
-            _audit(proof, verification_id, parts.artifacts, known, findings)
+            proof = sign_proof(services, verification_id, ORGANISER)
+            _audit(proof, verification_id, services.artifacts, known, findings)
         except (ServerError, RuleError, OSError) as error:
             findings.faults.append(f"proof of {verification_id}: {error}")
         say(f"{findings.looked_at['proofs']} of {count_text(len(ids), 'proof')}")
@@ -185,7 +187,7 @@ def stored_files(store: ArtifactStore) -> dict[str, float]:
     }
 
 
-def look_first(parts: Parts, arguments: argparse.Namespace) -> None:
+def look_first(services: Services, arguments: argparse.Namespace) -> None:
     """Check before a command that the settings are those of the database's server.
 
     `check`, `export` and `backup` sign, or list a key: with another server's database and a folder
@@ -194,19 +196,19 @@ def look_first(parts: Parts, arguments: argparse.Namespace) -> None:
     """
     asked = any(getattr(arguments, option, False) for option in DO_WITHOUT)
     if arguments.command in WHO_LOOK and not asked:
-        require_its_logs(parts)
+        require_its_logs(services)
 
 
-def require_its_logs(parts: Parts) -> None:
+def require_its_logs(services: Services) -> None:
     """Raises RuntimeError where a folder of logs has none of the first that the database names."""
-    store = parts.artifacts
+    store = services.artifacts
     if store.bucket is not None:
         return
-    with parts.database.read(ORGANISER) as session:
+    with services.database.read(ORGANISER) as session:
         names = session.scalars(select(RunRow.log_sha256).limit(LOOKED_AT)).all()
     if names and not any(store.path_of(name).exists() for name in names):
         raise RuntimeError(
-            f"No log that {parts.database.name} names is in {store.folder}: "
+            f"No log that {services.database.name} names is in {store.folder}: "
             "is FINISHLINE_ARTIFACTS_DIR the server's? Nothing was done. Where they are lost, "
             "restore a backup; `check --no-files` and `--keep-missing` of the others do without."
         )

@@ -18,15 +18,15 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
-from starlette.datastructures import State
 
 from server.base.errors import NotSignedInError
+from server.base.request_metrics import RequestMetrics
+from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.operations.checks import Finding
-from server.operations.figures import Figures, Queue
+from server.operations.figures import CachedFigures, Figures, Queue
 from server.operations.folders import last_success
 from server.operations.readiness import Readiness
-from server.people.dependencies import Parts
 
 log = logging.getLogger(__name__)
 
@@ -194,26 +194,24 @@ class Scrape(Collector):
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics(request: Request) -> Response:
+async def metrics(request: Request, services: ServicesDep) -> Response:
     """Counts of this process, and figures of the whole service from the database.
 
     Anybody may read them unless the settings name a token. While the database is away the rest is
     answered all the same, with `finishline_figures_ok` 0.
     """
-    state = request.app.state
-    parts: Parts = state.parts
-    _require_token(parts, request)
-    readiness: Readiness = state.readiness
-    findings, figures = await asyncio.gather(readiness.look(), _figures(state))
+    _require_token(services, request)
+    readiness = services.of(Readiness)
+    findings, figures = await asyncio.gather(readiness.look(), _figures(services.of(CachedFigures)))
     families = [*finding_families(findings, ready=readiness.is_ready(findings)), *figures]
-    families += copies_families(parts.settings)
+    families += copies_families(services.settings)
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    content = encode(Scrape(state.request_metrics.registry, families))
+    content = encode(Scrape(services.of(RequestMetrics).registry, families))
     return Response(content, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
-def _require_token(parts: Parts, request: Request) -> None:
-    token = parts.settings.metrics_token
+def _require_token(services: Services, request: Request) -> None:
+    token = services.settings.metrics_token
     if token is None:
         return
     sent = request.headers.get("authorization", "").encode()
@@ -221,25 +219,25 @@ def _require_token(parts: Parts, request: Request) -> None:
         raise NotSignedInError("The metrics of this server need the token its settings name.")
 
 
-async def _figures(state: State) -> list[Metric]:
+async def _figures(cached: CachedFigures) -> list[Metric]:
     families: list[Metric] = []
     why = ""
     try:
-        families = list(figure_families(await state.figures.get()))
+        families = list(figure_families(await cached.get()))
     except TimeoutError:
         why = "the database takes too long: does a transaction hold a table?"
     except Exception as error:  # noqa: BLE001  Whatever it is, the rest is told all the same.
         why = str(error)
-    _note(state, why)
+    _note(cached, why)
     text = "1 while the figures of the database could be read for this scrape."
     return [gauge("figures_ok", text, bool(families)), *families]
 
 
-def _note(state: State, why: str) -> None:
+def _note(cached: CachedFigures, why: str) -> None:
     """Write a line where the figures go or come back, and none while they stay."""
-    if state.figures_are_away == bool(why):
+    if cached.are_away == bool(why):
         return
-    state.figures_are_away = bool(why)
+    cached.are_away = bool(why)
     if why:
         log.warning("the figures of the service cannot be read: %s", why)
     else:

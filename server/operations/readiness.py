@@ -13,9 +13,10 @@ from importlib.metadata import version
 from types import FrameType
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
+from server.base.services import ServicesDep
 from server.operations.background_value import BackgroundValue
 from server.operations.checks import Check, Finding, Said, State, UnwellError
 
@@ -164,13 +165,13 @@ async def healthz() -> HealthView:
 
 
 @router.get("/readyz", responses=NOT_READY)
-async def readyz(request: Request, response: Response) -> ReadinessView:
+async def readyz(services: ServicesDep, response: Response) -> ReadinessView:
     """200 while submissions can be taken: the database and the artifact store answer.
 
     Without a broker or a worker the answer is 200 and "degraded": replays wait, nothing is lost.
     From the signal to stop on it is 503 and "draining".
     """
-    readiness: Readiness = request.app.state.readiness
+    readiness = services.of(Readiness)
     findings = await readiness.look()
     ready = readiness.is_ready(findings)
     if not ready:

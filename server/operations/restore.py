@@ -14,6 +14,7 @@ from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.schema import migrate
+from server.base.services import Services
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
 from server.operations.folders import Progress, now_and_then, only_one, silent, sync
@@ -27,7 +28,6 @@ from server.operations.manifest import (
 )
 from server.operations.restore_database import Place, load_tables, place_of
 from server.operations.table_files import read_csv
-from server.people.dependencies import Parts
 
 LOGS = "logs"
 MOST_PROBLEMS = 20
@@ -108,7 +108,7 @@ def _check_log(path: Path, sha256: str) -> RuleError | None:
 
 
 def restore(
-    parts: Parts, root: Path, *, name: str | None = None, force: bool = False,
+    services: Services, root: Path, *, name: str | None = None, force: bool = False,
     say: Progress = silent,
 ) -> tuple[Path, Manifest]:  # fmt: skip
     """Make the database, the key and the logs as a backup has them; the latest if none is named.
@@ -120,12 +120,12 @@ def restore(
     folder = find_backup(root, name)
     with only_one(root, what="backup or restore"):
         manifest = _verified(folder, root, say)
-        place = place_of(parts.database)
-        _require_free(parts, place, folder, force=force)
-        with _removed_on_failure(parts.artifacts) as copied, place.beside() as database:
+        place = place_of(services.database)
+        _require_free(services, place, folder, force=force)
+        with _removed_on_failure(services.artifacts) as copied, place.beside() as database:
             _fill(database, folder, manifest, say)
-            _restore_logs(parts, folder, root, manifest, copied, say)
-            with _replaced_key(parts.settings.signing_key_path, folder / KEY, say):
+            _restore_logs(services, folder, root, manifest, copied, say)
+            with _replaced_key(services.settings.signing_key_path, folder / KEY, say):
                 kept = place.swap(database)
         if kept is not None:
             say(f"What was there is kept as {kept}; remove it once all is well.")
@@ -141,14 +141,14 @@ def _verified(folder: Path, root: Path, say: Progress) -> Manifest:
     return manifest
 
 
-def _require_free(parts: Parts, place: Place, folder: Path, *, force: bool) -> None:
+def _require_free(services: Services, place: Place, folder: Path, *, force: bool) -> None:
     """Raise ConflictError if something would be replaced and that is not wanted."""
     filled = place.filled()
     if filled is not None and not force:
         raise ConflictError(
             f"{filled}; a restore would replace it. With --force it does, and keeps what was there."
         )
-    key = parts.settings.signing_key_path
+    key = services.settings.signing_key_path
     if key.exists() and file_part(key) != file_part(folder / KEY) and not force:
         raise ConflictError(
             f"{key} is another key than the backup's. With --force it is replaced, and kept."
@@ -174,12 +174,12 @@ def _fill(database: Database, folder: Path, manifest: Manifest, say: Progress) -
 
 
 def _restore_logs(
-    parts: Parts, folder: Path, root: Path, manifest: Manifest, copied: Copied, say: Progress
+    services: Services, folder: Path, root: Path, manifest: Manifest, copied: Copied, say: Progress
 ) -> None:
     if not manifest.logs.included:
         say("This backup has no logs: they are looked for where the settings say.")
         return
-    pool, store = ArtifactStore(root / POOL), parts.artifacts
+    pool, store = ArtifactStore(root / POOL), services.artifacts
     sizes = size_in(store)
 
     def known(sha256: str) -> int | None:

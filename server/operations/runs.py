@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from finishline.api.submissions import SystemView
 from server.base.database import Database
 from server.base.models import SUBMITTER, PublishedResult, RunRow, Submission, User
+from server.base.services import ServicesDep
 from server.benchmarks.queries import definition, find_benchmark
-from server.people.dependencies import PartsDep
 from server.submissions.service import read_cursor, write_cursor
 
 # The moment and id of a submission, then the index of a run.
@@ -205,7 +205,7 @@ RUNS_AT_ONCE = 64
 @router.get("/benchmarks/{benchmark_id}/runs.json", response_model=RunExport)
 def export_runs(
     benchmark_id: str,
-    parts: PartsDep,
+    services: ServicesDep,
     request: Request,
     limit: LimitDep = 1000,
     cursor: CursorDep = None,
@@ -214,14 +214,14 @@ def export_runs(
 
     An answer has up to `limit` runs; the header `Link` and `next_cursor` lead to the next.
     """
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         page = read_page(session, benchmark.benchmark_id, limit=limit, cursor=cursor)
     headers = {}
     if page.next_cursor is not None:
         following = request.url.include_query_params(cursor=page.next_cursor)
         headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
-    pieces = write_page(parts.database, benchmark.benchmark_id, page)
+    pieces = write_page(services.database, benchmark.benchmark_id, page)
     return StreamingResponse(pieces, media_type="application/json", headers=headers)
 
 

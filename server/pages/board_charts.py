@@ -18,13 +18,13 @@ from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
 from finishline.rules.scoring.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow
+from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import BoardQuery, lens_of, list_records
 from server.pages.board_context import board_context
 from server.pages.queries import sampled_curve
-from server.people.dependencies import Parts, PartsDep
 from web.board_chart import AGAINST
 from web.board_charts import BY_NAME, BoardChart
 from web.board_table import board_query
@@ -196,19 +196,23 @@ CHOICES = 30
 
 @router.get("/benchmarks/{benchmark_id}/charts/{name}.json")
 def board_chart_figure(
-    benchmark_id: str, name: str, query: ChartQueryDep, parts: PartsDep
+    benchmark_id: str, name: str, query: ChartQueryDep, services: ServicesDep
 ) -> dict[str, Any]:
     """Figure of a chart, of the entries that pass the board's filters."""
     chart = find_chart(name)
-    return chart.figure(_view(parts, find_benchmark(parts.benchmarks, benchmark_id), chart, query))
+    return chart.figure(
+        _view(services, find_benchmark(services.benchmarks, benchmark_id), chart, query)
+    )
 
 
 @router.get("/benchmarks/{benchmark_id}/charts/{name}", response_class=HTMLResponse)
-def board_chart_page(benchmark_id: str, name: str, query: ChartQueryDep, parts: PartsDep) -> str:
+def board_chart_page(
+    benchmark_id: str, name: str, query: ChartQueryDep, services: ServicesDep
+) -> str:
     """A chart on a page of its own, with its choices and its figures as a table."""
     chart = find_chart(name)
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    view = _view(parts, benchmark, chart, query)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    view = _view(services, benchmark, chart, query)
     meta = chart.figure(view)["layout"].get("meta", {})
     return render(
         "board_chart.html",
@@ -234,8 +238,8 @@ def find_chart(name: str) -> BoardChart:
     return BY_NAME[name]
 
 
-def _view(parts: Parts, benchmark: Benchmark, chart: BoardChart, query: ChartQuery) -> Any:
-    with parts.database.read() as session:
+def _view(services: Services, benchmark: Benchmark, chart: BoardChart, query: ChartQuery) -> Any:
+    with services.database.read() as session:
         return chart_view(session, benchmark, chart, query)
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import BoardQuery, Encoded, answer_board
 from server.pages.board_context import (
@@ -16,7 +17,6 @@ from server.pages.board_context import (
     problems_of,
     refused_context,
 )
-from server.people.dependencies import PartsDep
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -24,19 +24,19 @@ HTML = "text/html; charset=utf-8"
 
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
-def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Response:
+def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
     """A leaderboard; for an invalid query the form again, with a message for each wrong field."""
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")
     try:
         query = BoardQuery.model_validate(typed)
         return answer_board(
-            parts, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
+            services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
         )
     except REFUSALS as error:
         if wants_page:
-            return _refusal(parts, benchmark, typed, problems_of(error, typed))
+            return _refusal(services, benchmark, typed, problems_of(error, typed))
         if isinstance(error, ValidationError):
             found = [item | {"loc": ("query", *item["loc"])} for item in error.errors()]
             raise RequestValidationError(found) from error
@@ -51,8 +51,8 @@ def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
 
 
 def _refusal(
-    parts: PartsDep, benchmark: Benchmark, typed: dict[str, str], problems: list[Problem]
+    services: ServicesDep, benchmark: Benchmark, typed: dict[str, str], problems: list[Problem]
 ) -> Response:
-    with parts.database.read() as session:
+    with services.database.read() as session:
         context = refused_context(session, benchmark, typed, problems)
     return HTMLResponse(render("benchmark.html", **context), status_code=422)

@@ -7,10 +7,10 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from server.base.models import Calibration
+from server.base.services import ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.people.dependencies import PartsDep
 from server.verifications import calibration_views as views
 from server.verifications.calibration_schemas import CalibrationSummary
 from web.render import render
@@ -24,11 +24,11 @@ WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
 
 
 @router.get("/calibrations", response_class=HTMLResponse)
-def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
+def calibrations_page(services: ServicesDep, benchmark: BenchmarkQuery = None) -> str:
     """Every calibration, benchmark by benchmark, the newest first."""
-    chosen = find_benchmark(parts.benchmarks, benchmark) if benchmark else None
-    with parts.database.read() as session:
-        summaries = _summaries(session, benchmark or None, parts.benchmarks)
+    chosen = find_benchmark(services.benchmarks, benchmark) if benchmark else None
+    with services.database.read() as session:
+        summaries = _summaries(session, benchmark or None, services.benchmarks)
         judging = {
             sha256: found.id
             for sha256 in {each.benchmark_sha256 for each in summaries}
@@ -40,7 +40,7 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
         boards=[
             {
                 "id": name,
-                "title": parts.benchmarks[name].title if name in parts.benchmarks else name,
+                "title": services.benchmarks[name].title if name in services.benchmarks else name,
                 "calibrations": [
                     each.model_dump(mode="json")
                     | {"judges": judging.get(each.benchmark_sha256) == each.id}
@@ -55,19 +55,19 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
 
 
 @router.get("/calibrations/{calibration_id}", response_class=HTMLResponse)
-def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = None) -> str:
+def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuery = None) -> str:
     """A calibration: its progress, its measurements, and its effect if adopted.
 
     It is compared with the calibration that `other` names, by default with the adopted one,
     and if there is no other with the runs of the benchmark's file.
     """
-    with parts.database.read() as session:
+    with services.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
         judging = queries.adopted_calibration(session, calibration.benchmark_sha256)
         second = _second(session, calibration, judging, other)
         benchmark = definition(session, calibration.benchmark_sha256)
-        own = _summaries(session, calibration.benchmark_id, parts.benchmarks)
-        shown = views.view(session, calibration, parts.benchmarks)
+        own = _summaries(session, calibration.benchmark_id, services.benchmarks)
+        shown = views.view(session, calibration, services.benchmarks)
         comparison = views.comparison_view(session, calibration, second)
     return render(
         "calibration.html",
@@ -80,12 +80,12 @@ def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = No
 
 
 @router.get("/calibrations/{calibration_id}/charts/bands.json")
-def bands_chart(calibration_id: str, parts: PartsDep) -> dict[str, Any]:
+def bands_chart(calibration_id: str, services: ServicesDep) -> dict[str, Any]:
     """The curves of the runs with their band, batch size by batch size."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
         benchmark = definition(session, calibration.benchmark_sha256)
-        shown = views.view(session, calibration, parts.benchmarks).model_dump(mode="json")
+        shown = views.view(session, calibration, services.benchmarks).model_dump(mode="json")
         runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
     target = benchmark_view(benchmark).target.model_dump(mode="json")
     return calibration_figure(shown["sizes"], runs, target)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from server.base.errors import ContentError
 from server.base.models import Submission, Verification
+from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
 from server.boards.service import FEWEST, MOST, compare_submissions
@@ -22,7 +23,6 @@ from server.pages.queries import (
     title_of,
 )
 from server.pages.standings import places_of
-from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queries import view
 from server.verifications.reruns import compare_verifications
@@ -37,12 +37,14 @@ MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
 
 def read_ids(texts: Sequence[str]) -> list[str]:
     """The ids in texts that a form or a link sent: each once, also out of pasted addresses."""
-    parts = [part.strip() for text in texts for part in text.split(",")]
-    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in parts]
+    services = [part.strip() for text in texts for part in text.split(",")]
+    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in services]
     return list(dict.fromkeys(one for one in ids if one))
 
 
-def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tuple[int, Context]:
+def comparison_context(
+    session: Session, services: Services, ids: Sequence[str]
+) -> tuple[int, Context]:
     """The status and the context of compare.html; with a problem there is no comparison."""
     found = [session.get(Submission, one) for one in ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
@@ -52,13 +54,13 @@ def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tu
     context: Context = {
         "ids": list(ids),
         "unknown": unknown,
-        "chosen": [_in_short(parts, submission) for submission in chosen],
+        "chosen": [_in_short(services, submission) for submission in chosen],
         "problem": problem,
         "comparison": None,
         "submissions": [],
         "most": MOST,
     }
-    return status, context | (_compared(session, parts, ids) if complete else {})
+    return status, context | (_compared(session, services, ids) if complete else {})
 
 
 def _problem(
@@ -86,27 +88,27 @@ def _problem(
     return 200, None
 
 
-def _in_short(parts: Parts, submission: Submission) -> Context:
+def _in_short(services: Services, submission: Submission) -> Context:
     return {
         "id": submission.id,
         "model": submission.model,
         "submitter": submission.submitter,
         "benchmark": submission.benchmark_id,
-        "benchmark_title": title_of(parts, submission.benchmark_id),
+        "benchmark_title": title_of(services, submission.benchmark_id),
         "kind": submission.kind,
     }
 
 
-def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
+def board_beside(session: Session, services: Services, submission_ids: Sequence[str]) -> Context:
     """The ranks of the submissions in their divisions, and other entries of their board.
 
     The board is that of the first submission found; the best of a long one are offered.
     """
     found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
-    if not chosen or chosen[0].benchmark_id not in parts.benchmarks:
+    if not chosen or chosen[0].benchmark_id not in services.benchmarks:
         return {"ranks": {}, "pick": []}
-    benchmark, kind = parts.benchmarks[chosen[0].benchmark_id], chosen[0].kind
+    benchmark, kind = services.benchmarks[chosen[0].benchmark_id], chosen[0].kind
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
     for division in {submission.division for submission in chosen}:
@@ -117,8 +119,8 @@ def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) 
     return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED))}
 
 
-def _compared(session: Session, parts: Parts, ids: Sequence[str]) -> Context:
-    contexts = [submission_with_checks(session, parts, one) for one in ids]
+def _compared(session: Session, services: Services, ids: Sequence[str]) -> Context:
+    contexts = [submission_with_checks(session, services, one) for one in ids]
     submissions = [_with_findings(session, one) for one in contexts]
     comparison = compare_submissions(session, ",".join(ids)).model_dump(mode="json")
     for one, shown in zip(comparison["submissions"], submissions, strict=True):
@@ -149,35 +151,35 @@ RowsDep = Annotated[Literal["all", "different"], Query()]
 
 @router.get("/compare", response_class=HTMLResponse)
 def compare_page(
-    parts: PartsDep, viewer: ViewerDep, ids: IdsDep = None, rows: RowsDep = "all"
+    services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None, rows: RowsDep = "all"
 ) -> Response:
     """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address."""
     wanted = read_ids(ids or ())
     more = {"rows": rows} if rows != "all" else {}
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted, **more), status_code=303)
-    with parts.database.read(viewer) as session:
-        status, context = comparison_context(session, parts, wanted)
-        context |= board_beside(session, parts, wanted)
+    with services.database.read(viewer) as session:
+        status, context = comparison_context(session, services, wanted)
+        context |= board_beside(session, services, wanted)
     return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
 
 
 @router.get("/compare/charts/curves.json")
-def curves_chart(parts: PartsDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
+def curves_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
     """The curves of every run over each other."""
-    context = _complete(parts, viewer, ids)
+    context = _complete(services, viewer, ids)
     return overlaid_curves(context["submissions"], context["benchmark"]["target"])
 
 
 @router.get("/compare/charts/times.json")
-def times_chart(parts: PartsDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
+def times_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
     """The times of every run beside each other."""
-    return run_times_figure(_complete(parts, viewer, ids)["comparison"]["submissions"])
+    return run_times_figure(_complete(services, viewer, ids)["comparison"]["submissions"])
 
 
-def _complete(parts: Parts, viewer: Viewer, ids: list[str] | None) -> Context:
-    with parts.database.read(viewer) as session:
-        _, context = comparison_context(session, parts, read_ids(ids or ()))
+def _complete(services: Services, viewer: Viewer, ids: list[str] | None) -> Context:
+    with services.database.read(viewer) as session:
+        _, context = comparison_context(session, services, read_ids(ids or ()))
     if context["comparison"] is None:
         raise ContentError(context["problem"] or "ids: expected two to six different submissions.")
     return context
@@ -185,13 +187,13 @@ def _complete(parts: Parts, viewer: Viewer, ids: list[str] | None) -> Context:
 
 @router.get("/verifications/compare", response_class=HTMLResponse)
 def verification_comparison_page(
-    first: str, second: str, parts: PartsDep, viewer: ViewerDep
+    first: str, second: str, services: ServicesDep, viewer: ViewerDep
 ) -> str:
     """Two verdicts with their replays, systems and statistically significant differences."""
-    alive = parts.settings.worker_alive_seconds
-    with parts.database.read(viewer) as session:
+    alive = services.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
         comparison = compare_verifications(session, first, second)
-        context = submission_context(session, parts, comparison.submission_id)
+        context = submission_context(session, services, comparison.submission_id)
         sides = [
             view(session, find_verification(session, each), alive_seconds=alive, with_report=False)
             for each in (first, second)

@@ -9,10 +9,10 @@ from fastapi.responses import HTMLResponse
 
 from server.base.database import utc_now
 from server.base.models import Submission, Token
+from server.base.services import Services, ServicesDep
 from server.base.standing import pending_verifications
 from server.pages.console_page import console_page
 from server.people.accounts import ROLES, SCOPES_OF, Scope, is_expired, is_within, list_own_tokens
-from server.people.dependencies import Parts, PartsDep
 from server.people.schemas import me_view, token_view
 from server.people.sessions import SignedIn
 from server.people.signed_in import AccountDep, viewer_for
@@ -34,15 +34,15 @@ SCOPE_MEANINGS: dict[Scope, str] = {
 
 
 @router.get(ADDRESS)
-def account(parts: PartsDep, signed_in: AccountDep, before: CursorDep = None) -> HTMLResponse:
+def account(services: ServicesDep, signed_in: AccountDep, before: CursorDep = None) -> HTMLResponse:
     """A person's own submissions and tokens, and the form that makes one."""
     caller = signed_in.caller
     ticked = {f"scopes_{scope}": "on" for scope in caller.scopes}
-    return account_page(parts, signed_in, typed={"role": caller.role} | ticked, before=before)
+    return account_page(services, signed_in, typed={"role": caller.role} | ticked, before=before)
 
 
 def account_page(
-    parts: Parts,
+    services: Services,
     signed_in: SignedIn,
     *,
     typed: Mapping[str, Any] | None = None,
@@ -51,7 +51,7 @@ def account_page(
 ) -> HTMLResponse:
     """The page, also after a form that was refused; its submissions are those `before` a cursor."""
     caller = signed_in.caller
-    with parts.database.read(viewer_for(caller)) as session:
+    with services.database.read(viewer_for(caller)) as session:
         found, cursor = submissions_page(
             session, user_id=caller.user_id, limit=LATEST, cursor=before
         )
@@ -61,10 +61,10 @@ def account_page(
             "before": before,
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
-            "quota": own_quotas(session, parts.settings, caller).model_dump(mode="json"),
+            "quota": own_quotas(session, services.settings, caller).model_dump(mode="json"),
         }
     return console_page(
-        parts,
+        services,
         signed_in,
         "account.html",
         typed=typed or {"role": caller.role},

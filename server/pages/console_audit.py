@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
+from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.pages.console_page import console_page, read_query
 from server.people import audit
 from server.people.audit import AuditFilter, read_head
-from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ConsoleDep
 
 router = APIRouter(include_in_schema=False)
@@ -30,11 +30,11 @@ class AuditPage(AuditFilter):
 
 
 @router.get(ADDRESS)
-def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+def audit_page(request: Request, services: ServicesDep, signed_in: ConsoleDep) -> HTMLResponse:
     """The audit log: changes with user and reason, the latest first."""
     asked = read_query(AuditPage, request)
     filters = asked.model_dump(exclude={"before"}, exclude_none=True)
-    with parts.database.read(ORGANISER) as session:
+    with services.database.read(ORGANISER) as session:
         found = audit.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
         records = [_shown(audit.hashed_view(row)) for row in found[:PAGE]]
         head, actions = read_head(session), audit.list_actions(session)
@@ -42,7 +42,7 @@ def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTML
     if len(found) > PAGE:
         older = f"{ADDRESS}?{urlencode(filters | {'before': records[-1]['id']})}"
     return console_page(
-        parts,
+        services,
         signed_in,
         "audit.html",
         records=records,
@@ -54,15 +54,15 @@ def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTML
 
 
 @router.get(ADDRESS + "/log.json")
-def download(parts: PartsDep, _signed_in: ConsoleDep) -> StreamingResponse:
+def download(services: ServicesDep, _signed_in: ConsoleDep) -> StreamingResponse:
     """The whole log, oldest first, as `finishline audit-log --out` writes it."""
     headers = {"Content-Disposition": 'attachment; filename="log.json"'}
-    return StreamingResponse(_whole(parts), media_type="application/json", headers=headers)
+    return StreamingResponse(_whole(services), media_type="application/json", headers=headers)
 
 
-def _whole(parts: Parts) -> Iterator[bytes]:
+def _whole(services: Services) -> Iterator[bytes]:
     yield b'{"records": ['
-    with parts.database.read(ORGANISER) as session:
+    with services.database.read(ORGANISER) as session:
         for number, record in enumerate(audit.all_records(session)):
             yield (b",\n" if number else b"\n") + orjson.dumps(record)
     yield b"\n]}\n"

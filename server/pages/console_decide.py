@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from server.base.errors import ServerError
 from server.base.models import Submission, Verification
+from server.base.services import Services, ServicesDep
 from server.base.standing import (
     find_verification,
     is_pending,
@@ -16,7 +17,6 @@ from server.base.standing import (
 )
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import console_page, filled, go_on, read_form
-from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep, viewer_for
 from server.verifications.rerun_schemas import DecisionCreate
@@ -27,34 +27,36 @@ ADDRESS = "/console/decide"
 
 
 @router.get(ADDRESS)
-def decisions_page(parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+def decisions_page(services: ServicesDep, signed_in: ConsoleDep) -> HTMLResponse:
     """Every verdict that waits."""
-    with parts.database.read(viewer_for(signed_in.caller)) as session:
+    with services.database.read(viewer_for(signed_in.caller)) as session:
         pending = pending_verdicts(session)
-    return console_page(parts, signed_in, "decisions.html", pending=pending)
+    return console_page(services, signed_in, "decisions.html", pending=pending)
 
 
 @router.get(ADDRESS + "/{verification_id}")
-def decision_page(verification_id: str, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+def decision_page(
+    verification_id: str, services: ServicesDep, signed_in: ConsoleDep
+) -> HTMLResponse:
     """A verdict that waits, beside the published one."""
-    return _page(parts, signed_in, verification_id)
+    return _page(services, signed_in, verification_id)
 
 
 @router.post(ADDRESS + "/{verification_id}")
 def decide_about(
-    verification_id: str, parts: PartsDep, signed_in: ConsoleDep, form: FormDep
+    verification_id: str, services: ServicesDep, signed_in: ConsoleDep, form: FormDep
 ) -> Response:
     """Publish a verdict, or keep the published one."""
     wanted, errors = read_form(DecisionCreate, filled(form))
     if wanted is None:
-        return _page(parts, signed_in, verification_id, typed=form, errors=errors)
+        return _page(services, signed_in, verification_id, typed=form, errors=errors)
     try:
-        with parts.database.write() as session:
+        with services.database.write() as session:
             verification = decide(session, signed_in.caller, verification_id, wanted)
             told = _told(verification, wanted)
     except ServerError as error:
-        return _page(parts, signed_in, verification_id, typed=form, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, told)
+        return _page(services, signed_in, verification_id, typed=form, refusal=error)
+    return go_on(services, signed_in, ADDRESS, told)
 
 
 def _told(verification: Verification, wanted: DecisionCreate) -> Notice:
@@ -62,8 +64,10 @@ def _told(verification: Verification, wanted: DecisionCreate) -> Notice:
     return Notice(f"The verdict of {verification.id}, {verification.outcome}, {became}.")
 
 
-def _page(parts: Parts, signed_in: SignedIn, verification_id: str, **form: Any) -> HTMLResponse:
-    with parts.database.read(viewer_for(signed_in.caller)) as session:
+def _page(
+    services: Services, signed_in: SignedIn, verification_id: str, **form: Any
+) -> HTMLResponse:
+    with services.database.read(viewer_for(signed_in.caller)) as session:
         verification = find_verification(session, verification_id)
         submission = require_submission(verification)
         standing = published_verification(submission)
@@ -73,7 +77,7 @@ def _page(parts: Parts, signed_in: SignedIn, verification_id: str, **form: Any) 
             "waiting": _side(verification, submission),
             "comparison": _comparison(session, standing, verification),
         }
-    return console_page(parts, signed_in, "decision.html", **context, **form)
+    return console_page(services, signed_in, "decision.html", **context, **form)
 
 
 def _submission(submission: Submission) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from server.base.errors import ServerError
-from server.people.dependencies import Parts
+from server.base.services import Services
 from server.people.sessions import Notice, SignedIn, csrf_token, leave_notice, take_notices
 from web.render import render
 
@@ -63,7 +63,7 @@ def sentence_of(item: ErrorDetails) -> str:
 
 
 def console_page(
-    parts: Parts,
+    services: Services,
     signed_in: SignedIn,
     template: str,
     *,
@@ -81,7 +81,7 @@ def console_page(
         f"console/{template}",
         account={"name": signed_in.caller.name, "role": signed_in.caller.role},
         csrf=csrf_token(signed_in.secret),
-        notices=_notices(parts, signed_in),
+        notices=_notices(services, signed_in),
         typed=dict(typed or {}),
         errors=errors or {},
         refusal=refusal.detail if refusal is not None else None,
@@ -90,15 +90,17 @@ def console_page(
     return HTMLResponse(page, status_code=status)
 
 
-def _notices(parts: Parts, signed_in: SignedIn) -> list[dict[str, Any]]:
+def _notices(services: Services, signed_in: SignedIn) -> list[dict[str, Any]]:
     if not signed_in.has_notices:
         return []
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return [vars(notice) for notice in take_notices(session, signed_in.secret)]
 
 
-def go_on(parts: Parts, signed_in: SignedIn, address: str, notice: Notice) -> RedirectResponse:
+def go_on(
+    services: Services, signed_in: SignedIn, address: str, notice: Notice
+) -> RedirectResponse:
     """Redirect to the page that shows a form's change, with a notice to show once."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         leave_notice(session, signed_in.secret, notice)
     return RedirectResponse(address, status_code=303)

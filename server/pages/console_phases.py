@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.errors import ServerError
+from server.base.services import Services, ServicesDep
 from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phase_schemas import PhasesCreate, phases_set, phases_view
 from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
 from server.pages.console_page import Errors, console_page, filled, go_on, read_form
-from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep
 
@@ -27,29 +27,29 @@ Typed = dict[str, Any]
 
 @router.get(ADDRESS)
 def phases_page(
-    parts: PartsDep, signed_in: ConsoleDep, benchmark: ChosenDep = None
+    services: ServicesDep, signed_in: ConsoleDep, benchmark: ChosenDep = None
 ) -> HTMLResponse:
     """Every benchmark with its phase; of a chosen one the dates, to change, and their history."""
-    return _page(parts, signed_in, benchmark or None)
+    return _page(services, signed_in, benchmark or None)
 
 
 @router.post(ADDRESS)
-def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     """Set the dates of a benchmark."""
     typed = filled(form)
     chosen = typed.pop("benchmark", "")
     wanted, errors = read_form(PhasesCreate, _as_sent_to_the_api(typed))
     if wanted is None:
-        return _page(parts, signed_in, chosen, typed=form, errors=_by_own_fields(errors))
+        return _page(services, signed_in, chosen, typed=form, errors=_by_own_fields(errors))
     try:
-        benchmark = find_benchmark(parts.benchmarks, chosen)
-        with parts.database.write() as session:
-            folder = parts.settings.benchmarks_dir
+        benchmark = find_benchmark(services.benchmarks, chosen)
+        with services.database.write() as session:
+            folder = services.settings.benchmarks_dir
             row = set_phases(session, signed_in.caller, benchmark, wanted, folder)
             told = phases_view(row, utc_now()).sentence
     except ServerError as error:
-        return _page(parts, signed_in, chosen, typed=form, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, Notice(f"{chosen}: {told}"))
+        return _page(services, signed_in, chosen, typed=form, refusal=error)
+    return go_on(services, signed_in, ADDRESS, Notice(f"{chosen}: {told}"))
 
 
 def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
@@ -68,7 +68,7 @@ def _by_own_fields(errors: Errors) -> Errors:
 
 
 def _page(
-    parts: Parts,
+    services: Services,
     signed_in: SignedIn,
     chosen: str | None,
     *,
@@ -76,7 +76,7 @@ def _page(
     **wrong: Any,
 ) -> HTMLResponse:
     now = utc_now()
-    with parts.database.read() as session:
+    with services.database.read() as session:
         rows = all_current_phases(session)
         history = _history(session, chosen)
     benchmarks = [
@@ -85,11 +85,11 @@ def _page(
             "title": benchmark.title,
             "phases": phases_view(rows.get(name), now).model_dump(mode="json"),
         }
-        for name, benchmark in parts.benchmarks.items()
+        for name, benchmark in services.benchmarks.items()
     ]
     shown = next((one for one in benchmarks if one["id"] == chosen), None)
     return console_page(
-        parts,
+        services,
         signed_in,
         "phases.html",
         typed=_proposed(shown) if typed is None else typed,

@@ -9,12 +9,12 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.models import Submission
 from server.base.request_context import note
+from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import BoardQuery, facets_of, preview_board
 from server.pages.board_context import REFUSALS, Problem, problems_of, query_instead
 from server.pages.console_page import console_page
-from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import SignedIn
 from server.people.signed_in import ConsoleDep, viewer_for
 
@@ -24,36 +24,36 @@ ADDRESS = "/console/leaderboards/{benchmark_id}/preview"
 
 @router.get(ADDRESS)
 def preview_page(
-    benchmark_id: str, parts: PartsDep, signed_in: ConsoleDep, request: Request
+    benchmark_id: str, services: ServicesDep, signed_in: ConsoleDep, request: Request
 ) -> HTMLResponse:
     """The board; for an invalid query the form again, with a message for each wrong field."""
     note(user_id=signed_in.caller.user_id)
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     try:
         query = BoardQuery.model_validate(typed)
         filters = query.model_dump(mode="json", exclude_defaults=True)
-        return _page(parts, signed_in, benchmark, query, filters)
+        return _page(services, signed_in, benchmark, query, filters)
     except REFUSALS as error:
         problems = problems_of(error, typed)
-    return _page(parts, signed_in, benchmark, query_instead(typed, problems), typed, problems)
+    return _page(services, signed_in, benchmark, query_instead(typed, problems), typed, problems)
 
 
 def _page(
-    parts: Parts,
+    services: Services,
     signed_in: SignedIn,
     benchmark: Benchmark,
     query: BoardQuery,
     filters: dict[str, Any],
     problems: list[Problem] | None = None,
 ) -> HTMLResponse:
-    with parts.database.read_snapshot(viewer_for(signed_in.caller)) as session:
+    with services.database.read_snapshot(viewer_for(signed_in.caller)) as session:
         board, ranked = preview_board(session, benchmark, query)
         facets = facets_of(ranked.all_rows(session))
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
     page = console_page(
-        parts,
+        services,
         signed_in,
         "preview.html",
         benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
 from server.base.errors import NotFoundError, ServerError
+from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Errors, console_page, filled, go_on, read_form
-from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep
 from server.submissions.quota_admin import (
@@ -38,27 +38,27 @@ NameDep = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 @router.get(ADDRESS)
 def quotas_page(
-    parts: PartsDep, signed_in: ConsoleDep, kind: NameDep = "user", subject: NameDep = ""
+    services: ServicesDep, signed_in: ConsoleDep, kind: NameDep = "user", subject: NameDep = ""
 ) -> HTMLResponse:
     """Every quota that is set; for a chosen subject its use, and the form with its name."""
-    return _page(parts, signed_in, {"kind": kind, "subject": subject})
+    return _page(services, signed_in, {"kind": kind, "subject": subject})
 
 
 @router.post(ADDRESS)
-def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     """Set the quota of a user, of each member of an organisation, or of all on a benchmark."""
     typed = filled(form)
     kind, subject = KINDS.get(typed.pop("kind", "")), typed.pop("subject", "")
     wanted, errors = read_form(QuotaSet, {name: _amount(name, typed[name]) for name in typed})
     errors = _missing(kind, subject, typed) | _in_own_words(errors)
     if wanted is None or kind is None or errors:
-        return _page(parts, signed_in, form, errors=errors)
+        return _page(services, signed_in, form, errors=errors)
     try:
-        with parts.database.write() as session:
-            change_quota(session, parts, signed_in.caller, kind, subject, wanted)
+        with services.database.write() as session:
+            change_quota(session, services, signed_in.caller, kind, subject, wanted)
     except ServerError as error:
-        return _page(parts, signed_in, form, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))
+        return _page(services, signed_in, form, refusal=error)
+    return go_on(services, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))
 
 
 def _amount(name: str, text: str) -> int | str:
@@ -97,28 +97,28 @@ def _in_own_words(errors: Errors) -> Errors:
 
 
 def _page(
-    parts: Parts, signed_in: SignedIn, typed: Mapping[str, str], **wrong: Any
+    services: Services, signed_in: SignedIn, typed: Mapping[str, str], **wrong: Any
 ) -> HTMLResponse:
-    with parts.database.read(ORGANISER) as session:
-        quotas = read_quotas(session, parts.settings)
+    with services.database.read(ORGANISER) as session:
+        quotas = read_quotas(session, services.settings)
     return console_page(
-        parts,
+        services,
         signed_in,
         "quotas.html",
         typed=typed,
         quotas=quotas.model_dump(mode="json"),
-        chosen=_used(parts, typed.get("kind", ""), typed.get("subject", "").strip()),
+        chosen=_used(services, typed.get("kind", ""), typed.get("subject", "").strip()),
         **wrong,
     )
 
 
-def _used(parts: Parts, kind: str, subject: str) -> dict[str, Any] | None:
+def _used(services: Services, kind: str, subject: str) -> dict[str, Any] | None:
     """A subject's quotas with their use, or None if there is no such subject."""
     if kind not in KINDS or not subject:
         return None
     try:
-        with parts.database.read(ORGANISER) as session:
-            view: QuotaView = read_quota(session, parts, KINDS[kind], subject)
+        with services.database.read(ORGANISER) as session:
+            view: QuotaView = read_quota(session, services, KINDS[kind], subject)
     except NotFoundError:
         return None
     return view.model_dump(mode="json")

@@ -10,8 +10,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from finishline.rules.text import count_text
 from server.base.errors import NotSignedInError
+from server.base.services import Services, ServicesDep
 from server.people.accounts import find_holder
-from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import (
     clear_cookie,
     clear_mark,
@@ -21,6 +21,7 @@ from server.people.sessions import (
     set_cookie,
     start_session,
 )
+from server.people.sign_in_throttle import FailedSignIns
 from server.people.signed_in import (
     SIGN_IN,
     FieldsDep,
@@ -45,26 +46,26 @@ def own_page(address: str | None) -> str:
 @router.get(SIGN_IN, response_class=HTMLResponse)
 def sign_in_page(
     request: Request,
-    parts: PartsDep,
+    services: ServicesDep,
     following: Annotated[str | None, Query(alias="next")] = None,
     out: bool = False,
 ) -> Response:
     """The form that asks for a token."""
-    if signed_in_or_none(request, parts) is not None:
+    if signed_in_or_none(request, services) is not None:
         return RedirectResponse(own_page(following), status_code=303)
     response = _page(following, signed_out=out)
-    clear_mark(response, request, parts.settings)
+    clear_mark(response, request, services.settings)
     return response
 
 
 @router.post(SIGN_IN, response_class=HTMLResponse)
-def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
+def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
     """Start a session. No session's token is asked for: the browser's Origin says who sent this."""
-    require_same_origin(request, parts.settings)
+    require_same_origin(request, services.settings)
     address = request.client.host if request.client is not None else "unknown"
-    failed = request.app.state.failed_sign_ins
+    failed = services.of(FailedSignIns)
     try:
-        secret, name = _start(request, parts, sent.get("token", "").strip())
+        secret, name = _start(request, services, sent.get("token", "").strip())
     except NotSignedInError as error:
         wait = math.ceil(failed.seconds_to_wait(address))
         if wait > 0:
@@ -76,30 +77,30 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
         headers = {"WWW-Authenticate": "Bearer"}
         return _page(sent.get("next"), error=error.detail, status=401, headers=headers)
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
-    set_cookie(response, request, parts.settings, secret, user_name=name)
+    set_cookie(response, request, services.settings, secret, user_name=name)
     return response
 
 
-def _start(request: Request, parts: Parts, token: str) -> tuple[str, str]:
+def _start(request: Request, services: Services, token: str) -> tuple[str, str]:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
     # A guessed token is refused here, before it waits for a turn to write.
-    with parts.database.read_columns() as connection:
+    with services.database.read_columns() as connection:
         find_holder(connection, token)
-    with parts.database.write() as session:
-        earlier = read_cookie(request, parts.settings)
+    with services.database.write() as session:
+        earlier = read_cookie(request, services.settings)
         return start_session(session, token, instead_of=earlier)
 
 
 @router.post("/console/sign-out")
 def sign_out(
-    request: Request, parts: PartsDep, signed_in: SignedInDep, _form: FormDep
+    request: Request, services: ServicesDep, signed_in: SignedInDep, _form: FormDep
 ) -> RedirectResponse:
     """End the session."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         end_session(session, signed_in.secret)
     response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
-    clear_cookie(response, request, parts.settings)
+    clear_cookie(response, request, services.settings)
     return response
 
 

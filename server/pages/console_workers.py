@@ -8,9 +8,10 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from server.base.errors import ConflictError, ServerError
+from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.pages.console_page import console_page, filled, go_on, read_form
-from server.people.dependencies import Caller, Parts, PartsDep
+from server.people.dependencies import Caller
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, Fields, FormDep
 from server.verifications import holds
@@ -35,25 +36,25 @@ class Order(BaseModel):
 
 @router.get(ADDRESS)
 def workers_page(
-    parts: PartsDep, signed_in: ConsoleDep, what: str = "", action: str = "pause"
+    services: ServicesDep, signed_in: ConsoleDep, what: str = "", action: str = "pause"
 ) -> HTMLResponse:
     """Every worker and queue, and the form that holds them."""
-    return _page(parts, signed_in, {"what": what, "action": action})
+    return _page(services, signed_in, {"what": what, "action": action})
 
 
 @router.post(ADDRESS)
-def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     """Pause, drain, resume or confirm."""
     wanted, errors = read_form(Order, filled(form))
     if wanted is None:
-        return _page(parts, signed_in, form, errors=errors)
+        return _page(services, signed_in, form, errors=errors)
     try:
-        with parts.database.write() as session:
+        with services.database.write() as session:
             name = _carry_out(session, signed_in.caller, wanted)
     except ServerError as error:
-        return _page(parts, signed_in, form, refusal=error)
+        return _page(services, signed_in, form, refusal=error)
     told = f"{name[:1].upper()}{name[1:]} is {DONE[wanted.action]}."
-    return go_on(parts, signed_in, ADDRESS, Notice(told))
+    return go_on(services, signed_in, ADDRESS, Notice(told))
 
 
 def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
@@ -78,14 +79,14 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
     return "every queue" if hardware_class is None else f"the queue of {hardware_class}"
 
 
-def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
-    alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read(ORGANISER) as session:
+def _page(services: Services, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
+    alive_seconds = services.settings.worker_alive_seconds
+    with services.database.read(ORGANISER) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
     classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
     return console_page(
-        parts,
+        services,
         signed_in,
         "workers.html",
         typed=typed,

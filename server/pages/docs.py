@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from server.base.errors import NotFoundError
+from server.base.services import ServicesDep
 from server.benchmarks.price_schemas import PriceQuery
 from server.benchmarks.prices import list_prices
 from server.pages.console_page import read_query
 from server.pages.static_files import asset_answer
-from server.people.dependencies import PartsDep
 from web.documents import INDEX, Document, Documents, read_documents
 from web.render import render
 
@@ -23,31 +23,31 @@ NO_DOCUMENTS = (
 
 
 @router.get("/docs", response_class=HTMLResponse)
-def docs_index(parts: PartsDep) -> str:
+def docs_index(services: ServicesDep) -> str:
     """Index of the documents, in the order to read them."""
-    return _page(parts, INDEX)
+    return _page(services, INDEX)
 
 
 @router.get("/docs/images/{name:path}")
-def docs_image(name: str, parts: PartsDep, request: Request) -> Response:
+def docs_image(name: str, services: ServicesDep, request: Request) -> Response:
     """An image of the documents."""
-    image = read_documents(parts.settings.docs_dir).images.get(name)
+    image = read_documents(services.settings.docs_dir).images.get(name)
     if image is None:
         raise NotFoundError(f"The documents have no image {name!r}.")
     return asset_answer(image, request)
 
 
 @router.get("/docs/{name:path}", response_class=HTMLResponse)
-def docs_page(name: str, parts: PartsDep) -> Response:
+def docs_page(name: str, services: ServicesDep) -> Response:
     """A document; with `.md` after its name the text it is made of."""
     if name.endswith(".md"):
-        document = _find(read_documents(parts.settings.docs_dir), name.removesuffix(".md"))
+        document = _find(read_documents(services.settings.docs_dir), name.removesuffix(".md"))
         return Response(document.text, media_type="text/markdown; charset=utf-8")
-    return HTMLResponse(_page(parts, name))
+    return HTMLResponse(_page(services, name))
 
 
-def _page(parts: PartsDep, name: str) -> str:
-    documents = read_documents(parts.settings.docs_dir)
+def _page(services: ServicesDep, name: str) -> str:
+    documents = read_documents(services.settings.docs_dir)
     return render(
         "docs.html",
         document=_view(_find(documents, name)),
@@ -84,11 +84,11 @@ def _view(document: Document) -> dict[str, Any]:
 
 
 @router.get("/prices", response_class=HTMLResponse)
-def prices_page(request: Request, parts: PartsDep) -> str:
+def prices_page(request: Request, services: ServicesDep) -> str:
     """Price book: prices of instances with their dates and sources."""
     query = read_query(PriceQuery, request)
     filters = query.model_dump(mode="json", exclude_none=True)
-    with parts.database.read() as session:
+    with services.database.read() as session:
         prices = list_prices(session, query)
     return render(
         "prices.html",

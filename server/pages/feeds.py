@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.middleware import reader_has
+from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
 from server.pages.addresses import site_address
-from server.people.dependencies import PartsDep
 from server.verifications.latest import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
 from web.formats import moment
@@ -22,21 +22,21 @@ MOST_ENTRIES = 50
 
 
 @router.get("/feed.atom")
-def feed(parts: PartsDep, request: Request) -> Response:
+def feed(services: ServicesDep, request: Request) -> Response:
     """The latest records and verdicts of every benchmark."""
-    with parts.database.read() as session:
-        entries = _entries(session, parts.benchmarks, None)
-    return _answer(site_address(request, parts.settings), request, "Finishline", "/", entries)
+    with services.database.read() as session:
+        entries = _entries(session, services.benchmarks, None)
+    return _answer(site_address(request, services.settings), request, "Finishline", "/", entries)
 
 
 @router.get("/benchmarks/{benchmark_id}/feed.atom")
-def benchmark_feed(benchmark_id: str, parts: PartsDep, request: Request) -> Response:
+def benchmark_feed(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
     """The latest records and verdicts of a benchmark."""
-    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
-    with parts.database.read() as session:
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
         entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
-    return _answer(site_address(request, parts.settings), request, title, page, entries)
+    return _answer(site_address(request, services.settings), request, title, page, entries)
 
 
 def _entries(

@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import Standing, standing_by_benchmark
-from server.people.dependencies import Parts, PartsDep
 from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render
 
@@ -19,10 +19,10 @@ LATEST = 8
 
 
 @router.get("/", response_class=HTMLResponse)
-def home(parts: PartsDep) -> str:
+def home(services: ServicesDep) -> str:
     """Every benchmark with its record, the replays under way, and the latest verdicts."""
-    with parts.database.read() as session:
-        benchmarks = _cards(session, parts)
+    with services.database.read() as session:
+        benchmarks = _cards(session, services)
         live, live_count = live_verifications(session, limit=LATEST)
         verdicts = latest_verdicts(session, limit=LATEST)
     return render(
@@ -34,13 +34,13 @@ def home(parts: PartsDep) -> str:
     )
 
 
-def _cards(session: Session, parts: Parts) -> list[dict[str, Any]]:
-    counts = count_submissions(session, parts.benchmarks)
-    standing = standing_by_benchmark(session, parts.benchmarks)
+def _cards(session: Session, services: Services) -> list[dict[str, Any]]:
+    counts = count_submissions(session, services.benchmarks)
+    standing = standing_by_benchmark(session, services.benchmarks)
     return [
         benchmark_view(benchmark, counts.get(name, NO_SUBMISSIONS)).model_dump(mode="json")
         | {"records": _records(standing.get(name))}
-        for name, benchmark in parts.benchmarks.items()
+        for name, benchmark in services.benchmarks.items()
     ]
 
 

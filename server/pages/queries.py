@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.replay_plan import band_for
 from server.base.models import PoolRun, RunRow, Submission
+from server.base.services import Services
 from server.base.standing import claim_of, find_verification, published_verification
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
-from server.people.dependencies import Parts
 from server.submissions.service import (
     benchmark_versions,
     find_submission,
@@ -31,7 +31,7 @@ FEWEST_OF_A_RUN = 20
 MOST_CHECKS = 10
 
 
-def submission_context(session: Session, parts: Parts, submission_id: str) -> Context:
+def submission_context(session: Session, services: Services, submission_id: str) -> Context:
     """A submission, the benchmark it was scored under, and the reference band of its settings."""
     submission = find_submission(session, submission_id)
     versions = benchmark_versions(session, {submission.benchmark_sha256})
@@ -52,28 +52,28 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
     }
 
 
-def submission_page_context(session: Session, parts: Parts, submission_id: str) -> Context:
+def submission_page_context(session: Session, services: Services, submission_id: str) -> Context:
     """Template context of a submission's page, without its curves.
 
     To the API's view it adds the submission's place on its board, the latest verifications with
     their reasons (without the report), and the published one's energy, memory and precision.
     """
-    context = submission_with_checks(session, parts, submission_id)
+    context = submission_with_checks(session, services, submission_id)
     submission = find_submission(session, submission_id)
     published = published_verification(submission)
     return context | {
         "measured": measured_beside(published.report) if published is not None else None,
-        "place": _place(session, parts, submission),
+        "place": _place(session, services, submission),
     }
 
 
-def submission_with_checks(session: Session, parts: Parts, submission_id: str) -> Context:
+def submission_with_checks(session: Session, services: Services, submission_id: str) -> Context:
     """A submission and its latest verifications with their reasons, the newest first.
 
     The published one is there however old it is; a submission may be verified without end.
     """
-    context = submission_context(session, parts, submission_id)
-    alive = parts.settings.worker_alive_seconds
+    context = submission_context(session, services, submission_id)
+    alive = services.settings.worker_alive_seconds
     submission = find_submission(session, submission_id)
     views = [
         view(session, verification, alive_seconds=alive, with_report=False, with_band=False)
@@ -82,9 +82,9 @@ def submission_with_checks(session: Session, parts: Parts, submission_id: str) -
     return context | {"checks": [each.model_dump(mode="json") for each in views]}
 
 
-def _place(session: Session, parts: Parts, submission: Submission) -> Context | None:
+def _place(session: Session, services: Services, submission: Submission) -> Context | None:
     """Place of a submission today; None on a board that this server no longer has."""
-    benchmark = parts.benchmarks.get(submission.benchmark_id)
+    benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None:
         return None
     places = places_of(session, benchmark, kind=submission.kind, division=submission.division)
@@ -134,23 +134,25 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
     ]
 
 
-def title_of(parts: Parts, benchmark_id: str) -> str:
+def title_of(services: Services, benchmark_id: str) -> str:
     """Title of a benchmark; the id of one that this server no longer has."""
-    benchmark = parts.benchmarks.get(benchmark_id)
+    benchmark = services.benchmarks.get(benchmark_id)
     return benchmark_id if benchmark is None else benchmark.title
 
 
-def verification_context(session: Session, parts: Parts, verification_id: str) -> Context:
+def verification_context(session: Session, services: Services, verification_id: str) -> Context:
     """A verification with the submission it checks and that of a duel's holder, or None."""
     verification = find_verification(session, verification_id)
-    shown = view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
+    shown = view(session, verification, alive_seconds=services.settings.worker_alive_seconds)
     submission, against = (
-        submission_context(session, parts, submission_id)["submission"] if submission_id else None
+        submission_context(session, services, submission_id)["submission"]
+        if submission_id
+        else None
         for submission_id in (verification.submission_id, verification.against_id)
     )
     return {
         "verification": shown.model_dump(mode="json"),
         "submission": submission,
         "against": against,
-        "benchmark_title": title_of(parts, shown.benchmark),
+        "benchmark_title": title_of(services, shown.benchmark),
     }

@@ -12,6 +12,7 @@ from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Submission
+from server.base.services import Services, ServicesDep
 from server.base.standing import claim_of
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
@@ -24,7 +25,7 @@ from server.pages.queries import (
     submission_with_curves,
 )
 from server.people.accounts import ORGANISERS
-from server.people.dependencies import Parts, PartsDep, require_allowed
+from server.people.dependencies import require_allowed
 from server.people.sessions import csrf_token
 from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
 from server.submissions.service import find_submission
@@ -40,13 +41,13 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/submissions/{submission_id}", response_class=HTMLResponse)
 def submission_page(
-    submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Request
+    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
 ) -> str:
     """A submission and its score, step by step."""
-    with parts.database.read(viewer) as session:
-        context = submission_page_context(session, parts, submission_id)
-        context["site"] = site_address(request, parts.settings)
-        context |= _for_its_owner(session, request, parts, submission_id)
+    with services.database.read(viewer) as session:
+        context = submission_page_context(session, services, submission_id)
+        context["site"] = site_address(request, services.settings)
+        context |= _for_its_owner(session, request, services, submission_id)
         if context["submission"]["kind"] == "inference":
             return render("inference.html", **context)
         context["curves"] = submission_with_curves(session, submission_id)
@@ -54,19 +55,21 @@ def submission_page(
 
 
 @router.get("/submissions/{submission_id}/charts/curves.json")
-def curves_chart(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
+def curves_chart(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
     """Quality against time, run by run."""
-    with parts.database.read(viewer) as session:
-        context = submission_context(session, parts, submission_id)
+    with services.database.read(viewer) as session:
+        context = submission_context(session, services, submission_id)
         runs = submission_with_curves(session, submission_id)
     return curves_figure(runs, context["benchmark"]["target"], context["control_points"])
 
 
 @router.get("/submissions/{submission_id}/badge.svg")
-def badge(submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Request) -> Response:
+def badge(
+    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
+) -> Response:
     """SVG badge of a submission's state; caches revalidate it on every request."""
-    with parts.database.read(viewer) as session:
-        context = submission_with_checks(session, parts, submission_id)
+    with services.database.read(viewer) as session:
+        context = submission_with_checks(session, services, submission_id)
     submission = context["submission"]
     content = badge_svg(submission).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -78,38 +81,42 @@ def badge(submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Reque
 
 @router.post("/submissions/{submission_id}/withdraw")
 def withdraw_submission(
-    submission_id: str, parts: PartsDep, signed_in: SignedInDep, form: FormDep
+    submission_id: str, services: ServicesDep, signed_in: SignedInDep, form: FormDep
 ) -> Response:
     """Withdraw a submission from its page, as its submitter or an organiser."""
     wanted, errors = read_form(WithdrawalCreate, filled(form))
     if wanted is None:
         raise ContentError(f"Nothing was withdrawn. Reason: {errors.get('reason', 'fill it in')}")
-    with parts.database.write() as session:
+    with services.database.write() as session:
         withdraw(session, signed_in.caller, submission_id, wanted.reason)
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 
 @router.post("/submissions/{submission_id}/verify")
 def verify_submission(
-    submission_id: str, parts: PartsDep, signed_in: SignedInDep, request: Request, _form: FormDep
+    submission_id: str,
+    services: ServicesDep,
+    signed_in: SignedInDep,
+    request: Request,
+    _form: FormDep,
 ) -> Response:
     """Ask for the first replay of a submission from its page; to where it can be watched."""
     caller = signed_in.caller
     require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     wanted = VerificationCreate()
-    with parts.database.write() as session:
-        asked = ask_as_caller(session, parts.settings, caller, submission_id, wanted).id
+    with services.database.write() as session:
+        asked = ask_as_caller(session, services.settings, caller, submission_id, wanted).id
     return RedirectResponse(f"/verifications/{quote(asked, safe='')}", status_code=303)
 
 
 def _for_its_owner(
-    session: Session, request: Request, parts: Parts, submission_id: str
+    session: Session, request: Request, services: Services, submission_id: str
 ) -> dict[str, Any]:
     """End of the embargo, and the CSRF token of a reader who may withdraw and verify it."""
     submission = find_submission(session, submission_id)
     phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
     until = phases.embargo_until if phases is not None else None
-    signed_in = signed_in_or_none(request, parts)
+    signed_in = signed_in_or_none(request, services)
     may = signed_in is not None and may_withdraw(signed_in.caller, submission)
     unable = why_not_replayable(
         definition(session, submission.benchmark_sha256), claim_of(submission)
@@ -117,7 +124,7 @@ def _for_its_owner(
     may_verify = may and unable is None and _waits_for_its_first(submission)
     no_room = None
     if signed_in is not None and may_verify:
-        no_room = why_no_room(session, parts.settings, signed_in.caller, submission)
+        no_room = why_no_room(session, services.settings, signed_in.caller, submission)
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,

@@ -7,9 +7,9 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
+from server.base.services import Services, ServicesDep
 from server.boards.service import read_race
 from server.pages.queries import Context, verification_context
-from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
 from web.render import render
@@ -21,13 +21,13 @@ GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
 
 @router.get("/verifications/{verification_id}", response_class=HTMLResponse)
 def verification_page(
-    verification_id: str, parts: PartsDep, viewer: ViewerDep, ghost: GhostQuery = None
+    verification_id: str, services: ServicesDep, viewer: ViewerDep, ghost: GhostQuery = None
 ) -> str:
     """A replay, live while it runs, with its verdict when it has ended."""
-    with parts.database.read(viewer) as session:
-        context = verification_context(session, parts, verification_id)
+    with services.database.read(viewer) as session:
+        context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id)
-        place = _place(session, parts, context["verification"])
+        place = _place(session, services, context["verification"])
     return render(
         "verification.html",
         **context,
@@ -38,29 +38,29 @@ def verification_page(
 
 
 @router.get("/verifications/{verification_id}/charts/replay.json")
-def replay_chart(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
+def replay_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
     """A replay's curves beside its ghosts and against the band."""
-    with parts.database.read(viewer) as session:
-        context = verification_context(session, parts, verification_id)
+    with services.database.read(viewer) as session:
+        context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id)
     return replay_figure(context["verification"], race.model_dump(mode="json"))
 
 
 @router.get("/verifications/{verification_id}/charts/duel.json")
-def duel_chart(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
+def duel_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
     """The times of a duel, pair by pair."""
-    with parts.database.read(viewer) as session:
-        context = verification_context(session, parts, verification_id)
+    with services.database.read(viewer) as session:
+        context = verification_context(session, services, verification_id)
     if context["verification"]["duel"] is None:
         raise HTTPException(404, f"Verification {verification_id} is no duel.")
     return duel_figure(context["verification"]["duel"])
 
 
-def _place(session: Session, parts: Parts, verification: Context) -> Context | None:
+def _place(session: Session, services: Services, verification: Context) -> Context | None:
     """Place of a verification in its queue, and its hardware class; None if it does not wait."""
     if verification["state"] != "queued":
         return None
-    alive_seconds = parts.settings.worker_alive_seconds
+    alive_seconds = services.settings.worker_alive_seconds
     found = read_place(session, verification["id"], alive_seconds=alive_seconds)
     if found is None:
         return None

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from server.people.dependencies import PartsDep
+from server.base.services import ServicesDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_probes import canary_readings, find_worker, probe_history
@@ -17,10 +17,10 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/workers", response_class=HTMLResponse)
-def workers_page(parts: PartsDep, viewer: ViewerDep) -> str:
+def workers_page(services: ServicesDep, viewer: ViewerDep) -> str:
     """All workers, and the attempts that wait in each queue."""
-    alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read(viewer) as session:
+    alive_seconds = services.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
         queue = read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)
         readings = canary_readings(session)
@@ -36,18 +36,18 @@ def workers_page(parts: PartsDep, viewer: ViewerDep) -> str:
 
 
 @router.get("/workers/{name:path}/charts/roofline.json")
-def roofline_chart(name: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
+def roofline_chart(name: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
     """The roofs of a worker and where its trainings stand under them."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         found = worker_roofline(session, find_worker(session, name).name)
     return roofline_figure(found.model_dump(mode="json"))
 
 
 @router.get("/workers/{name:path}", response_class=HTMLResponse)
-def worker_page(name: str, parts: PartsDep, viewer: ViewerDep) -> str:
+def worker_page(name: str, services: ServicesDep, viewer: ViewerDep) -> str:
     """One worker: its attempts, its canary over time, its roofs."""
-    alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read(viewer) as session:
+    alive_seconds = services.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
         detail = read_worker(session, name, alive_seconds=alive_seconds)
         probes = probe_history(session, name)
     return render(

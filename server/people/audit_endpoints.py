@@ -5,16 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from finishline.rules.proof.hash_chain import check_chain
+from server.base.services import ServicesDep
 from server.people import audit
 from server.people.audit import AuditCheck, AuditFilter, AuditHead, AuditList, AuditRecordView
-from server.people.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["audit"])
 
 
 @router.get("/audit")
 def list_audit(
-    parts: PartsDep,
+    services: ServicesDep,
     _caller: OrganiserDep,
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -24,24 +25,24 @@ def list_audit(
 ) -> AuditList:
     """List changes with actor and reason, newest first; by name, action and id of the subject."""
     only = AuditFilter(actor=actor, action=action, subject=subject)
-    with parts.database.read() as session:
+    with services.database.read() as session:
         found = audit.list_records(session, before=before, limit=limit + 1, only=only)
         views = [AuditRecordView(**audit.hashed_view(row)) for row in found[:limit]]
     return AuditList(records=views, next_before=views[-1].id if len(found) > limit else None)
 
 
 @router.get("/audit/head")
-def get_audit_head(parts: PartsDep) -> AuditHead:
+def get_audit_head(services: ServicesDep) -> AuditHead:
     """Read the hash of the whole log. Note it: a log without it was changed since."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         head = audit.read_head(session)
     return AuditHead(id=head.id, sha256=head.sha256)
 
 
 @router.get("/audit/check")
-def check_audit(parts: PartsDep, _caller: OrganiserDep) -> AuditCheck:
+def check_audit(services: ServicesDep, _caller: OrganiserDep) -> AuditCheck:
     """Check the log by deriving every hash again."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         chain = check_chain(audit.all_records(session))
     return AuditCheck(
         records=chain.records,

@@ -1,79 +1,20 @@
-"""Dependencies of endpoints: the application's parts, and the caller."""
+"""Dependencies of endpoints: the caller, and the roles and scopes they need."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.artifacts import ArtifactStore
-from server.base.database import Database
 from server.base.errors import NotAllowedError, NotSignedInError
-from server.base.models import Submission
 from server.base.request_context import note, note_signed_in
-from server.base.settings import Settings
+from server.base.services import ServicesDep
 from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
+from server.people.last_use import LastUses
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
 BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
-
-
-class OfferedBenchmarks(Mapping[str, Benchmark]):
-    """Benchmarks in the order of their ids; one may be added during an iteration."""
-
-    def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
-        self._by_id = {each.benchmark_id: each for each in benchmarks}
-        self._lock = Lock()
-
-    def __getitem__(self, benchmark_id: str) -> Benchmark:
-        return self._by_id[benchmark_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def offer(self, benchmark: Benchmark) -> None:
-        """Add a benchmark, or replace its definition."""
-        with self._lock:
-            changed = self._by_id | {benchmark.benchmark_id: benchmark}
-            self._by_id = dict(sorted(changed.items()))
-
-
-def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
-    """Return no standings, where no application runs."""
-    return lambda _submission: {}
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Process-wide objects of an application (settings, database, store, benchmarks).
-
-    `standings` returns the places of submissions on their boards: fields of a submission's view.
-    """
-
-    settings: Settings
-    database: Database
-    artifacts: ArtifactStore
-    benchmarks: OfferedBenchmarks
-    standings: Callable[[Session], Callable[[Submission], dict[str, Any]]] = no_standings
-
-
-async def get_parts(request: Request) -> Parts:
-    """Return the parts of the running application.
-
-    Async, because it never blocks: a thread for it would take longer than the call.
-    """
-    parts: Parts = request.app.state.parts
-    return parts
-
-
-PartsDep = Annotated[Parts, Depends(get_parts)]
 
 
 @dataclass(frozen=True)
@@ -128,13 +69,13 @@ async def bearer_secret(credentials: BearerDep) -> str:
 SecretDep = Annotated[str, Depends(bearer_secret)]
 
 
-def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
+def get_caller(request: Request, services: ServicesDep, secret: SecretDep) -> Caller:
     """Caller of the request's bearer token."""
-    with parts.database.read_columns() as connection:
+    with services.database.read_columns() as connection:
         holder = find_holder(connection, secret)
     note(user_id=holder.user_id)
     note_signed_in(secret, holder.role)
-    request.app.state.last_uses.note(holder.token_id)
+    services.of(LastUses).note(holder.token_id)
     return caller_of(holder)
 
 

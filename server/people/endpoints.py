@@ -5,9 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from server.base.models import Token
+from server.base.services import ServicesDep
 from server.people import token_issue
 from server.people.accounts import NewToken, list_own_tokens
-from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep, PartsDep
+from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep
 from server.people.schemas import (
     MeView,
     OwnTokenCreate,
@@ -25,75 +26,79 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 @router.get("/me")
-def me(parts: PartsDep, caller: CallerDep) -> MeView:
+def me(services: ServicesDep, caller: CallerDep) -> MeView:
     """Read the user, role, scopes and expiry of this request's token."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return me_view(session.get_one(Token, caller.token_id))
 
 
 @router.get("/me/tokens")
-def list_my_tokens(parts: PartsDep, caller: OwnTokensDep) -> TokenList:
+def list_my_tokens(services: ServicesDep, caller: OwnTokensDep) -> TokenList:
     """List my tokens without their secrets, newest first."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         found = list_own_tokens(session, caller.user_id)
         return TokenList(tokens=[token_view(token) for token in found])
 
 
 @router.post("/me/tokens", status_code=201)
-def create_my_token(parts: PartsDep, caller: OwnTokensDep, body: OwnTokenCreate) -> TokenCreated:
+def create_my_token(
+    services: ServicesDep, caller: OwnTokensDep, body: OwnTokenCreate
+) -> TokenCreated:
     """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _created(token_issue.make_own_token(session, caller, body.wanted(caller.role)))
 
 
 @router.post("/me/tokens/{token_id}/rotate", status_code=201)
 def rotate_my_token(
-    token_id: TokenId, parts: PartsDep, caller: OwnTokensDep, body: TokenRotate
+    token_id: TokenId, services: ServicesDep, caller: OwnTokensDep, body: TokenRotate
 ) -> TokenCreated:
     """Replace one of my tokens by a fresh one; the old one ends at once or after an overlap."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _created(token_issue.rotate_own_token(session, caller, token_id, body.rotation()))
 
 
 @router.delete("/me/tokens/{token_id}")
-def revoke_my_token(token_id: TokenId, parts: PartsDep, caller: OwnTokensDep) -> TokensRevoked:
+def revoke_my_token(
+    token_id: TokenId, services: ServicesDep, caller: OwnTokensDep
+) -> TokensRevoked:
     """Revoke one of my tokens, and every token that was made with it or rotated from it."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_own_token(session, caller, token_id))
 
 
 @router.post("/tokens", status_code=201)
-def create_token(body: TokenCreate, parts: PartsDep, caller: OrganiserDep) -> TokenCreated:
+def create_token(body: TokenCreate, services: ServicesDep, caller: OrganiserDep) -> TokenCreated:
     """Make a token for any user. One of an organiser or admin needs an admin. Shown only once."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _created(token_issue.give_token(session, caller, body.user, body.wanted()))
 
 
 @router.get("/tokens")
 def list_tokens(
-    parts: PartsDep,
+    services: ServicesDep,
     caller: OrganiserDep,
     user: Annotated[str | None, Query(max_length=100)] = None,
 ) -> TokenList:
     """List the tokens that the caller may revoke, without their secrets, newest first."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         found = token_issue.list_visible_tokens(session, caller, user_name=user)
         return TokenList(tokens=[token_view(token) for token in found])
 
 
 @router.post("/tokens/{token_id}/rotate", status_code=201)
 def rotate_token(
-    token_id: TokenId, parts: PartsDep, caller: OrganiserDep, body: TokenRotate
+    token_id: TokenId, services: ServicesDep, caller: OrganiserDep, body: TokenRotate
 ) -> TokenCreated:
     """Replace a user's token by a fresh one; the old one ends at once or after an overlap."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _created(token_issue.rotate_token(session, caller, token_id, body.rotation()))
 
 
 @router.delete("/tokens/{token_id}")
-def revoke_token(token_id: TokenId, parts: PartsDep, caller: OrganiserDep) -> TokensRevoked:
+def revoke_token(token_id: TokenId, services: ServicesDep, caller: OrganiserDep) -> TokensRevoked:
     """Revoke a token, and every token that was made with it or rotated from it."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_token(session, caller, token_id))
 
 

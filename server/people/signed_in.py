@@ -9,9 +9,11 @@ from starlette.exceptions import HTTPException
 from server.base.errors import NotSignedInError
 from server.base.models import ConsoleSession
 from server.base.request_context import note_signed_in
+from server.base.services import Services, ServicesDep
 from server.base.viewer import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of
-from server.people.dependencies import Caller, Parts, PartsDep, caller_of, require_allowed
+from server.people.dependencies import Caller, caller_of, require_allowed
+from server.people.last_use import LastUses
 from server.people.sessions import (
     CSRF_FIELD,
     SignedIn,
@@ -30,20 +32,20 @@ MOST_FIELDS = 100
 Fields = dict[str, str]
 
 
-def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
+def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
     """Session of this browser, or None."""
-    secret = read_cookie(request, parts.settings)
+    secret = read_cookie(request, services.settings)
     if secret is None:
         return None
     try:
-        with parts.database.read() as session:
+        with services.database.read() as session:
             found = find_session(session, secret)
     except NotSignedInError:
         return None
-    request.app.state.last_uses.note(found.token_id)
+    services.of(LastUses).note(found.token_id)
     note_signed_in(secret, found.token.role)
     if is_stale(found):
-        with parts.database.write() as session:
+        with services.database.write() as session:
             note_seen(session, secret)
     return _signed_in(found, secret)
 
@@ -59,9 +61,9 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
     )
 
 
-def get_signed_in(request: Request, parts: PartsDep) -> SignedIn:
+def get_signed_in(request: Request, services: ServicesDep) -> SignedIn:
     """Require a session: without one a page redirects to the sign-in, and a form is refused."""
-    found = signed_in_or_none(request, parts)
+    found = signed_in_or_none(request, services)
     if found is not None:
         return found
     if request.method != "GET":
@@ -107,7 +109,7 @@ async def read_fields(request: Request) -> Fields:
 
 
 def _readable(text: str) -> str:
-    # A form in parts may name an encoding that has half characters: neither a page nor a hash
+    # A form in services may name an encoding that has half characters: neither a page nor a hash
     # can be made of one.
     return text.encode(errors="replace").decode().replace("\r\n", "\n")
 
@@ -115,9 +117,11 @@ def _readable(text: str) -> str:
 FieldsDep = Annotated[Fields, Depends(read_fields)]
 
 
-def _own_form(request: Request, parts: PartsDep, signed_in: SignedInDep, sent: FieldsDep) -> Fields:
+def _own_form(
+    request: Request, services: ServicesDep, signed_in: SignedInDep, sent: FieldsDep
+) -> Fields:
     """Fields of a form with a valid CSRF token of this session, without that token."""
-    require_same_origin(request, parts.settings)
+    require_same_origin(request, services.settings)
     require_csrf(signed_in.secret, sent.get(CSRF_FIELD, ""))
     return {name: value for name, value in sent.items() if name != CSRF_FIELD}
 
@@ -142,27 +146,27 @@ def viewer_for(caller: Caller) -> Viewer:
     return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
 
 
-def get_viewer(request: Request, parts: PartsDep) -> Viewer:
+def get_viewer(request: Request, services: ServicesDep) -> Viewer:
     """Viewer of the request's token or session, or an anonymous one.
 
     A request with an invalid token is anonymous: public data is shown to everybody.
     """
     sent = request.headers.get("authorization", "")
     if sent.lower().startswith(BEARER):
-        return _of_token(request, parts, sent[len(BEARER) :].strip())
-    signed_in = signed_in_or_none(request, parts)
+        return _of_token(request, services, sent[len(BEARER) :].strip())
+    signed_in = signed_in_or_none(request, services)
     return ANYBODY if signed_in is None else viewer_for(signed_in.caller)
 
 
 ViewerDep = Annotated[Viewer, Depends(get_viewer)]
 
 
-def _of_token(request: Request, parts: Parts, secret: str) -> Viewer:
+def _of_token(request: Request, services: Services, secret: str) -> Viewer:
     try:
-        with parts.database.read_columns() as connection:
+        with services.database.read_columns() as connection:
             holder = find_holder(connection, secret)
     except NotSignedInError:
         return ANYBODY
     note_signed_in(secret, holder.role)
-    request.app.state.last_uses.note(holder.token_id)
+    services.of(LastUses).note(holder.token_id)
     return viewer_for(caller_of(holder))

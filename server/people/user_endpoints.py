@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from server.base.services import ServicesDep
 from server.people import users
-from server.people.dependencies import AdminDep, PartsDep
+from server.people.dependencies import AdminDep
 from server.people.schemas import (
     OrganisationCreate,
     OrganisationList,
@@ -21,54 +22,54 @@ router = APIRouter(tags=["users"])
 
 @router.get("/users")
 def list_users(
-    parts: PartsDep,
+    services: ServicesDep,
     _caller: AdminDep,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Annotated[str | None, Query(max_length=100)] = None,
     q: Annotated[str | None, Query(max_length=100)] = None,
 ) -> UserList:
     """List users by name, or those with `q` in their name or e-mail."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         found = users.list_users(session, limit=limit + 1, after=after, search=q)
     page = found[:limit]
     return UserList(users=page, next_after=page[-1].name if len(found) > limit else None)
 
 
 @router.post("/users", status_code=201)
-def create_user(parts: PartsDep, caller: AdminDep, body: UserCreate) -> UserView:
+def create_user(services: ServicesDep, caller: AdminDep, body: UserCreate) -> UserView:
     """Create a user; tokens are made separately."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         user = users.create_user(session, caller, body)
         return users.read_user(session, user.name)
 
 
 @router.get("/users/{name}")
-def get_user(name: str, parts: PartsDep, _caller: AdminDep) -> UserView:
+def get_user(name: str, services: ServicesDep, _caller: AdminDep) -> UserView:
     """Read a user."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return users.read_user(session, name)
 
 
 @router.patch("/users/{name}")
-def change_user(name: str, parts: PartsDep, caller: AdminDep, body: UserChange) -> UserView:
+def change_user(name: str, services: ServicesDep, caller: AdminDep, body: UserChange) -> UserView:
     """Change role, organisation or e-mail, disable or enable. Omitted fields stay."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         user = users.change_user(session, caller, name, body)
         return users.read_user(session, user.name)
 
 
 @router.get("/organisations")
-def list_organisations(parts: PartsDep, _caller: AdminDep) -> OrganisationList:
+def list_organisations(services: ServicesDep, _caller: AdminDep) -> OrganisationList:
     """List every organisation by name."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return OrganisationList(organisations=users.list_organisations(session))
 
 
 @router.post("/organisations", status_code=201)
 def create_organisation(
-    parts: PartsDep, caller: AdminDep, body: OrganisationCreate
+    services: ServicesDep, caller: AdminDep, body: OrganisationCreate
 ) -> OrganisationView:
     """Add an organisation, for users to belong to."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         made = users.create_organisation(session, caller, body.name)
         return OrganisationView(id=made.id, name=made.name, created_at=made.created_at, users=0)

@@ -20,12 +20,13 @@ from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.hardware_classes import misfit_of_claim
 from server.base.models import RunRow, Submission
 from server.base.models.visibility import LONGEST_HIDDEN
+from server.base.services import Services
 from server.base.standing import is_verified_by_policy
 from server.base.viewer import Viewer
 from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
+from server.people.dependencies import Caller
 from server.submissions.quota_check import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
@@ -124,7 +125,9 @@ class Repeated:
     submission_id: str
 
 
-def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored | Repeated:
+def submit(
+    services: Services, caller: Caller, upload: Upload, *, key: str | None
+) -> Stored | Repeated:
     """Check, score and store an upload. Raises a RuleError listing every problem.
 
     An archive is stored with the rules it breaks, and only an organiser may submit it.
@@ -137,34 +140,38 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
             "yours without the field archive."
         )
     check_idempotency_key(key)
-    earlier = _find_earlier(parts, caller, upload, key)
+    earlier = _find_earlier(services, caller, upload, key)
     if earlier is not None:
-        _name_source(parts, caller, upload, earlier)
+        _name_source(services, caller, upload, earlier)
         return earlier
     try:
-        return _score_and_store(parts, caller, upload, key=key)
+        return _score_and_store(services, caller, upload, key=key)
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
-        earlier = _find_earlier(parts, caller, upload, key)
+        earlier = _find_earlier(services, caller, upload, key)
         if earlier is None:
             raise
         return earlier
 
 
-def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored:
-    benchmarks = importable_benchmarks(parts.benchmarks) if upload.archive else parts.benchmarks
-    scored = _score(parts, caller, upload, benchmarks)
+def _score_and_store(
+    services: Services, caller: Caller, upload: Upload, *, key: str | None
+) -> Stored:
+    benchmarks = (
+        importable_benchmarks(services.benchmarks) if upload.archive else services.benchmarks
+    )
+    scored = _score(services, caller, upload, benchmarks)
     try:
-        return _store(parts, caller, upload, scored, benchmarks, key=key)
+        return _store(services, caller, upload, scored, benchmarks, key=key)
     except FrozenOtherwiseError as error:
         # Another server froze the rules since this one last polled: the frozen rules apply.
-        ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
-        scored = _score(parts, caller, upload, ruling)
-        return _store(parts, caller, upload, scored, ruling, key=key)
+        ruling = _ruling(services, scored.claim.benchmark_id, error.sha256)
+        scored = _score(services, caller, upload, ruling)
+        return _store(services, caller, upload, scored, ruling, key=key)
 
 
 def _score(
-    parts: Parts, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
+    services: Services, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
 ) -> ScoredSubmission:
     return score_submission(
         upload.claim_json,
@@ -174,12 +181,12 @@ def _score(
         benchmark_id=upload.benchmark_id,
         division=upload.division,
         archive=upload.archive,
-        find_ticket=partial(find_ticket, parts, caller, file=upload.claim_file),
+        find_ticket=partial(find_ticket, services, caller, file=upload.claim_file),
     )
 
 
-def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
-    with parts.database.read() as session:
+def _ruling(services: Services, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
+    with services.database.read() as session:
         return {benchmark_id: definition(session, sha256)}
 
 
@@ -191,14 +198,16 @@ def check_idempotency_key(key: str | None) -> None:
         )
 
 
-def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Repeated | None:
+def _find_earlier(
+    services: Services, caller: Caller, upload: Upload, key: str | None
+) -> Repeated | None:
     if key is None:
         return None
-    with parts.database.read_columns() as connection:
+    with services.database.read_columns() as connection:
         submission_id = id_under_key(connection, caller.user_id, key)
     if submission_id is None:
         return None
-    with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
+    with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
         earlier = find_submission(session, submission_id)
         if earlier.request_sha256 != upload.sha256:
             raise ConflictError(
@@ -208,11 +217,11 @@ def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None)
         return Repeated(earlier.id)
 
 
-def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated) -> None:
+def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Repeated) -> None:
     """Note the known archive of a result that was imported before without one."""
     if upload.source_commit is None:
         return
-    with parts.database.write() as session:
+    with services.database.write() as session:
         lock_submission(session, earlier.submission_id)
         submission = session.get_one(Submission, earlier.submission_id)
         published = submission.published
@@ -233,7 +242,7 @@ def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated
 
 
 def _store(
-    parts: Parts,
+    services: Services,
     caller: Caller,
     upload: Upload,
     scored: ScoredSubmission,
@@ -244,17 +253,17 @@ def _store(
     benchmark = benchmarks[scored.claim.benchmark_id]
     row = submission_row(caller, upload, scored, benchmark, key=key)
     runs = run_rows(row["id"], scored, upload.logs)
-    settled = parts.artifacts.settle(upload.files)
-    new = _New(parts, caller, upload, scored, benchmark, row, runs)
-    with parts.database.write() as session:
+    settled = services.artifacts.settle(upload.files)
+    new = _New(services, caller, upload, scored, benchmark, row, runs)
+    with services.database.write() as session:
         submission = (
             _store_published(session, new) if upload.archive else _store_claim(session, new)
         )
         # Last, so that a failure leaves no file; before the commit, so that a stored submission
         # always has its logs.
-        parts.artifacts.keep(settled)
-    if benchmark.benchmark_id not in parts.benchmarks:
-        parts.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
+        services.artifacts.keep(settled)
+    if benchmark.benchmark_id not in services.benchmarks:
+        services.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
     return Stored(
         submission,
         benchmark_version=benchmark.version,
@@ -266,7 +275,7 @@ def _store(
 class _New:
     """Scored submission to insert, with the values of its rows."""
 
-    parts: Parts
+    services: Services
     caller: Caller
     upload: Upload
     scored: ScoredSubmission
@@ -277,7 +286,7 @@ class _New:
 
 def _store_claim(session: Session, new: _New) -> Submission:
     caller, row, claim = new.caller, new.row, new.scored.claim
-    settings, benchmark_id = new.parts.settings, new.benchmark.benchmark_id
+    settings, benchmark_id = new.services.settings, new.benchmark.benchmark_id
     require_own_class(session, claim, file=new.upload.claim_file)
     if not caller.may("organise"):
         require_room_for_submission(
@@ -291,12 +300,12 @@ def _store_claim(session: Session, new: _New) -> Submission:
     # After the version: on PostgreSQL another request with the same logs was waited for.
     refuse_same_logs(session, submission, new.runs)
     emit(session, SubmissionAccepted(submission))
-    _verify_by_policy(new.parts, session, caller, submission, claim)
+    _verify_by_policy(new.services, session, caller, submission, claim)
     return submission
 
 
 def _store_published(session: Session, new: _New) -> Submission:
-    folder = new.parts.settings.benchmarks_dir
+    folder = new.services.settings.benchmarks_dir
     new.row["embargoed"] = admit(session, new.benchmark, folder, archive=True).embargoed
     published = published_row(new.row, new.scored.claim, new.upload.source_commit)
     submission = _insert(session, new, published=published)
@@ -305,7 +314,7 @@ def _store_published(session: Session, new: _New) -> Submission:
 
 
 def _insert(session: Session, new: _New, *, published: Row | None) -> Submission:
-    keep_definition(session, new.benchmark, new.parts.settings.benchmarks_dir)
+    keep_definition(session, new.benchmark, new.services.settings.benchmarks_dir)
     insert_rows(session, new.row, new.runs, published=published)
     # After the key, as of the same request at the same time one finds the ticket spent.
     spend_ticket(session, new.scored.claim, submission_id=new.row["id"])
@@ -314,20 +323,20 @@ def _insert(session: Session, new: _New, *, published: Row | None) -> Submission
 
 
 def _verify_by_policy(
-    parts: Parts, session: Session, caller: Caller, submission: Submission, claim: Claim
+    services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
 ) -> None:
     """Request a verification if the benchmark's policy requires one of each submission.
 
     Without room in a quota the submission is accepted all the same, without a verification.
     """
-    if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
+    if not is_verified_by_policy(services.benchmarks[submission.benchmark_id], claim):
         return
     join_session(session, submission)
     user_id, reserved = caller.user_id, None
     try:
         if not caller.may("organise"):
             reserved = reserve_replay(
-                session, parts.settings, submission, user_id=user_id, kind="replay"
+                session, services.settings, submission, user_id=user_id, kind="replay"
             )
     except (UsedUpError, NotAllowedError):
         return

@@ -23,9 +23,10 @@ from server.base.artifacts import pieces
 from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.base.models import Submission
 from server.base.request_context import note
+from server.base.services import ServicesDep
 from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
-from server.people.dependencies import Caller, PartsDep, SubmitterDep
+from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
 from server.submissions.service import (
@@ -108,7 +109,7 @@ MULTIPART: dict[str, Any] = {
 async def create_submission(
     request: Request,
     response: Response,
-    parts: PartsDep,
+    services: ServicesDep,
     caller: SubmitterDep,
     idempotency_key: KeyDep = None,
 ) -> SubmissionView:
@@ -121,9 +122,9 @@ async def create_submission(
     With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
     refused submission leaves nothing behind; the answer names file, line and field.
     """
-    form = await _read_form(request, max_files=parts.settings.max_log_files + 1)
+    form = await _read_form(request, max_files=services.settings.max_log_files + 1)
     try:
-        view, repeated = await run_in_threadpool(_submit, parts, caller, form, idempotency_key)
+        view, repeated = await run_in_threadpool(_submit, services, caller, form, idempotency_key)
     finally:
         await form.close()
     note(submission_id=view.id)
@@ -155,17 +156,17 @@ async def _read_form(request: Request, *, max_files: int) -> FormData:
 
 
 def _submit(
-    parts: PartsDep, caller: Caller, form: FormData, key: str | None
+    services: ServicesDep, caller: Caller, form: FormData, key: str | None
 ) -> tuple[SubmissionView, bool]:
     """Store a submission; returns its view, and whether an earlier request stored it.
 
     A new one is shown from memory: its rows are not read again.
     """
-    with staged_upload(form, parts.artifacts, parts.settings) as upload:
-        accepted = submit(parts, caller, upload, key=key)
+    with staged_upload(form, services.artifacts, services.settings) as upload:
+        accepted = submit(services, caller, upload, key=key)
     if isinstance(accepted, Repeated):
-        return _view(parts, accepted.submission_id, Viewer(user_ids=(caller.user_id,))), True
-    with parts.database.read() as session:
+        return _view(services, accepted.submission_id, Viewer(user_ids=(caller.user_id,))), True
+    with services.database.read() as session:
         view = submission_view(
             accepted.submission,
             benchmark_version=accepted.benchmark_version,
@@ -175,19 +176,21 @@ def _submit(
     return view, False
 
 
-def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView:
-    with parts.database.read(viewer) as session:
+def _view(services: ServicesDep, submission_id: str, viewer: Viewer) -> SubmissionView:
+    with services.database.read(viewer) as session:
         submission = find_submission(session, submission_id)
         judged_on = judged_on_others(session, submission)
-        return _views(parts, session, [submission])[0].model_copy(update={"judged_on": judged_on})
+        return _views(services, session, [submission])[0].model_copy(
+            update={"judged_on": judged_on}
+        )
 
 
 def _views(
-    parts: PartsDep, session: Session, submissions: Sequence[Submission]
+    services: ServicesDep, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
     """Views of submissions, with their places and measured times from the boards."""
     versions = benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
-    costs, standing_of = BookCosts(session), parts.standings(session)
+    costs, standing_of = BookCosts(session), services.standings(session)
     return [
         submission_view(
             one, benchmark_version=versions[one.benchmark_sha256], costs=costs
@@ -201,42 +204,44 @@ CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 
 @router.get("/submissions")
 def list_submissions(
-    parts: PartsDep,
+    services: ServicesDep,
     viewer: ViewerDep,
     benchmark: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
     """List submissions, newest first; those under embargo only to viewers who may see them."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         page, next_cursor = submissions_page(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
-        views = _views(parts, session, page)
+        views = _views(services, session, page)
     return SubmissionList(submissions=views, next_cursor=next_cursor)
 
 
 @router.get("/submissions/{submission_id}")
-def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> SubmissionView:
+def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> SubmissionView:
     """Read a submission with its result explained step by step.
 
     While it is under embargo, 404 for all but its submitter, the members of their organisation
     and organisers.
     """
-    return _view(parts, submission_id, viewer)
+    return _view(services, submission_id, viewer)
 
 
 @router.get("/submissions/{submission_id}/runs")
-def list_runs(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> RunList:
+def list_runs(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> RunList:
     """List the runs of a submission."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return RunList(runs=shown_runs(find_submission(session, submission_id)))
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")
-def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> CurveView:
+def get_curve(
+    submission_id: str, index: RunIndex, services: ServicesDep, viewer: ViewerDep
+) -> CurveView:
     """Read every evaluation of a run."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return curve_view(find_run(session, submission_id, index))
 
 
@@ -245,9 +250,11 @@ def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: View
     response_class=FileResponse,
     responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
 )
-def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> Response:
+def get_log(
+    submission_id: str, index: RunIndex, services: ServicesDep, viewer: ViewerDep
+) -> Response:
     """Download the raw log of a run, byte for byte as it was sent."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         run = find_run(session, submission_id, index)
     headers = {
         "ETag": f'"{run.log_sha256}"',
@@ -255,13 +262,13 @@ def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: Viewer
         "Content-Disposition": f"inline; filename*=utf-8''{quote(run.file)}",
     }
     media_type = "text/plain; charset=utf-8"
-    if parts.artifacts.bucket is None:
-        path = parts.artifacts.path_of(run.log_sha256)
+    if services.artifacts.bucket is None:
+        path = services.artifacts.path_of(run.log_sha256)
         if not path.is_file():
             raise LostFileError(run.log_sha256)
         return FileResponse(path, media_type=media_type, headers=headers)
     try:
-        opened = parts.artifacts.open(run.log_sha256)
+        opened = services.artifacts.open(run.log_sha256)
     except FileNotFoundError as error:
         raise LostFileError(run.log_sha256) from error
     headers["Content-Length"] = str(run.log_bytes)

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import Charge, Organisation, Quota, Submission, User
+from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import find_benchmark
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, CallerDep, OrganiserDep, Parts, PartsDep
+from server.people.dependencies import Caller, CallerDep, OrganiserDep
 from server.submissions.quotas import (
     MEASURES,
     Measure,
@@ -122,19 +123,19 @@ def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaV
     )
 
 
-def read_quota(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> QuotaView:
+def read_quota(session: Session, services: Services, kind: SubjectKind, subject: str) -> QuotaView:
     """Quotas and use of a subject. Raises NotFoundError."""
-    require_subject(session, parts, kind, subject)
+    require_subject(session, services, kind, subject)
     if kind == "benchmark":
         return _view_of_benchmark(session, subject)
     if kind == "user":
         user = _find_user(session, subject)
-        quotas = _quotas_of_user(session, parts.settings, user)
+        quotas = _quotas_of_user(session, services.settings, user)
         return QuotaView(subject_kind=kind, subject=subject, quotas=quotas)
     quotas = []
     for measure in MEASURES:
         found = find_quota(session, kind, subject, measure)
-        allowed = found.amount if found else default_allowance(parts.settings, measure)
+        allowed = found.amount if found else default_allowance(services.settings, measure)
         quotas.append(_use_view(measure, Use(allowed, 0.0, 0.0, None)))
     return QuotaView(subject_kind=kind, subject=subject, quotas=quotas)
 
@@ -151,14 +152,14 @@ def read_quotas(session: Session, settings: Settings) -> QuotaList:
 
 def change_quota(
     session: Session,
-    parts: Parts,
+    services: Services,
     caller: Caller,
     kind: SubjectKind,
     subject: str,
     wanted: QuotaSet,
 ) -> None:
     """Set the quotas of a subject; written to the audit log. Raises NotFoundError."""
-    require_subject(session, parts, kind, subject)
+    require_subject(session, services, kind, subject)
     before = _set_amounts(session, kind, subject)
     for measure in sorted(MEASURES):  # In the order in which requests lock them.
         amount = getattr(wanted, measure)
@@ -176,10 +177,10 @@ def change_quota(
     )
 
 
-def require_subject(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> None:
+def require_subject(session: Session, services: Services, kind: SubjectKind, subject: str) -> None:
     """Raise NotFoundError unless there is such a user, organisation or benchmark."""
     if kind == "benchmark":
-        find_benchmark(parts.benchmarks, subject)
+        find_benchmark(services.benchmarks, subject)
     elif kind == "user":
         _find_user(session, subject)
     elif session.scalar(select(Organisation.id).where(Organisation.name == subject)) is None:
@@ -278,37 +279,41 @@ SubjectDep = Annotated[str, Path(max_length=100)]
 
 
 @router.get("/me/quota")
-def my_quota(parts: PartsDep, caller: CallerDep) -> MyQuotaView:
+def my_quota(services: ServicesDep, caller: CallerDep) -> MyQuotaView:
     """Read your quotas of submissions and replays, your use, and when there is room again."""
-    with parts.database.read(ORGANISER) as session:
-        return own_quotas(session, parts.settings, caller)
+    with services.database.read(ORGANISER) as session:
+        return own_quotas(session, services.settings, caller)
 
 
 @router.get("/quotas")
-def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
+def list_quotas(services: ServicesDep, _caller: OrganiserDep) -> QuotaList:
     """List the default quotas, and who may use more or less. For organisers."""
-    with parts.database.read(ORGANISER) as session:
-        return read_quotas(session, parts.settings)
+    with services.database.read(ORGANISER) as session:
+        return read_quotas(session, services.settings)
 
 
 @router.get("/quotas/{kind}/{subject}")
 def get_quota(
-    kind: SubjectKind, subject: SubjectDep, parts: PartsDep, _caller: OrganiserDep
+    kind: SubjectKind, subject: SubjectDep, services: ServicesDep, _caller: OrganiserDep
 ) -> QuotaView:
     """Read the quotas and use of a user, or of everybody on a benchmark. For organisers."""
-    with parts.database.read(ORGANISER) as session:
-        return read_quota(session, parts, kind, subject)
+    with services.database.read(ORGANISER) as session:
+        return read_quota(session, services, kind, subject)
 
 
 @router.put("/quotas/{kind}/{subject}")
 def set_quota(
-    kind: SubjectKind, subject: SubjectDep, body: QuotaSet, parts: PartsDep, caller: OrganiserDep
+    kind: SubjectKind,
+    subject: SubjectDep,
+    body: QuotaSet,
+    services: ServicesDep,
+    caller: OrganiserDep,
 ) -> QuotaView:
     """Set the quotas of a user, of each member of an organisation, or of a benchmark.
 
     For organisers; in force from the next request on.
     """
-    with parts.database.write() as session:
-        change_quota(session, parts, caller, kind, subject, body)
-    with parts.database.read(ORGANISER) as session:
-        return read_quota(session, parts, kind, subject)
+    with services.database.write() as session:
+        change_quota(session, services, caller, kind, subject, body)
+    with services.database.read(ORGANISER) as session:
+        return read_quota(session, services, kind, subject)

@@ -19,11 +19,12 @@ from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ServerError
 from server.base.models import RunRow, Submission
+from server.base.services import Services, ServicesDep
 from server.base.standing import verification_under_way
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Actor, Administrator, Subject, record
-from server.people.dependencies import OrganiserDep, Parts, PartsDep
+from server.people.dependencies import OrganiserDep
 from server.submissions.figures import (
     Change,
     Figures,
@@ -105,11 +106,13 @@ class Batch:
     next_cursor: str | None
 
 
-def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], None]) -> Summary:
+def rescore_submissions(
+    services: Services, choice: Choice, progress: Callable[[str], None]
+) -> Summary:
     """Rescore every chosen submission and store the changes. Raises as `rescore_batch`."""
     summary, cursor = _nothing(choice), None
     while True:
-        batch = rescore_batch(parts, choice, cursor=cursor)
+        batch = rescore_batch(services, choice, cursor=cursor)
         for changed in batch.summary.changed:
             progress(f"{changed.id}: {', '.join(map(str, changed.changes))}")
         for failed in batch.summary.failed:
@@ -122,7 +125,7 @@ def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], 
 
 
 def rescore_batch(
-    parts: Parts, choice: Choice, *, cursor: str | None, limit: int = BATCH_SUBMISSIONS
+    services: Services, choice: Choice, *, cursor: str | None, limit: int = BATCH_SUBMISSIONS
 ) -> Batch:
     """Rescore the chosen submissions after `cursor`, the oldest first, and store the changes.
 
@@ -131,13 +134,13 @@ def rescore_batch(
     on. Raises NotFoundError for an unknown benchmark, ContentError for an invalid cursor.
     """
     if choice.benchmark_id is not None:
-        find_benchmark(parts.benchmarks, choice.benchmark_id)
+        find_benchmark(services.benchmarks, choice.benchmark_id)
     summary, end = _nothing(choice), time.monotonic() + BATCH_SECONDS
-    with parts.database.read(ORGANISER) as session:
+    with services.database.read(ORGANISER) as session:
         total = session.scalar(select(func.count(Submission.id)).where(_chosen(choice))) or 0
         places = _places_after(session, choice, cursor, limit=limit + 1)
     for place in places[:limit]:
-        _count_in(summary, parts, place.id, choice)
+        _count_in(summary, services, place.id, choice)
         if time.monotonic() >= end:
             break
     done = summary.submissions
@@ -169,10 +172,10 @@ def _places_after(
     return session.execute(query).all()
 
 
-def _count_in(summary: Summary, parts: Parts, submission_id: str, choice: Choice) -> None:
+def _count_in(summary: Summary, services: Services, submission_id: str, choice: Choice) -> None:
     summary.submissions += 1
     try:
-        changes = _rescore(parts, submission_id, choice)
+        changes = _rescore(services, submission_id, choice)
     except (RuleError, ServerError) as error:
         summary.failed.append(Failed(submission_id, str(error)))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -184,27 +187,27 @@ def _count_in(summary: Summary, parts: Parts, submission_id: str, choice: Choice
             summary.changed.append(Changed(submission_id, changes))
 
 
-def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
-    with parts.database.read(ORGANISER) as session:
+def _rescore(services: Services, submission_id: str, choice: Choice) -> list[Change]:
+    with services.database.read(ORGANISER) as session:
         submission = find_submission(session, submission_id)
-        benchmark = _definition_for(parts, session, submission, current=choice.current)
+        benchmark = _definition_for(services, session, submission, current=choice.current)
         before = stored_figures(submission, runs_with_curves(session, submission_id))
-    scored = _score_again(parts, submission, benchmark)
+    scored = _score_again(services, submission, benchmark)
     derived = derived_figures(scored, benchmark, is_published=submission.published is not None)
     changes = differences(before, derived)
     if changes and not choice.dry_run:
         read_under = submission.benchmark_sha256
         kept = _Kept(scored, benchmark, changes, read_under, choice.actor)
-        _keep(parts, submission_id, kept)
+        _keep(services, submission_id, kept)
     return changes
 
 
 def _definition_for(
-    parts: Parts, session: Session, submission: Submission, *, current: bool
+    services: Services, session: Session, submission: Submission, *, current: bool
 ) -> Benchmark:
     if not current:
         return definition(session, submission.benchmark_sha256)
-    benchmark = find_benchmark(parts.benchmarks, submission.benchmark_id)
+    benchmark = find_benchmark(services.benchmarks, submission.benchmark_id)
     if benchmark.sha256 != submission.benchmark_sha256:
         _refuse_while_verified(session, submission.id)
     return benchmark
@@ -216,12 +219,14 @@ def _refuse_while_verified(session: Session, submission_id: str) -> None:
         raise ConflictError("It is being verified under its own definition; try again afterwards.")
 
 
-def _score_again(parts: Parts, submission: Submission, benchmark: Benchmark) -> ScoredSubmission:
+def _score_again(
+    services: Services, submission: Submission, benchmark: Benchmark
+) -> ScoredSubmission:
     """Score a submission; if it breaks a rule of today it is not refused but not ranked."""
     logs = {run.file: run.log_sha256 for run in submission.runs}
     return score_submission(
-        _read(parts, submission.claim_sha256, what="the submission's JSON"),
-        LogFiles(logs, lambda name: _read(parts, logs[name], what=name)),
+        _read(services, submission.claim_sha256, what="the submission's JSON"),
+        LogFiles(logs, lambda name: _read(services, logs[name], what=name)),
         {benchmark.benchmark_id: benchmark},
         benchmark_id=submission.benchmark_id,
         division=submission.division,
@@ -229,9 +234,9 @@ def _score_again(parts: Parts, submission: Submission, benchmark: Benchmark) -> 
     )
 
 
-def _read(parts: Parts, sha256: str, *, what: str) -> bytes:
+def _read(services: Services, sha256: str, *, what: str) -> bytes:
     try:
-        with closing(parts.artifacts.open(sha256)) as stored:
+        with closing(services.artifacts.open(sha256)) as stored:
             content = stored.read()
     except OSError as error:
         reason = error.strerror or error
@@ -256,20 +261,20 @@ class _Kept:
 
 
 def _keep(
-    parts: Parts,
+    services: Services,
     submission_id: str,
     kept: _Kept,
 ) -> None:
     """Store the derived figures, raise the board's version and log it, in one transaction."""
     scored, benchmark, read_under = kept.scored, kept.benchmark, kept.read_under
-    with parts.database.write() as session:
+    with services.database.write() as session:
         lock_submission(session, submission_id)
         submission = find_submission(session, submission_id)
         if submission.benchmark_sha256 != read_under:
             raise ConflictError("It was scored under another definition meanwhile; try again.")
         if benchmark.sha256 != read_under:
             _refuse_while_verified(session, submission_id)
-            keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+            keep_definition(session, benchmark, services.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
         _set(submission, result_figures(scored.result))
         if submission.published is not None:
@@ -369,12 +374,12 @@ router = APIRouter(tags=["rescoring"])
 
 
 @router.post("/rescore")
-def rescore(body: RescoreRequest, parts: PartsDep, caller: OrganiserDep) -> RescoreView:
+def rescore(body: RescoreRequest, services: ServicesDep, caller: OrganiserDep) -> RescoreView:
     """Rescore submissions from their raw logs, the oldest first, and store the changes.
 
     A batch ends after a few seconds, so that no request takes long: send the same body with
     `cursor` set to the answer's `next_cursor` until that is null. Repeating it changes nothing.
     """
     choice = replace(body.choice, actor=caller)
-    batch = rescore_batch(parts, choice, cursor=body.cursor, limit=body.limit)
+    batch = rescore_batch(services, choice, cursor=body.cursor, limit=body.limit)
     return rescore_view(batch)

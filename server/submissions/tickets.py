@@ -28,7 +28,8 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError, UsedUpError
 from server.base.models import User
 from server.base.models.submissions import TicketRow
-from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep
+from server.base.services import Services, ServicesDep
+from server.people.dependencies import Caller, SubmitterDep
 from server.submissions.rows import new_id
 
 
@@ -51,12 +52,14 @@ def ticket_view(row: TicketRow) -> TicketView:
 MOST_LISTED = 100
 
 
-def issue_ticket(parts: Parts, session: Session, caller: Caller, wanted: TicketCreate) -> TicketRow:
+def issue_ticket(
+    services: Services, session: Session, caller: Caller, wanted: TicketCreate
+) -> TicketRow:
     """Draw seeds for a training.
 
     Raises ContentError or RuleError naming the field, and UsedUpError with three tickets open.
     """
-    benchmark = _benchmark(parts, wanted.benchmark)
+    benchmark = _benchmark(services, wanted.benchmark)
     division = _division(benchmark, wanted.division)
     table = Fields(wanted.settings, file=None, error=ClaimError, path="settings")
     settings = read_hyperparameters(table, benchmark, division)
@@ -98,14 +101,14 @@ def own_ticket(session: Session, caller: Caller, ticket_id: str) -> TicketRow:
     return ticket
 
 
-def find_ticket(parts: Parts, caller: Caller, claim: Claim, *, file: str) -> Ticket | None:
+def find_ticket(services: Services, caller: Caller, claim: Claim, *, file: str) -> Ticket | None:
     """Return the ticket that a claim names, None if it names none.
 
     Raises ClaimError unless it is the caller's, and ConflictError if it is spent or expired.
     """
     if claim.ticket is None:
         return None
-    with parts.database.read() as session:
+    with services.database.read() as session:
         row = session.get(TicketRow, claim.ticket)
         if row is None or row.user_id != caller.user_id:
             raise ClaimError(
@@ -159,10 +162,10 @@ def _ticket(row: TicketRow) -> Ticket:
     )
 
 
-def _benchmark(parts: Parts, name: str) -> Benchmark:
-    found = parts.benchmarks.get(name)
+def _benchmark(services: Services, name: str) -> Benchmark:
+    found = services.benchmarks.get(name)
     if found is None:
-        known = sorted(parts.benchmarks)
+        known = sorted(services.benchmarks)
         message = f"unknown benchmark {name!r}{did_you_mean(name, known)}"
         raise RuleError(message, field="benchmark", expected=" or ".join(known))
     return found
@@ -206,25 +209,25 @@ TicketId = Annotated[str, Path(max_length=20)]
 
 
 @router.post("/tickets", status_code=201)
-def create_ticket(parts: PartsDep, caller: SubmitterDep, body: TicketCreate) -> TicketView:
+def create_ticket(services: ServicesDep, caller: SubmitterDep, body: TicketCreate) -> TicketView:
     """Draw seeds for a training, before it begins. A ticket is valid 30 days, for one submission.
 
     Three may be open for a benchmark; a fourth is refused with 429.
     """
-    with parts.database.write() as session:
-        return ticket_view(issue_ticket(parts, session, caller, body))
+    with services.database.write() as session:
+        return ticket_view(issue_ticket(services, session, caller, body))
 
 
 @router.get("/tickets")
-def list_tickets(parts: PartsDep, caller: SubmitterDep) -> TicketList:
+def list_tickets(services: ServicesDep, caller: SubmitterDep) -> TicketList:
     """List your tickets, newest first; a hundred at the most."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         rows = own_tickets(session, caller)
         return TicketList(tickets=[ticket_view(row) for row in rows])
 
 
 @router.get("/tickets/{ticket_id}")
-def get_ticket(ticket_id: TicketId, parts: PartsDep, caller: SubmitterDep) -> TicketView:
+def get_ticket(ticket_id: TicketId, services: ServicesDep, caller: SubmitterDep) -> TicketView:
     """Read one of your tickets."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return ticket_view(own_ticket(session, caller, ticket_id))

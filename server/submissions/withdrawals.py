@@ -18,11 +18,12 @@ from server.base.events import SubmissionReinstated, SubmissionWithdrawn, emit
 from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
+from server.base.services import ServicesDep
 from server.base.standing import OPEN, find_verification, lock_verification, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
+from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
 from server.people.signed_in import viewer_for
 from server.submissions.service import find_submission, lock_submission
 from server.submissions.views import submission_view
@@ -167,7 +168,7 @@ router = APIRouter(tags=["submissions"])
 
 @router.post("/submissions/{submission_id}/withdrawal")
 def withdraw_submission(
-    submission_id: str, body: WithdrawalCreate, parts: PartsDep, caller: SubmitterDep
+    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: SubmitterDep
 ) -> SubmissionView:
     """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
 
@@ -175,17 +176,17 @@ def withdraw_submission(
     undo it.
     """
     note(submission_id=submission_id)
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _view(session, withdraw(session, caller, submission_id, body.reason))
 
 
 @router.post("/submissions/{submission_id}/reinstatement")
 def reinstate_submission(
-    submission_id: str, body: WithdrawalCreate, parts: PartsDep, caller: OrganiserDep
+    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: OrganiserDep
 ) -> SubmissionView:
     """Let a withdrawn submission rank again."""
     note(submission_id=submission_id)
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return _view(session, reinstate(session, caller, submission_id, body.reason))
 
 

@@ -20,6 +20,7 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
 from server.base.models import BenchmarkDefinition, Calibration
+from server.base.services import Services
 from server.base.standing import lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
@@ -31,7 +32,7 @@ from server.benchmarks.calibrations import (
 )
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
+from server.people.dependencies import Caller
 from server.verifications.calibration_runs import OPEN, has_every_run
 from server.verifications.calibration_schemas import CalibrationContinue, CalibrationCreate
 from server.verifications.queueing import Order, new_id, queue_job
@@ -215,16 +216,16 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
 
 
 def ask_for_calibration(
-    parts: Parts, session: Session, caller: Caller, wanted: CalibrationCreate
+    services: Services, session: Session, caller: Caller, wanted: CalibrationCreate
 ) -> Calibration:
     """Start a calibration; written to the audit log.
 
     Raises NotFoundError for an unknown benchmark, ContentError if it cannot be calibrated so.
     """
-    benchmark = find_benchmark(parts.benchmarks, wanted.benchmark)
+    benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
     if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
         raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
-    keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+    keep_definition(session, benchmark, services.settings.benchmarks_dir)
     calibration = start_calibration(
         session,
         benchmark,

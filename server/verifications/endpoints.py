@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from server.base.request_context import note
+from server.base.services import ServicesDep
 from server.base.standing import find_verification
 from server.people.accounts import ORGANISERS
-from server.people.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
+from server.people.dependencies import CallerDep, OrganiserDep, require_allowed
 from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns
 from server.verifications.duel_schemas import DuelCreate, PoolClose, PoolView
@@ -44,7 +45,7 @@ router = APIRouter(tags=["verifications"])
 @router.post("/submissions/{submission_id}/verifications", status_code=201)
 def request_verification(
     submission_id: str,
-    parts: PartsDep,
+    services: ServicesDep,
     request: Request,
     caller: CallerDep,
     body: VerificationCreate | None = None,
@@ -57,17 +58,20 @@ def request_verification(
     asked = body or VerificationCreate()
     if not caller.may("organise"):
         require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
-    with parts.database.write() as session:
-        verification = ask_as_caller(session, parts.settings, caller, submission_id, asked)
+    with services.database.write() as session:
+        verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
         return queries.view(
-            session, verification, alive_seconds=parts.settings.worker_alive_seconds
+            session, verification, alive_seconds=services.settings.worker_alive_seconds
         )
 
 
 @router.post("/submissions/{submission_id}/witness-token", status_code=201)
 def create_witness_token(
-    submission_id: str, parts: PartsDep, caller: OrganiserDep, body: WitnessCreate | None = None
+    submission_id: str,
+    services: ServicesDep,
+    caller: OrganiserDep,
+    body: WitnessCreate | None = None,
 ) -> WitnessToken:
     """Make a token for a worker on the submitter's machine: for this submission, for 24 hours.
 
@@ -75,7 +79,7 @@ def create_witness_token(
     names the organiser; the time is not measured. The token is shown only once.
     """
     wanted = body or WitnessCreate()
-    with parts.database.write() as session:
+    with services.database.write() as session:
         found = make_witness_token(session, caller, submission_id, reason=wanted.reason)
         return WitnessToken(
             submission_id=submission_id,
@@ -88,14 +92,14 @@ def create_witness_token(
 
 @router.get("/verifications")
 def list_verifications(
-    parts: PartsDep,
+    services: ServicesDep,
     viewer: ViewerDep,
     state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> VerificationList:
     """Verifications, newest first, without their reports."""
-    alive = parts.settings.worker_alive_seconds
-    with parts.database.read(viewer) as session:
+    alive = services.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
         owners = queries.owners_of(session, found)
         views = [
@@ -108,47 +112,48 @@ def list_verifications(
 
 
 @router.get("/verifications/compare")
-def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
+def compare(first: str, second: str, services: ServicesDep, viewer: ViewerDep) -> ComparisonView:
     """Compare two verifications of one submission, and mark differences that exceed chance."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return compare_verifications(session, first, second)
 
 
 @router.get("/verifications/{verification_id}")
-def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> VerificationView:
+def get_verification(
+    verification_id: str, services: ServicesDep, viewer: ViewerDep
+) -> VerificationView:
     """Read a verification: its attempts, its verdict with every reason, its report."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         return queries.view(
-            session, verification, alive_seconds=parts.settings.worker_alive_seconds
+            session, verification, alive_seconds=services.settings.worker_alive_seconds
         )
 
 
 @router.post("/verifications/{verification_id}/cancel")
 def cancel_verification(
-    verification_id: str, parts: PartsDep, caller: OrganiserDep
+    verification_id: str, services: ServicesDep, caller: OrganiserDep
 ) -> VerificationView:
     """Cancel a verification without a verdict. A running replay finishes first, for its pool."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         verification = cancel(session, caller, verification_id)
         return queries.view(
-            session, verification, alive_seconds=parts.settings.worker_alive_seconds
+            session, verification, alive_seconds=services.settings.worker_alive_seconds
         )
 
 
 RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
 
 
-def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
+def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
     """Return the id of an existing verification: raises the 404 before any event is sent."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return find_verification(session, verification_id).id
 
 
 @router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
 async def watch_verification(
-    request: Request,
-    parts: PartsDep,
+    services: ServicesDep,
     viewer: ViewerDep,
     verification_id: Annotated[str, Depends(existing_verification)],
     last_event_id: Annotated[str | None, Header()] = None,
@@ -156,9 +161,8 @@ async def watch_verification(
     """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
     position = parse_position(last_event_id)
     shown: dict[str, Any] | None = None
-    read = partial(read_news, parts, viewer, verification_id)
-    feeds: Feeds = request.app.state.feeds
-    with feeds.follow((verification_id, viewer), read) as follower:
+    read = partial(read_news, services, viewer, verification_id)
+    with services.of(Feeds).follow((verification_id, viewer), read) as follower:
         while True:
             news = await follower.next(position)
             if news.state != shown:
@@ -176,56 +180,58 @@ async def watch_verification(
 
 
 @router.get("/pools/{pool_id}")
-def get_pool(pool_id: str, parts: PartsDep, viewer: ViewerDep) -> PoolView:
+def get_pool(pool_id: str, services: ServicesDep, viewer: ViewerDep) -> PoolView:
     """The sealed runs of a configuration, and the time they measure."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return view_pool(session, pool_id)
 
 
 @router.post("/pools/{pool_id}/close")
-def close_pool(pool_id: str, parts: PartsDep, caller: OrganiserDep, body: PoolClose) -> PoolView:
+def close_pool(
+    pool_id: str, services: ServicesDep, caller: OrganiserDep, body: PoolClose
+) -> PoolView:
     """Close a pool after a change of worker or software; the next replay opens another one.
 
     Its submissions drop from measured to claimed until then. Its runs stay readable.
     """
-    with parts.database.write() as session:
+    with services.database.write() as session:
         close_as_organiser(session, caller, pool_id, body.reason)
         return view_pool(session, pool_id)
 
 
 @router.post("/pools/{pool_id}/fresh-runs", status_code=201)
-def request_fresh_runs(pool_id: str, parts: PartsDep, caller: OrganiserDep) -> PoolView:
+def request_fresh_runs(pool_id: str, services: ServicesDep, caller: OrganiserDep) -> PoolView:
     """Request the fresh runs of a pool again, after some that ended without a measurement."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         ask_again_for_fresh_runs(session, caller, pool_id)
         return view_pool(session, pool_id)
 
 
 @router.post("/verifications/batch")
-def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> BatchView:
+def verify_batch(body: BatchCreate, services: ServicesDep, caller: OrganiserDep) -> BatchView:
     """Request replays of many submissions, or estimate their cost with `dry_run`.
 
     A submission under way, or one that cannot be replayed, is skipped, with the reason.
     """
-    return reruns.verify_batch(parts, caller, body)
+    return reruns.verify_batch(services, caller, body)
 
 
 @router.post("/verifications/{verification_id}/decide")
 def decide(
-    verification_id: str, body: DecisionCreate, parts: PartsDep, caller: OrganiserDep
+    verification_id: str, body: DecisionCreate, services: ServicesDep, caller: OrganiserDep
 ) -> VerificationView:
     """Publish the verdict of a rerun, or keep the published one; with the reason."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         verification = reruns.decide(session, caller, verification_id, body)
-        return view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
+        return view(session, verification, alive_seconds=services.settings.worker_alive_seconds)
 
 
 @router.post("/duels", status_code=201)
-def request_duel(parts: PartsDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
+def request_duel(services: ServicesDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
     """Request a duel: two submissions trained in turn on one worker, in sealed pairs of runs."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         verification = duels.ask_for_duel(session, caller, body)
         session.refresh(verification)
         return queries.view(
-            session, verification, alive_seconds=parts.settings.worker_alive_seconds
+            session, verification, alive_seconds=services.settings.worker_alive_seconds
         )

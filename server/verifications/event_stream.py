@@ -9,9 +9,9 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
+from server.base.services import Services
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
-from server.people.dependencies import Parts
 from server.verifications import queries
 from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.schemas import ENDED
@@ -51,10 +51,10 @@ class News:
     replay: list[tuple[Position, dict[str, Any]]]
 
 
-def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Position) -> News:
+def read_news(services: Services, viewer: Viewer, verification_id: str, position: Position) -> News:
     """Read the current state, and the next events after a position. Raises NotFoundError."""
-    alive = parts.settings.worker_alive_seconds
-    with parts.database.read(viewer) as session:
+    alive = services.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = queries.view(session, verification, alive_seconds=alive, with_report=ended)

@@ -14,10 +14,10 @@ from server.base.artifacts import pieces
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError
 from server.base.models import SigningKey
+from server.base.services import Services, ServicesDep
 from server.base.signing import ALGORITHM, Signer, load_signer
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
-from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
 from server.verifications.proofs import known_keys, proof_parts, write_bundle
 from server.verifications.schemas import ENDED
@@ -31,13 +31,13 @@ class SignedProof:
     files: tuple[str, ...]
 
 
-def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProof:
+def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
     """Sign the proof of an ended verification with the current key.
 
     Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
     sealed until then.
     """
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
             raise ConflictError(
@@ -51,7 +51,7 @@ def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProo
             )
         document = {"format": FORMAT, **proof_parts(session, verification)}
     document["parts"] = part_hashes(document)
-    signer = current_signer(parts)
+    signer = current_signer(services)
     document["signature"] = {
         "algorithm": ALGORITHM,
         "key_id": signer.key_id,
@@ -65,13 +65,13 @@ def _files(submission: dict[str, Any]) -> tuple[str, ...]:
     return (submission["claim_sha256"], *(log["sha256"] for log in submission["logs"]))
 
 
-def current_signer(parts: Parts) -> Signer:
+def current_signer(services: Services) -> Signer:
     """Signer of the current key; lists its public half."""
-    signer = load_signer(parts.settings.signing_key_path)
-    with parts.database.read() as session:
+    signer = load_signer(services.settings.signing_key_path)
+    with services.database.read() as session:
         known = session.get(SigningKey, signer.key_id) is not None
     if not known:
-        with parts.database.write() as session:
+        with services.database.write() as session:
             insert_missing(
                 session,
                 SigningKey,
@@ -126,13 +126,13 @@ Format = Annotated[
 
 @router.get("/verifications/{verification_id}/proof", response_class=Response, responses=ANSWERS)
 def get_proof(
-    verification_id: str, parts: PartsDep, viewer: ViewerDep, kind: Format = "zip"
+    verification_id: str, services: ServicesDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
     """Download the signed evidence of a verdict. `finishline check-proof` checks it anywhere."""
-    signed = sign_proof(parts, verification_id, viewer)
+    signed = sign_proof(services, verification_id, viewer)
     if kind == "json":
         return Response(signed.content, media_type="application/json")
-    bundle = write_bundle(signed.content, signed.files, parts.artifacts)
+    bundle = write_bundle(signed.content, signed.files, services.artifacts)
     name = f'attachment; filename="proof-{verification_id}.zip"'
     return StreamingResponse(
         pieces(bundle), media_type="application/zip", headers={"Content-Disposition": name}
@@ -140,9 +140,9 @@ def get_proof(
 
 
 @router.get("/keys")
-def list_keys(parts: PartsDep) -> KeyList:
+def list_keys(services: ServicesDep) -> KeyList:
     """List every public key that signed proofs of this server, earlier ones included."""
-    current = current_signer(parts).key_id
-    with parts.database.read() as session:
+    current = current_signer(services).key_id
+    with services.database.read() as session:
         keys = known_keys(session)
     return KeyList(keys=[key_view(key, current=current) for key in keys])

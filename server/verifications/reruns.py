@@ -21,6 +21,7 @@ from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Decision, Evidence, Submission, Verification
 from server.base.replay_estimate import Estimator, Expected
+from server.base.services import Services
 from server.base.standing import (
     OPEN,
     PUBLISH,
@@ -36,7 +37,7 @@ from server.base.standing import (
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
+from server.people.dependencies import Caller
 from server.verifications.fresh_runs import follow_measurement
 from server.verifications.outcomes import show_energy, show_measured
 from server.verifications.rerun_schemas import (
@@ -56,18 +57,18 @@ from server.verifications.schemas import ReasonView
 from server.verifications.service import request_verification, set_status
 
 
-def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
+def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> BatchView:
     """Queue a verification of every named submission that allows it, in one transaction.
 
     A dry run returns the same and queues nothing. Raises NotFoundError for an unknown benchmark,
     ContentError for more submissions than one batch may have.
     """
     if wanted.benchmark is not None:
-        find_benchmark(parts.benchmarks, wanted.benchmark)
+        find_benchmark(services.benchmarks, wanted.benchmark)
     if wanted.dry_run:
-        with parts.database.read(ORGANISER) as session:
+        with services.database.read(ORGANISER) as session:
             return _batch(session, caller, wanted)
-    with parts.database.write() as session:
+    with services.database.write() as session:
         view = _batch(session, caller, wanted)
         if view.replays:
             _record_batch(session, caller, wanted, view)

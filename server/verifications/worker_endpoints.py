@@ -17,7 +17,8 @@ from finishline.rules.verification.messages import (
 )
 from server.base import hardware_classes
 from server.base.database import utc_now
-from server.people.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
+from server.base.services import Services, ServicesDep
+from server.people.dependencies import Caller, OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import (
     attempts,
@@ -50,79 +51,83 @@ FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
 @router.get("/workers")
-def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
+def list_workers(services: ServicesDep, viewer: ViewerDep) -> WorkerList:
     """List every worker that ever said hello, and whether it is alive."""
-    with parts.database.read(viewer) as session:
+    with services.database.read(viewer) as session:
         return WorkerList(
             workers=worker_queries.list_workers(
-                session, alive_seconds=parts.settings.worker_alive_seconds
+                session, alive_seconds=services.settings.worker_alive_seconds
             )
         )
 
 
 @router.get("/queue")
-def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
+def get_queue(
+    services: ServicesDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS
+) -> QueueView:
     """Read the queue by hardware class: places and expected starts.
 
     Each class lists its next `limit` attempts to start.
     """
-    with parts.database.read(viewer) as session:
-        alive_seconds = parts.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
+        alive_seconds = services.settings.worker_alive_seconds
         return read_queue(session, alive_seconds=alive_seconds, shown=limit)
 
 
 @router.post("/workers/hello")
-def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
+def hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
     """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
     attempts.refuse_unstorable(body)
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return workers.greet(session, body, caller=caller)
 
 
 @router.post("/workers/probes")
-def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAnswer:
+def post_probe(body: WorkerProbe, services: ServicesDep, caller: WorkerDep) -> ProbeAnswer:
     """Store a worker's self-measurement. A canary off the worker's baseline excludes it."""
     attempts.refuse_unstorable(body)
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return worker_probes.record_probe(session, body, caller=caller)
 
 
 @router.get("/workers/{name}")
-def get_worker(name: str, parts: PartsDep, viewer: ViewerDep) -> WorkerDetail:
+def get_worker(name: str, services: ServicesDep, viewer: ViewerDep) -> WorkerDetail:
     """Read a worker: its current attempt, its latest attempts, and its roofline."""
-    with parts.database.read(viewer) as session:
-        alive_seconds = parts.settings.worker_alive_seconds
+    with services.database.read(viewer) as session:
+        alive_seconds = services.settings.worker_alive_seconds
         return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
 
 
 @router.get("/workers/{name}/probes")
-def list_probes(name: str, parts: PartsDep) -> ProbeList:
+def list_probes(name: str, services: ServicesDep) -> ProbeList:
     """List a worker's roofs and canaries over time, the newest first."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
 
 
 @router.post("/workers/{name}/baseline", status_code=204)
-def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
+def renew_baseline(name: str, services: ServicesDep, organiser: OrganiserDep) -> None:
     """Reset a worker's baseline to its next readings. For organisers."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         worker_probes.set_baseline_anew(session, organiser, name)
 
 
 @router.post("/workers/{name}/confirm")
-def confirm_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+def confirm_worker(
+    name: str, body: Resume, services: ServicesDep, caller: OrganiserDep
+) -> WorkerDetail:
     """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         worker_probes.confirm_worker(session, caller, name, reason=body.reason)
-    with parts.database.read() as session:
-        alive_seconds = parts.settings.worker_alive_seconds
+    with services.database.read() as session:
+        alive_seconds = services.settings.worker_alive_seconds
         return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
 
 
 @router.get("/hardware-classes")
-def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
+def list_hardware_classes(services: ServicesDep) -> HardwareClassList:
     """List every registered hardware class, which the systems of claims have to match."""
-    with parts.database.read() as session:
+    with services.database.read() as session:
         rows = hardware_classes.list_classes(session)
         return HardwareClassList(
             hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
@@ -131,25 +136,29 @@ def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
 
 @router.post("/attempts/{attempt_id}/claim")
 def claim_attempt(
-    attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
+    attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
 ) -> ClaimGrant:
     """Claim a queued attempt. 409: it is taken or over, or this worker is held."""
     try:
-        with parts.database.write() as session:
+        with services.database.write() as session:
             return attempts.claim_attempt(session, attempt_id, body, caller=caller)
     except HeldError:
-        with parts.database.write() as session:
+        with services.database.write() as session:
             send_again_now(session, attempt_id)
         raise
 
 
 @router.post("/attempts/{attempt_id}/evaluations")
 def post_events(
-    attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep, fence: FenceDep
+    attempt_id: str,
+    body: EvaluationBatch,
+    services: ServicesDep,
+    secret: SecretDep,
+    fence: FenceDep,
 ) -> BatchAnswer:
     """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
     arrived_at = utc_now()
-    with parts.database.write() as session:
+    with services.database.write() as session:
         return attempts.record_events(
             session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at
         )
@@ -157,15 +166,15 @@ def post_events(
 
 @router.post("/attempts/{attempt_id}/report")
 def post_report(
-    attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep, fence: FenceDep
+    attempt_id: str, body: ReplayReport, services: ServicesDep, secret: SecretDep, fence: FenceDep
 ) -> ReportAnswer:
     """Report the end of a replay. Sending the same report again changes nothing.
 
     422 for a report that contradicts the events before it: the attempt has failed then, and a
     retry is queued.
     """
-    slack_seconds = parts.settings.clock_slack_seconds
-    with parts.database.write() as session:
+    slack_seconds = services.settings.clock_slack_seconds
+    with services.database.write() as session:
         attempt = attempts.finish_attempt(
             session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
         )
@@ -180,53 +189,59 @@ def post_report(
 
 
 @router.post("/workers/{name}/pause")
-def pause_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+def pause_worker(
+    name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
+) -> WorkerDetail:
     """Pause a worker until it is resumed. It finishes its current attempt."""
-    return _hold(parts, caller, name, held=holds.PAUSED, reason=body.reason)
+    return _hold(services, caller, name, held=holds.PAUSED, reason=body.reason)
 
 
 @router.post("/workers/{name}/drain")
-def drain_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+def drain_worker(
+    name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
+) -> WorkerDetail:
     """Drain a worker: it finishes its current attempt, takes no other, and ends its process."""
-    return _hold(parts, caller, name, held=holds.DRAINING, reason=body.reason)
+    return _hold(services, caller, name, held=holds.DRAINING, reason=body.reason)
 
 
 @router.post("/workers/{name}/resume")
-def resume_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+def resume_worker(
+    name: str, body: Resume, services: ServicesDep, caller: OrganiserDep
+) -> WorkerDetail:
     """Resume a worker that is paused or still draining. 409 if it is neither."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         holds.resume_worker(session, caller, name, reason=body.reason)
-    return _view_worker(parts, name)
+    return _view_worker(services, name)
 
 
 @router.post("/queue/pause")
-def pause_queue(body: QueueHold, parts: PartsDep, caller: OrganiserDep) -> QueueView:
+def pause_queue(body: QueueHold, services: ServicesDep, caller: OrganiserDep) -> QueueView:
     """Pause the queue of a hardware class, or all queues. Running attempts go on."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         holds.pause_queue(session, caller, body.hardware_class, reason=body.reason)
-    return _view_queue(parts)
+    return _view_queue(services)
 
 
 @router.post("/queue/resume")
-def resume_queue(body: QueueResume, parts: PartsDep, caller: OrganiserDep) -> QueueView:
+def resume_queue(body: QueueResume, services: ServicesDep, caller: OrganiserDep) -> QueueView:
     """End the pause of a hardware class, or of all queues. 409 if there is none."""
-    with parts.database.write() as session:
+    with services.database.write() as session:
         holds.resume_queue(session, caller, body.hardware_class, reason=body.reason)
-    return _view_queue(parts)
+    return _view_queue(services)
 
 
-def _hold(parts: Parts, caller: Caller, name: str, *, held: str, reason: str) -> WorkerDetail:
-    with parts.database.write() as session:
+def _hold(services: Services, caller: Caller, name: str, *, held: str, reason: str) -> WorkerDetail:
+    with services.database.write() as session:
         holds.hold_worker(session, caller, name, held=held, reason=reason)
-    return _view_worker(parts, name)
+    return _view_worker(services, name)
 
 
-def _view_worker(parts: Parts, name: str) -> WorkerDetail:
-    with parts.database.read() as session:
-        return read_worker(session, name, alive_seconds=parts.settings.worker_alive_seconds)
+def _view_worker(services: Services, name: str) -> WorkerDetail:
+    with services.database.read() as session:
+        return read_worker(session, name, alive_seconds=services.settings.worker_alive_seconds)
 
 
-def _view_queue(parts: Parts) -> QueueView:
-    alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+def _view_queue(services: Services) -> QueueView:
+    alive_seconds = services.settings.worker_alive_seconds
+    with services.database.read() as session:
         return read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)

@@ -38,6 +38,7 @@ from tests.support.closed import databases_closed
 from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
+from tests.support.services import services_of
 from tests.support.streams import stream_report
 from tests.support.trainings import trained_anew
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
@@ -186,8 +187,8 @@ def offer_archive(client: TestClient) -> Callable[[str], None]:
     """Offers the shipped definition of an archive, as the import of one of its results does."""
 
     def offer(benchmark_id: str) -> None:
-        parts = client.app.state.parts  # type: ignore[attr-defined]
-        parts.benchmarks.offer(shipped_definition(benchmark_id))
+        services = services_of(client)
+        services.benchmarks.offer(shipped_definition(benchmark_id))
 
     return offer
 
@@ -195,7 +196,7 @@ def offer_archive(client: TestClient) -> Callable[[str], None]:
 @pytest.fixture
 def database(client: TestClient) -> Database:
     """The database of `client`."""
-    found: Database = client.app.state.parts.database  # type: ignore[attr-defined]
+    found: Database = services_of(client).database
     return found
 
 

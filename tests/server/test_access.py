@@ -31,6 +31,7 @@ from tests.server.access_table import (
     TOLD_PAGE,
     WORKERS,
 )
+from tests.support.services import services_of
 
 METHODS = ("get", "post", "put", "patch", "delete")
 ENDED = ("expired", "revoked", "disabled")
@@ -256,7 +257,7 @@ def ask_console(
 
     def sign_in(secret: str) -> str | None:
         client.cookies.clear()
-        client.app.state.failed_sign_ins = FailedSignIns()  # type: ignore[attr-defined]
+        services_of(client).put(FailedSignIns())
         client.post("/console/sign-in", data={"token": secret}, headers=origin)
         return client.cookies.get(COOKIE)
 
@@ -275,7 +276,7 @@ def ask_console(
                 narrow[missing] = sign_in(secret)
             session = narrow[missing]
         client.cookies.clear()
-        client.app.state.failed_sign_ins = FailedSignIns()  # type: ignore[attr-defined]
+        services_of(client).put(FailedSignIns())
         cookie = {"Cookie": f"{COOKIE}={session}"} if session is not None else {}
         form = {"csrf": csrf_token(session)} if session is not None else {}
         return client.request(

@@ -10,8 +10,9 @@ from fastapi.testclient import TestClient
 from finishline.rules.archive.definitions import shipped_file
 from server.app import create_app
 from server.base.settings import Settings
+from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.export import Wanted, export_everything
-from tests.support.copies import parts_of
+from tests.support.services import services_of
 
 OWN = ["cifar10", "digits", "grammar", "imagenet", "squad"]
 ROUND = "mlperf-v5.1-retinanet"
@@ -95,7 +96,7 @@ def test_every_server_of_a_database_offers_what_was_installed(
     with TestClient(create_app(settings, dispatch=False)) as other:
         assert send(client, olivia, archive="true").status_code == 201
         assert offered(other) == OWN
-        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        services_of(other).of(PhaseWatch).look_once()
         assert offered(other) == sorted([*OWN, ROUND])
     with TestClient(create_app(settings, dispatch=False)) as started_again:
         assert offered(started_again) == sorted([*OWN, ROUND])
@@ -119,7 +120,7 @@ def test_an_export_has_the_installed_definitions(
     client: TestClient, olivia: Any, tmp_path: Path
 ) -> None:
     send(client, olivia, archive="true")
-    export_everything(parts_of(client), tmp_path / "export", Wanted())
+    export_everything(services_of(client), tmp_path / "export", Wanted())
     names = sorted(path.stem for path in (tmp_path / "export" / "benchmarks").iterdir())
 
     assert names == sorted([*OWN, ROUND])

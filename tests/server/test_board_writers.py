@@ -196,4 +196,4 @@ def test_another_process_shows_a_write_from_the_moment_it_is_acknowledged(
         version = writers.write(sequence, f"s-{number}")
         assert read(other_process, 0) == (0, version, writers.boards[version][0])
     app: FastAPI = other_process.app  # type: ignore[assignment]
-    assert app.state.parts.database is not writers.database
+    assert app.state.services.database is not writers.database

@@ -20,7 +20,8 @@ from server.operations.export import export_everything
 from server.operations.integrity import check_server
 from server.operations.restore import restore
 from tests.server.conftest import list_stored_files
-from tests.support.copies import parts_of, settings_of, unserved
+from tests.support.copies import settings_of, unserved
+from tests.support.services import services_of
 
 pytestmark = pytest.mark.usefixtures("shown_claims")  # Logs are read by anybody.
 
@@ -103,7 +104,7 @@ def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_somethin
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bucket = client.app.state.parts.artifacts.bucket  # type: ignore[attr-defined]
+    bucket = services_of(client).artifacts.bucket
 
     def refuse(**_: Any) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
@@ -133,11 +134,11 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
     tmp_path: Path,
 ) -> None:
     submit(digits_submission)
-    parts = parts_of(client)
-    export_everything(parts, tmp_path / "export")
-    back_up(parts, tmp_path / "backups", Choice())
+    services = services_of(client)
+    export_everything(services, tmp_path / "export")
+    back_up(services, tmp_path / "backups", Choice())
     assert len(list((tmp_path / "backups").glob("logs/*/*"))) == 4
-    assert check_server(parts, files=True, proofs=False).looked_at["files"] == 4
+    assert check_server(services, files=True, proofs=False).looked_at["files"] == 4
 
     assert len(list((tmp_path / "export").glob("logs/*/*"))) == 4
 
@@ -157,7 +158,7 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
 
     lost = min(key for key in keys_of(s3) if key.startswith("kept/"))
     s3.delete_object(Bucket="results", Key=lost)
-    [fault] = check_server(parts, files=True, proofs=False).faults
+    [fault] = check_server(services, files=True, proofs=False).faults
     assert fault.startswith(lost.rsplit("/", 1)[-1])
 
 
@@ -179,9 +180,9 @@ def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
     settings: Settings,
 ) -> None:
     kept = submit(digits_submission, key="once").json()["id"]
-    store: ArtifactStore = client.app.state.parts.artifacts  # type: ignore[attr-defined]
+    store: ArtifactStore = services_of(client).artifacts
     assert store.bucket is not None
-    client.app.state.parts.artifacts.bucket._bucket = "no-such-bucket"  # type: ignore[attr-defined]
+    services_of(client).artifacts.bucket._bucket = "no-such-bucket"
 
     refused = submit(digits_submission, key="again")
     unread = client.get(f"/api/v1/submissions/{kept}/runs/0/log")

@@ -11,7 +11,9 @@ from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import BenchmarkPhases, Token
 from server.base.settings import Settings
+from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import due_embargoes, lift_embargo
+from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
 HOUR = timedelta(hours=1)
@@ -33,7 +35,7 @@ def test_when_the_date_passes_the_results_appear_and_the_board_has_another_versi
     before = submit(digits_submission).json()["id"]
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
-    watch = client.app.state.phase_watch  # type: ignore[attr-defined]
+    watch = services_of(client).of(PhaseWatch)
     watch.look_once()
     first = client.get(BOARD)
     assert shown(client) == {before}
@@ -44,7 +46,7 @@ def test_when_the_date_passes_the_results_appear_and_the_board_has_another_versi
         assert shown(other) == {before}
         with database.write() as session:
             session.execute(update(BenchmarkPhases).values(embargo_until=utc_now()))
-        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        services_of(other).of(PhaseWatch).look_once()
         assert shown(other) == {before, hidden}
         assert shown(client) == {before, hidden}
         assert client.get(BOARD).json()["version"] > first.json()["version"]
@@ -67,7 +69,7 @@ def test_an_embargo_that_is_taken_away_is_over_at_once_and_one_moved_holds_on(
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     embargo(2 * HOUR)
-    client.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+    services_of(client).of(PhaseWatch).look_once()
     assert shown(client) == set()
     embargo(None)
     assert shown(client) == {hidden}

@@ -13,6 +13,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.database import Database
 from server.base.models import Submission, Verification
 from server.operations.integrity import Findings, check_evidence
+from tests.support.services import services_of
 from tests.support.workers import greet_as_servers
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -327,7 +328,7 @@ def test_the_proofs_of_fresh_runs_hold(
     assert client.post(cancel, headers=olivia.headers).status_code == 200
     client.get(f"/api/v1/verifications/{fresh.id}/proof")  # From the first on the key is listed.
     findings = Findings()
-    check_evidence(client.app.state.parts, findings)  # type: ignore[attr-defined]
+    check_evidence(services_of(client), findings)
 
     assert findings.looked_at["proofs"] > 5
     assert findings.faults == []

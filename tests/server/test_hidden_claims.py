@@ -13,6 +13,7 @@ from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
 from tests.server.test_embargo_everywhere import addresses
+from tests.support.services import services_of
 
 # Figures that stand in no other place: seeds, and a quality of a curve.
 SEEDS = (770_001_111, 770_002_222, 770_003_333)
@@ -120,8 +121,8 @@ def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
     assert seen({}) == seen(bob.headers) == [55.4321]
     assert seen(alice.headers) == seen(olivia.headers) == [QUALITY, 55.4321]
     for viewer, qualities in ((ANYBODY, [55.4321, None]), (ORGANISER, [55.4321, QUALITY])):
-        parts = client.app.state.parts  # type: ignore[attr-defined]
-        news = read_news(parts, viewer, replay.verification_id, Position())
+        services = services_of(client)
+        news = read_news(services, viewer, replay.verification_id, Position())
         assert [event["quality"] for _, event in news.replay] == qualities
     assert str(QUALITY)[:5] not in client.get("/").text
     replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))

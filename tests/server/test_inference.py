@@ -13,6 +13,7 @@ from server.base.database import Database
 from server.base.models import Submission
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import without_place
+from tests.support.services import services_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -298,8 +299,8 @@ def test_rescoring_derives_an_inference_again_from_its_entry(
         damaged.result = damaged.result | {"latency_ms": 0.1}
 
     def rescore() -> Any:
-        parts = client.app.state.parts  # type: ignore[attr-defined]
-        return rescore_submissions(parts, Choice(), lambda _line: None)
+        services = services_of(client)
+        return rescore_submissions(services, Choice(), lambda _line: None)
 
     summary = rescore()
     assert (summary.failed, len(summary.changed)) == ([], 1)

@@ -8,15 +8,16 @@ from fastapi.testclient import TestClient
 
 from server.base.database import Database
 from server.base.models import RunRow
-from server.people.dependencies import Parts
+from server.base.services import Services
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import curve_of
+from tests.support.services import services_of
 
 
 def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
     replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
 ) -> None:
-    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
+    services: Services = services_of(client)
     # As scored by a rule that is corrected later: the first run took a second longer.
     with database.write() as session:
         run = session.query(RunRow).filter_by(submission_id=replay.submission_id, index=0).one()
@@ -27,7 +28,7 @@ def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
     assert judged["judged_on"] is None
     assert "Judged on figures" not in client.get(address).text
 
-    assert len(rescore_submissions(parts, Choice(), print).changed) == 1
+    assert len(rescore_submissions(services, Choice(), print).changed) == 1
     view = client.get(f"/api/v1{address}").json()
 
     assert view["status"] == judged["status"] != "claimed"

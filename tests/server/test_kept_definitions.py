@@ -16,7 +16,8 @@ from server.base.settings import Settings
 from server.benchmarks import queries
 from server.operations.backup import Choice, back_up
 from server.operations.restore import restore
-from tests.support.copies import answers, parts_of, serving, settings_of, unserved
+from tests.support.copies import answers, serving, settings_of, unserved
+from tests.support.services import services_of
 
 MENDED = "value = 97.5"
 WRONG = "value = 0.975"  # In percent: reached by whatever is trained for an epoch.
@@ -97,7 +98,7 @@ def test_a_second_server_takes_it_over(
     published: Any, upgraded: TestClient, tmp_path: Path
 ) -> None:
     expected = answers(upgraded)
-    back_up(parts_of(upgraded), tmp_path / "backups", Choice())
+    back_up(services_of(upgraded), tmp_path / "backups", Choice())
     folder = tmp_path / "second"
     folder.mkdir()
     second = settings_of(folder, f"sqlite:///{folder / 'finishline.db'}")

@@ -13,6 +13,7 @@ from server.base.settings import Settings
 from server.benchmarks.queries import keep_definition
 from server.verifications.dispatch import take_due
 from server.verifications.queueing import queue_attempt
+from tests.support.services import services_of
 
 SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
 
@@ -22,7 +23,7 @@ def calibration(
     replay: Any, client: TestClient, database: Database, settings: Settings, olivia: Any
 ) -> Any:
     """The fixture `replay`, turned to a calibration of two runs that has no submission."""
-    digits = client.app.state.parts.benchmarks["digits"]  # type: ignore[attr-defined]
+    digits = services_of(client).benchmarks["digits"]
     with database.write() as session:
         keep_definition(session, digits, settings.benchmarks_dir)
         organiser = session.query(User).filter_by(name="olivia").one().id

@@ -11,6 +11,7 @@ from server.base.models import Token
 from server.people import last_use
 from server.people.last_use import LastUses
 from tests.support.processes import wait_for
+from tests.support.services import services_of
 from tests.support.statements import statements_of
 
 ME = "/api/v1/me"
@@ -19,7 +20,7 @@ ME = "/api/v1/me"
 @pytest.fixture
 def last_uses(client: TestClient) -> LastUses:
     """Those of `client`, which has no thread to write them."""
-    found: LastUses = client.app.state.last_uses  # type: ignore[attr-defined]
+    found: LastUses = services_of(client).of(LastUses)
     return found
 
 

@@ -8,7 +8,8 @@ from fastapi.testclient import TestClient
 
 from server.base.places import SOURCE
 from server.base.settings import Settings
-from tests.support.copies import parts_of, serving
+from tests.support.copies import serving
+from tests.support.services import services_of
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -210,4 +211,4 @@ def test_applications_of_a_process_share_the_routes_that_were_analysed(
         ]
         assert len(of_both) > 50
         assert all(one is two for one, two in of_both)
-        assert parts_of(client) is not parts_of(other)
+        assert services_of(client) is not services_of(other)

@@ -13,7 +13,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.settings import Settings
+from server.verifications.dispatch import Dispatcher
 from tests.support.copies import serving
+from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
 
 ROOT = Path(__file__).parents[2]
@@ -87,8 +89,8 @@ def verify(
 ) -> Callable[[str], None]:
     """Has a submission verified: request, dispatch, claim, evaluations, report."""
     broker, system = Broker(), make_report([]).system
-    dispatcher = client.app.state.dispatcher  # type: ignore[attr-defined]
-    database = client.app.state.parts.database  # type: ignore[attr-defined]
+    dispatcher = services_of(client).of(Dispatcher)
+    database = services_of(client).database
     monkeypatch.setattr(dispatcher, "_broker", broker)
 
     def post(path: str, content: Any, headers: dict[str, str], *, status: int = 200) -> Any:

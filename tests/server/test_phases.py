@@ -14,7 +14,9 @@ from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import AuditRecord, BenchmarkPhases, Submission
 from server.base.settings import Settings
+from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import freeze_if_due
+from tests.support.services import services_of
 from tests.support.trainings import trained_anew
 
 PHASES = "/api/v1/benchmarks/digits/phases"
@@ -172,7 +174,7 @@ def test_a_board_read_while_its_rules_change_is_not_kept_under_those_before(
         assert set_phases(unfreeze=True).status_code == 201
         assert other.get(board).json()["other_rules"] == {}
         assert "97.5" in other.get(page).text
-        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        services_of(other).of(PhaseWatch).look_once()
 
         (words,) = other.get(board).json()["other_rules"].values()
         assert "other target" in words
@@ -192,7 +194,7 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
     frozen = set_phases(freezes_at=timedelta())
     assert frozen.json()["frozen_sha256"] == original
     assert frozen.json()["phase"] == "frozen"
-    client.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+    services_of(client).of(PhaseWatch).look_once()
     checks = {item["name"]: item for item in client.get("/readyz").json()["checks"]}
     assert checks["definitions"]["state"] == "ok"  # Its file is the frozen text.
     change_file(own_benchmarks, target="90.0")
@@ -210,7 +212,7 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
         assert "unfreeze" in checks["definitions"]["detail"]
         # Unfrozen, its own file holds again, on every server from its next look on.
         assert set_phases(unfreeze=True).status_code == 201
-        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        services_of(other).of(PhaseWatch).look_once()
         assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 90.0
         logs = digits_submission.logs
         digits_submission.logs = {name: trained_anew(log, 1) for name, log in logs.items()}
@@ -261,7 +263,7 @@ def test_a_definition_freezes_by_itself_when_its_moment_passes(
     set_phases: Callable[..., Any], client: TestClient, database: Database
 ) -> None:
     set_phases(freezes_at=HOUR)
-    look = client.app.state.phase_watch.look_once  # type: ignore[attr-defined]
+    look = services_of(client).of(PhaseWatch).look_once
     look()
     assert client.get(PHASES).json()["phases"]["frozen_sha256"] is None
     pass_time(database, freezes_at=utc_now() - HOUR)
@@ -280,7 +282,7 @@ def test_of_two_servers_whose_moment_has_come_one_freezes(
     set_phases: Callable[..., Any], client: TestClient, database: Database, settings: Settings
 ) -> None:
     set_phases(freezes_at=HOUR)
-    digits = client.app.state.parts.benchmarks["digits"]  # type: ignore[attr-defined]
+    digits = services_of(client).benchmarks["digits"]
 
     def freezes(at: datetime) -> bool:
         with database.write() as session:

@@ -14,6 +14,7 @@ from server.base.database import Database, utc_now
 from server.base.models import TicketRow
 from server.operations.integrity import Findings, check_evidence
 from tests.support.run_logs import make_run_log
+from tests.support.services import services_of
 
 TICKETS = "/api/v1/tickets"
 WANTED = {"benchmark": "digits", "settings": {"batch_size": 64}, "hardware_class": "cpu-test"}
@@ -182,7 +183,7 @@ def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
 
     replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof")  # Lists the key.
     findings = Findings()
-    check_evidence(replay.client.app.state.parts, findings)
+    check_evidence(services_of(replay.client), findings)
     again = replay.client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
 
     assert (findings.looked_at["proofs"], findings.faults) == (1, [])

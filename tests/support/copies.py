@@ -14,9 +14,10 @@ from server.app import create_app
 from server.base.artifacts import make_store
 from server.base.database import Database
 from server.base.models import Submission, Verification
+from server.base.services import Services
 from server.base.settings import Settings
-from server.people.dependencies import Parts
 from server.verifications.schemas import ENDED
+from tests.support.services import services_of
 
 BOARDS = ("digits", "cifar10")
 # "13 seconds ago" hangs on when a page was asked for; the moment itself is beside it.
@@ -30,18 +31,12 @@ def serving(settings: Settings) -> Iterator[TestClient]:
         yield client
 
 
-def parts_of(client: TestClient) -> Parts:
-    """What the application of a client was made from."""
-    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
-    return parts
-
-
 @contextmanager
-def unserved(settings: Settings) -> Iterator[Parts]:
+def unserved(settings: Settings) -> Iterator[Services]:
     """What an administrator's command works with, where no server runs."""
     database = Database(settings.database_url)
     try:
-        yield Parts(settings, database, make_store(settings), {})
+        yield Services(settings, database, make_store(settings), {})
     finally:
         database.close()
 
@@ -61,7 +56,7 @@ def ids_in(database: Database) -> tuple[list[str], list[str]]:
 
 def answers(client: TestClient) -> dict[str, tuple[int, Any]]:
     """Status and content of every board, record, submission and proof, by address."""
-    submissions, replays = ids_in(parts_of(client).database)
+    submissions, replays = ids_in(services_of(client).database)
     paths = ["/api/v1/prices", "/api/v1/submissions"]
     for board in BOARDS:
         paths += [f"/benchmarks/{board}", f"/api/v1/leaderboards/{board}"]

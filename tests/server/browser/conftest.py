@@ -15,6 +15,7 @@ from server.base.database import Database, utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.support.processes import wait_for
+from tests.support.services import services_of
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 LONG = "a_name_without_a_single_space_" * 6
@@ -143,7 +144,7 @@ def filled(
 
 def mail_token(client: TestClient, name: str, purpose: Any) -> str:
     """What the link of a mail carries."""
-    database: Database = client.app.state.parts.database  # type: ignore[attr-defined]
+    database: Database = services_of(client).database
     with database.write() as session:
         subscription = MailSubscription(
             id=name,

@@ -17,6 +17,7 @@ from server.base.settings import Settings
 from server.notices import fan_out as spread
 from server.notices.loop import NoticeLoop
 from tests.support.processes import wait_for
+from tests.support.services import services_of
 
 EVERY_KIND = [
     "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
@@ -118,11 +119,11 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture
 def make_loop(client: TestClient, settings: Settings) -> Iterator[Callable[[], NoticeLoop]]:
     """Makes loops as server processes have them; they are stopped at the end."""
-    parts = client.app.state.parts  # type: ignore[attr-defined]
+    services = services_of(client)
     made: list[NoticeLoop] = []
 
     def make() -> NoticeLoop:
-        loop = NoticeLoop(parts.database, parts.benchmarks, settings)
+        loop = NoticeLoop(services.database, services.benchmarks, settings)
         made.append(loop)
         return loop
 

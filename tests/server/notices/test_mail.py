@@ -21,6 +21,7 @@ from server.base.settings import MailServer, Settings, parse_smtp_url
 from server.notices import fan_out as spread
 from server.notices.mailing import compose, send_mail
 from tests.support.processes import free_port
+from tests.support.services import services_of
 
 MAILS = "/api/v1/mail-subscriptions"
 BODY = {"address": "ada@example.org", "kinds": ["submission.verified", "submission.rejected"]}
@@ -301,8 +302,8 @@ def test_a_setting_that_cannot_work_stops_the_start(wrong: dict[str, str]) -> No
 
 
 def test_a_server_without_mail_says_so(client: TestClient, alice: Any, settings: Settings) -> None:
-    parts = client.app.state.parts  # type: ignore[attr-defined]
-    object.__setattr__(parts, "settings", settings.model_copy(update={"smtp_url": None}))
+    services = services_of(client)
+    object.__setattr__(services, "settings", settings.model_copy(update={"smtp_url": None}))
     refused = subscribe(client, alice)
 
     assert refused.status_code == 409

@@ -26,8 +26,9 @@ from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
-from tests.support.copies import answers, parts_of, serving, settings_of, unserved
+from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.processes import wait_for
+from tests.support.services import services_of
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -86,10 +87,10 @@ def submissions_in(settings: Settings) -> int:
 def test_a_restored_server_is_the_same_and_takes_the_old_token(
     served: TestClient, fresh: Settings, tmp_path: Path, alice: Any
 ) -> None:
-    parts = parts_of(served)
+    services = services_of(served)
     expected = answers(served)
-    assert sessions_in(parts.database) == 1
-    path, _ = back_up(parts, tmp_path / "backups", Choice())
+    assert sessions_in(services.database) == 1
+    path, _ = back_up(services, tmp_path / "backups", Choice())
     assert {oct(each.stat().st_mode)[-3:] for each in path.rglob("*") if each.is_file()} == {"600"}
     assert oct(path.stat().st_mode)[-3:] == "700"
 
@@ -98,11 +99,11 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(
     assert oct(fresh.signing_key_path.stat().st_mode)[-3:] == "600"
     with serving(fresh) as second:
         assert answers(second) == expected
-        assert sessions_in(parts_of(second).database) == 0
+        assert sessions_in(services_of(second).database) == 0
         me = second.get("/api/v1/me", headers=alice.headers)
         assert (me.status_code, me.json()["user"]) == (200, "alice")
         assert second.get("/api/v1/keys").json() == served.get("/api/v1/keys").json()
-        assert check_server(parts_of(second), files=True, proofs=True).faults == []
+        assert check_server(services_of(second), files=True, proofs=True).faults == []
 
 
 @pytest.mark.processes
@@ -110,7 +111,7 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(
 def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
     served: TestClient, another_postgresql_url: str, tmp_path: Path, alice: Any
 ) -> None:
-    path, manifest = back_up(parts_of(served), tmp_path / "backups", Choice(tables=True))
+    path, manifest = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
     assert (manifest.content, (path / "tables" / "tokens.csv").is_file()) == ("tables", True)
     expected = answers(served)
     settings = settings_of(tmp_path / "moved", another_postgresql_url)
@@ -128,7 +129,7 @@ def test_a_second_backup_copies_only_what_is_new(
     submit: Callable[..., Any],
 ) -> None:
     root, said = tmp_path / "backups", list[str]()
-    first, _ = back_up(parts_of(served), root, Choice(), said.append)
+    first, _ = back_up(services_of(served), root, Choice(), said.append)
     before = {path: path.stat().st_ino for path in root.glob("logs/*/*")}
     submit(digits_submission)  # The same claim, and three trainings of their own.
     (tmp_path / "backups" / ".finishline-x.partial-killed").mkdir()
@@ -149,7 +150,7 @@ def back_up_a_second_later(served: TestClient, root: Path, said: list[str]) -> P
 
     def made() -> Path | None:
         try:
-            return back_up(parts_of(served), root, Choice(), said.append)[0]
+            return back_up(services_of(served), root, Choice(), said.append)[0]
         except ConflictError:
             return None
 
@@ -165,29 +166,29 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
     submit: Callable[..., Any],
     alice: Any,
 ) -> None:
-    parts = parts_of(served)
-    back_up(parts, tmp_path / "backups", Choice())
+    services = services_of(served)
+    back_up(services, tmp_path / "backups", Choice())
     expected = answers(served)
     damaged = min(settings.artifacts_dir.glob("??/*"))
     submit(digits_submission)
     with pytest.raises(ConflictError, match=r"has rows in .*submissions.*--force"):
-        restore(parts, tmp_path / "backups")
+        restore(services, tmp_path / "backups")
     other = Database(settings.database_url)
     with other.read() as session:
         assert len(session.scalars(select(Submission.id)).all()) == 2
         with pytest.raises(ConflictError, match="stop"):
-            restore(parts, tmp_path / "backups", force=True)
+            restore(services, tmp_path / "backups", force=True)
     other.close()
 
     damaged.write_bytes(b"damaged")
     said: list[str] = []
-    restore(parts, tmp_path / "backups", force=True, say=said.append)
+    restore(services, tmp_path / "backups", force=True, say=said.append)
     [kept] = [line for line in said if line.startswith("What was there is kept as ")]
     assert [line for line in said if line.startswith(f"{damaged} was damaged")]
     with serving(settings) as second:
         assert answers(second) == expected
         assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
-    if parts.database.is_sqlite:
+    if services.database.is_sqlite:
         old = kept.removeprefix("What was there is kept as ").split(";")[0]
         assert submissions_in(settings_of(tmp_path, f"sqlite:///{old}")) == 2
 
@@ -198,7 +199,7 @@ def test_a_damaged_backup_is_named_and_changes_nothing(
     root = tmp_path / "backups"
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match="no backup in"):
         restore(empty, root)
-    path, _ = back_up(parts_of(served), root, Choice())
+    path, _ = back_up(services_of(served), root, Choice())
     log = min(each for each in root.glob("logs/*/*"))
     for damaged in (log, path / "signing-key.pem", path / "logs.csv"):
         content = damaged.read_bytes()
@@ -236,7 +237,7 @@ def refuse_restore(fresh: Settings, root: Path) -> str:
 def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
     served: TestClient, fresh: Settings, tmp_path: Path
 ) -> None:
-    path, _ = back_up(parts_of(served), tmp_path / "backups", Choice(tables=True))
+    path, _ = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
     changes = {
         "tables/users.csv line 2, field created_at": ("users", b"+00:00", b""),
         "tables/runs.csv line 3, field index": ("runs", b",1,run_1.log", b",one,run_1.log"),
@@ -256,7 +257,7 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
     served: TestClient, fresh: Settings, tmp_path: Path
 ) -> None:
     root, outside = tmp_path / "backups", tmp_path / "outside.csv"
-    path, _ = back_up(parts_of(served), root, Choice(tables=True))
+    path, _ = back_up(services_of(served), root, Choice(tables=True))
     users = path / "tables" / "users.csv"
     users.rename(outside)
     users.symlink_to(outside)
@@ -280,7 +281,7 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
 def test_a_store_that_fails_leaves_no_row_and_no_file(
     served: TestClient, fresh: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    back_up(parts_of(served), tmp_path / "backups", Choice())
+    back_up(services_of(served), tmp_path / "backups", Choice())
     settle, settled = ArtifactStore.settle, list[Any]()
 
     def fail_late(store: ArtifactStore, staged: Any) -> Any:
@@ -301,9 +302,9 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(
 
 
 def test_ids_go_on_after_the_last_one(served: TestClient, fresh: Settings, tmp_path: Path) -> None:
-    with parts_of(served).database.read() as session:
+    with services_of(served).database.read() as session:
         last = session.scalar(select(func.max(Token.id)))
-    back_up(parts_of(served), tmp_path / "backups", Choice(tables=True))
+    back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
     with unserved(fresh) as empty:
         restore(empty, tmp_path / "backups")
         with empty.database.write() as session:
@@ -330,7 +331,7 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
     writer.start()
     try:
         wait_for(lambda: statuses, seconds=30, what="a first submission", pause=0.01)
-        back_up(parts_of(served), tmp_path / "backups", Choice())
+        back_up(services_of(served), tmp_path / "backups", Choice())
     finally:
         stop.set()
         writer.join()

@@ -21,8 +21,9 @@ from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
 from tests.server.conftest import SubmissionParts
-from tests.support.copies import answers, ids_in, parts_of, serving, settings_of, unserved
+from tests.support.copies import answers, ids_in, serving, settings_of, unserved
 from tests.support.processes import wait_for
+from tests.support.services import services_of
 
 pytestmark = pytest.mark.processes
 
@@ -91,7 +92,7 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(
 
     log.unlink()
     log.write_bytes(content)
-    back_up(parts_of(served), root, Choice())
+    back_up(services_of(served), root, Choice())
     assert [each.name for each in root.iterdir() if "partial" in each.name] == []
     with unserved(fresh) as empty:
         restore(empty, root)
@@ -108,11 +109,11 @@ def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
     submit: Callable[..., Any],
     alice: Any,
 ) -> None:
-    root, parts = tmp_path / "backups", parts_of(served)
-    back_up(parts, root, Choice())
+    root, services = tmp_path / "backups", services_of(served)
+    back_up(services, root, Choice())
     submit(digits_submission)
     expected = answers(served)
-    parts.database.close()
+    services.database.close()
 
     log = max(root.glob("logs/*/*"))
     kept = settings.artifacts_dir / log.parent.name / log.name
@@ -132,6 +133,6 @@ def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
 
     log.unlink()
     log.write_bytes(content)
-    restore(parts, root, force=True)
-    assert len(ids_in(parts.database)[0]) == 1
+    restore(services, root, force=True)
+    assert len(ids_in(services.database)[0]) == 1
     assert not list(tmp_path.glob(".finishline.db*"))

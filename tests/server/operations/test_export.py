@@ -25,7 +25,7 @@ from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
 from server.people.audit import Administrator, Subject, record
 from tests.server.conftest import SubmissionParts
-from tests.support.copies import parts_of
+from tests.support.services import services_of
 
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
 SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "claimed_by")
@@ -63,7 +63,7 @@ def full(
     waiting = made.json()["id"]
     address = f"/api/v1/submissions/{waiting}/verifications"
     assert client.post(address, json={"reason": STRANGE}, headers=olivia.headers).status_code == 201
-    with parts_of(client).database.write() as session:
+    with services_of(client).database.write() as session:
         subject = Subject("nothing", "")
         record(session, Administrator(), "test", subject, reason=STRANGE, before={}, after=None)
     return client
@@ -84,7 +84,7 @@ def rows_of(folder: Path, table: str) -> list[dict[str, str]]:
 
 def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> None:
     for name in ("all", "all.tar"):
-        export_everything(parts_of(full), tmp_path / name)
+        export_everything(services_of(full), tmp_path / name)
     with tarfile.open(tmp_path / "all.tar") as archive:
         found = sorted(each.name for each in archive if each.isfile())
     assert found == sorted(
@@ -95,16 +95,16 @@ def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> N
 def test_nothing_secret_is_in_an_export(
     full: TestClient, tmp_path: Path, alice: Any, olivia: Any
 ) -> None:
-    with parts_of(full).database.read() as session:
+    with services_of(full).database.read() as session:
         columns = "SELECT token_sha256 FROM tokens UNION SELECT token_sha256 FROM attempts"
         hashes = [each for each in session.scalars(text(columns)) if each is not None]
         sealed = session.query(Verification).filter_by(state="queued").one()
         # The first are the claim's own, which its logs tell.
         seeds, nonce = sealed.seeds[sealed.own_runs :], sealed.nonce
     assert len(hashes) == 5
-    export_everything(parts_of(full), tmp_path / "all")
+    export_everything(services_of(full), tmp_path / "all")
     secrets = [*hashes, alice.secret, olivia.secret, nonce, "bobs-key", *map(str, seeds)]
-    secrets.append(parts_of(full).settings.signing_key_path.read_text().splitlines()[1])
+    secrets.append(services_of(full).settings.signing_key_path.read_text().splitlines()[1])
     for path in (tmp_path / "all").rglob("*"):
         if path.is_file() and path.suffix in (".csv", ".json"):
             content = path.read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def test_nothing_secret_is_in_an_export(
 
 
 def test_the_draw_of_an_open_verification_stays_sealed(full: TestClient, tmp_path: Path) -> None:
-    export_everything(parts_of(full), tmp_path / "all")
+    export_everything(services_of(full), tmp_path / "all")
     ended, sealed = sorted(rows_of(tmp_path / "all", "verifications"), key=lambda row: row["state"])
     assert (ended["state"], sealed["state"]) == ("done", "queued")
     assert (ended["nonce"] != "", sealed["nonce"]) == (True, "")
@@ -139,7 +139,7 @@ def test_an_export_under_writes_is_of_one_moment(
 
     write_table = copies._write_table
     monkeypatch.setattr(copies, "_write_table", write_then_go_on)
-    manifest = export_everything(parts_of(full), tmp_path / "all")
+    manifest = export_everything(services_of(full), tmp_path / "all")
 
     assert submitted == [201] * len(manifest.tables)
     counts = {table.name: table.rows for table in manifest.tables}
@@ -152,24 +152,24 @@ def test_an_export_that_fails_leaves_nothing(
     lost = next(path for path in settings.artifacts_dir.glob("??/*") if path.is_file())
     lost.rename(tmp_path / "lost")
     with pytest.raises(RuleError, match=lost.name):
-        export_everything(parts_of(full), tmp_path / "out" / "all")
+        export_everything(services_of(full), tmp_path / "out" / "all")
     assert list((tmp_path / "out").iterdir()) == []
 
-    kept = export_everything(parts_of(full), tmp_path / "out" / "all", Wanted(keep_missing=True))
+    kept = export_everything(services_of(full), tmp_path / "out" / "all", Wanted(keep_missing=True))
     assert kept.logs.missing == [lost.name]
     with pytest.raises(ConflictError, match="exists already"):
-        export_everything(parts_of(full), tmp_path / "out" / "all")
+        export_everything(services_of(full), tmp_path / "out" / "all")
 
     lost.write_bytes(b"something else")
     with pytest.raises(RuleError, match=f"{lost.name}: its content has hash"):
-        export_everything(parts_of(full), tmp_path / "out" / "other", Wanted(keep_missing=True))
+        export_everything(services_of(full), tmp_path / "out" / "other", Wanted(keep_missing=True))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["all"]
 
 
 def test_parquet_has_the_same_rows_where_it_can_be_written(
     full: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = export_everything(parts_of(full), tmp_path / "all")
+    manifest = export_everything(services_of(full), tmp_path / "all")
     for table in manifest.tables:
         found = parquet.read_table(tmp_path / "all" / "tables" / f"{table.name}.parquet")
         assert (found.num_rows, found.column_names) == (
@@ -185,7 +185,7 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(
     assert rows_of(tmp_path / "all", "audit_log")[-1]["at"] == audit[-1]["at"].isoformat()
 
     monkeypatch.setattr(table_files, "find_spec", lambda _: None)
-    export_everything(parts_of(full), tmp_path / "bare")
+    export_everything(services_of(full), tmp_path / "bare")
     assert list((tmp_path / "bare").rglob("*.parquet")) == []
     assert tables_of(tmp_path / "bare") == tables_of(tmp_path / "all")
 
@@ -196,8 +196,8 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
     hidden = Submission.model == "=1+1"
     monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
     monkeypatch.setattr(copies, "hidden_submissions", lambda: hidden)
-    manifest = export_everything(parts_of(full), tmp_path / "public", Wanted(public=True))
-    with parts_of(full).database.read() as session:
+    manifest = export_everything(services_of(full), tmp_path / "public", Wanted(public=True))
+    with services_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))
 
     assert manifest.left_out["audit_log"].startswith("organisers alone")
@@ -216,9 +216,9 @@ def test_the_command_takes_one_place_and_says_what_came_of_it(
     commands.add_commands(parser.add_subparsers(dest="command"))
     for given in (["export"], ["export", "x", "--nightly", "y"]):
         with pytest.raises(ContentError, match="one place"):
-            commands.run_command(parts_of(full), parser.parse_args(given))
+            commands.run_command(services_of(full), parser.parse_args(given))
     path = str(tmp_path / "all")
-    assert commands.run_command(parts_of(full), parser.parse_args(["export", path])) == 0
+    assert commands.run_command(services_of(full), parser.parse_args(["export", path])) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["path"], said["logs"], said["missing_logs"]) == (path, 8, 0)
     with pytest.raises(SystemExit):

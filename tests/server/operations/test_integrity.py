@@ -16,7 +16,7 @@ from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verifi
 from server.base.settings import Settings
 from server.operations import commands
 from server.operations.integrity import check_server, look_first
-from tests.support.copies import parts_of
+from tests.support.services import services_of
 
 EVERYTHING = argparse.Namespace(command="check", no_files=False, no_proofs=False)
 
@@ -35,7 +35,7 @@ def test_a_server_as_it_should_be_has_no_fault(
     fresh = settings.artifacts_dir / "ab" / ("ab" * 32)
     fresh.parent.mkdir(exist_ok=True)
     fresh.write_bytes(b"its row comes in a moment")
-    assert commands.run_command(parts_of(served), EVERYTHING) == 0
+    assert commands.run_command(services_of(served), EVERYTHING) == 0
     answer = capsys.readouterr().out
     assert '"files": 4, "proofs": 1' in answer
     assert '"faults": 0, "orphans": 0' in answer
@@ -54,7 +54,7 @@ def test_files_that_are_lost_changed_or_left_over_are_named(
     orphan.write_bytes(b"nobody's")
     os.utime(orphan, (1e9, 1e9))
 
-    findings = check_server(parts_of(served), files=True, proofs=False)
+    findings = check_server(services_of(served), files=True, proofs=False)
     submission = f"named by submission {replay.submission_id} as"
     faults = {fault.split(":")[0]: fault for fault in findings.faults}
     assert faults.keys() == {lost.name, changed.name}
@@ -63,32 +63,32 @@ def test_files_that_are_lost_changed_or_left_over_are_named(
     assert "its content has hash" in faults[changed.name]
     assert faults[changed.name].endswith(f"{submission} run_1.log")
     assert findings.orphans == [f"{orphan.name}: no row names this file"]
-    assert commands.run_command(parts_of(served), EVERYTHING) == 1
+    assert commands.run_command(services_of(served), EVERYTHING) == 1
     assert f"fault: {lost.name}" in capsys.readouterr().err
 
 
 def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(
     served: TestClient, tmp_path: Path
 ) -> None:
-    parts = parts_of(served)
-    elsewhere = dataclasses.replace(parts, artifacts=ArtifactStore(tmp_path / "elsewhere"))
+    services = services_of(served)
+    elsewhere = dataclasses.replace(services, artifacts=ArtifactStore(tmp_path / "elsewhere"))
     for command in ("check", "export", "backup"):
         with pytest.raises(RuntimeError, match=r"elsewhere: is FINISHLINE_ARTIFACTS_DIR"):
             look_first(elsewhere, argparse.Namespace(command=command))
-        look_first(parts, argparse.Namespace(command=command))
+        look_first(services, argparse.Namespace(command=command))
     look_first(elsewhere, argparse.Namespace(command="export", keep_missing=True))
     look_first(elsewhere, argparse.Namespace(command="restore"))
 
 
 def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: Any) -> None:
-    parts = parts_of(served)
-    check_server(parts, files=False, proofs=False)  # The key is listed from here on.
-    with parts.database.write() as session:
+    services = services_of(served)
+    check_server(services, files=False, proofs=False)  # The key is listed from here on.
+    with services.database.write() as session:
         session.execute(text("DROP TRIGGER audit_log_refuses_update"))
         session.execute(text("UPDATE audit_log SET reason = 'another' WHERE id = 1"))
         session.execute(update(SigningKey).values(public_key="ab" * 32))
         session.execute(update(BenchmarkDefinition).values(content="title = 'changed'"))
-    faults = check_server(parts, files=False, proofs=False).faults
+    faults = check_server(services, files=False, proofs=False).faults
     assert [fault.split(":")[0].split(" ")[0] for fault in faults] == [
         "audit", "signing", "definition",
     ]  # fmt: skip
@@ -96,14 +96,14 @@ def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: A
 
 
 def test_a_proof_that_does_not_hold_is_named(served: TestClient, replay: Any) -> None:
-    parts = parts_of(served)
-    with parts.database.write() as session:
+    services = services_of(served)
+    with services.database.write() as session:
         evidence = session.get_one(Evidence, replay.verification_id)
         changed = dict(evidence.submission)
         changed["result"] = changed["result"] | {"tta_seconds": 0.001}
         evidence.submission = changed
         session.execute(update(Verification).values(nonce="ab" * 16))
-    faults = check_server(parts, files=False, proofs=True).faults
+    faults = check_server(services, files=False, proofs=True).faults
     assert faults
     assert {fault.split(",")[0] for fault in faults} == {f"proof of {replay.verification_id}"}
     assert {"score", "seal"} <= {fault.split(", ")[1].split(":")[0] for fault in faults}

@@ -17,8 +17,10 @@ from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import Verification, WorkerRow
 from server.base.settings import Settings
-from server.operations.figures import WorkerSeen, is_free, read_figures
+from server.operations.figures import CachedFigures, WorkerSeen, is_free, read_figures
+from server.operations.readiness import Readiness
 from server.verifications.dispatch import Dispatcher
+from tests.support.services import services_of
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
@@ -76,7 +78,7 @@ def add_worker(database: Database, name: str, **values: Any) -> None:
 def test_what_waits_runs_and_ended_is_counted(
     replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
 ) -> None:
-    client.app.state.figures._keep_seconds = 0.0  # type: ignore[attr-defined]
+    services_of(client).of(CachedFigures)._keep_seconds = 0.0
     replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=500))
     waiting = scrape(client)
     # A submitter may write any class: without a worker of it, it is no label.
@@ -107,7 +109,7 @@ def test_what_waits_runs_and_ended_is_counted(
     assert value(running, "queued_attempts", hardware_class="cpu-test") == 0
     assert value(running, "leases_lost_total") == 0
 
-    client.app.state.dispatcher.run_once()  # type: ignore[attr-defined]
+    services_of(client).of(Dispatcher).run_once()
     grant = replay.claim().json()
     assert replay.report(grant, make_report(replay.seeds())).status_code == 200
     began = utc_now() - timedelta(seconds=300)
@@ -201,8 +203,8 @@ class TestOnOneDatabase:
 
         assert value(scrape(client), "http_unserved_total", status="503") == 0
         monkeypatch.setattr(Database, "read", away)
-        client.app.state.figures._keep_seconds = 0.0  # type: ignore[attr-defined]
-        for _, kept in client.app.state.readiness._checks:  # type: ignore[attr-defined]
+        services_of(client).of(CachedFigures)._keep_seconds = 0.0
+        for _, kept in services_of(client).of(Readiness)._checks:
             kept._keep_seconds = 0.0
         client.get("/api/v1/verifications")
         samples = scrape(client)
@@ -222,8 +224,8 @@ class TestOnOneDatabase:
         self, client: TestClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[bool] = []
-        kept = client.app.state.figures  # type: ignore[attr-defined]
-        database = client.app.state.parts.database  # type: ignore[attr-defined]
+        kept = services_of(client).of(CachedFigures)
+        database = services_of(client).database
 
         def count() -> Any:
             read.append(True)

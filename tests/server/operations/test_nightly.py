@@ -18,7 +18,7 @@ from server.operations.folders import only_one
 from server.operations.manifest import EXPORT_FORMAT, check_files, read_manifest
 from server.verifications.dispatch import Dispatcher
 from tests.server.conftest import SubmissionParts
-from tests.support.copies import parts_of
+from tests.support.services import services_of
 
 FIRST = datetime(2030, 1, 1, 2, 0, tzinfo=UTC)
 
@@ -61,7 +61,7 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
     for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial-killed"):
         (folder / other).mkdir()
     submit(digits_submission)
-    paths = [export_nightly(parts_of(client), folder, keep=2)[0] for _ in range(3)]
+    paths = [export_nightly(services_of(client), folder, keep=2)[0] for _ in range(3)]
 
     names = [path.name for path in paths]
     assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
@@ -93,14 +93,14 @@ def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
 ) -> None:
     folder = tmp_path / "exports"
     submit(digits_submission)
-    first, _ = export_nightly(parts_of(client), folder, keep=1)
+    first, _ = export_nightly(services_of(client), folder, keep=1)
     told = json.loads((folder / "last.json").read_text())
     for path in settings.artifacts_dir.glob("??/*"):
         path.unlink()
     for path in first.glob("logs/*/*"):
         path.unlink()
     with pytest.raises(ValueError, match="not in the artifact store"):
-        export_nightly(parts_of(client), folder, keep=1)
+        export_nightly(services_of(client), folder, keep=1)
     assert first.is_dir()
     assert json.loads((folder / "last.json").read_text()) == told
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
@@ -111,4 +111,4 @@ def test_two_do_not_run_at_once(client: TestClient, tmp_path: Path) -> None:
         only_one(tmp_path / "exports", what="export"),
         pytest.raises(ConflictError, match="Another"),
     ):
-        export_nightly(parts_of(client), tmp_path / "exports", keep=1)
+        export_nightly(services_of(client), tmp_path / "exports", keep=1)

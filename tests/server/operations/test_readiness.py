@@ -33,10 +33,12 @@ from server.operations.checks import (
     check_database,
     check_dispatch,
 )
+from server.operations.figures import CachedFigures
 from server.operations.readiness import Readiness, drained_before_stop
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.loops import run_async
+from tests.support.services import services_of
 
 
 def test_a_process_that_answers_is_alive_whatever_its_database_does(
@@ -59,9 +61,9 @@ def look(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[[], An
     """
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
     monkeypatch.setattr(Dispatcher, "is_running", True)
-    dispatcher = client.app.state.dispatcher  # type: ignore[attr-defined]
+    dispatcher = services_of(client).of(Dispatcher)
     dispatcher._round_ended_at = time.monotonic()
-    for _, kept in client.app.state.readiness._checks:  # type: ignore[attr-defined]
+    for _, kept in services_of(client).of(Readiness)._checks:
         kept._keep_seconds = 0.0
         kept._limit_seconds = 60.0
     return lambda: client.get("/readyz")
@@ -335,9 +337,9 @@ def test_the_whole_server_answers_while_its_database_hangs(
         raise OperationalError("SELECT 1", {}, Exception("released"))
 
     monkeypatch.setattr(Database, "read", hang)
-    client.app.state.readiness._limit_seconds = 0.05  # type: ignore[attr-defined]
-    client.app.state.figures._limit_seconds = 0.05  # type: ignore[attr-defined]
-    for _, kept in client.app.state.readiness._checks:  # type: ignore[attr-defined]
+    services_of(client).of(Readiness)._limit_seconds = 0.05
+    services_of(client).of(CachedFigures)._limit_seconds = 0.05
+    for _, kept in services_of(client).of(Readiness)._checks:
         kept._limit_seconds = 0.05
     answer = look()
 
@@ -379,7 +381,7 @@ def test_a_process_told_to_stop_says_so_before_it_does() -> None:
 
 
 def test_a_draining_process_is_503(look: Callable[[], Any], client: TestClient) -> None:
-    client.app.state.readiness.is_draining = True  # type: ignore[attr-defined]
+    services_of(client).of(Readiness).is_draining = True
     answer = look()
 
     assert (answer.status_code, answer.json()["status"]) == (503, "draining")

@@ -1,0 +1,85 @@
+"""Services: process-wide objects, for endpoints by dependency and for others by their session."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.models import Submission
+from server.base.settings import Settings
+
+Kind = TypeVar("Kind")
+
+
+class OfferedBenchmarks(Mapping[str, Benchmark]):
+    """Benchmarks in the order of their ids; one may be added during an iteration."""
+
+    def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
+        self._by_id = {each.benchmark_id: each for each in benchmarks}
+        self._lock = Lock()
+
+    def __getitem__(self, benchmark_id: str) -> Benchmark:
+        return self._by_id[benchmark_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def offer(self, benchmark: Benchmark) -> None:
+        """Add a benchmark, or replace its definition."""
+        with self._lock:
+            changed = self._by_id | {benchmark.benchmark_id: benchmark}
+            self._by_id = dict(sorted(changed.items()))
+
+
+def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
+    """Return no standings, where no application runs."""
+    return lambda _submission: {}
+
+
+@dataclass(frozen=True)
+class Services:
+    """Process-wide objects of an application or a command; a room's own are found by their type.
+
+    `standings` returns the places of submissions on their boards: fields of a submission's view.
+    Code that has only a session finds them by `state_of(session, Services)`.
+    """
+
+    settings: Settings
+    database: Database
+    artifacts: ArtifactStore
+    benchmarks: OfferedBenchmarks
+    standings: Callable[[Session], Callable[[Submission], dict[str, Any]]] = no_standings
+
+    def __post_init__(self) -> None:
+        self.put(self)
+
+    def of(self, kind: type[Kind]) -> Kind:
+        """A room's object of a type, as `RoomState.of`."""
+        return self.database.state.of(kind)
+
+    def put(self, value: Kind) -> Kind:
+        """Keep a room's object under its type."""
+        return self.database.state.put(value)
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of the application that a request is for."""
+    services: Services = request.app.state.services
+    return services
+
+
+async def get_services(request: Request) -> Services:
+    """Return the same as a dependency: async, because a thread would take longer than the call."""
+    return services_of(request)
+
+
+ServicesDep = Annotated[Services, Depends(get_services)]
