@@ -1,28 +1,40 @@
-"""A user's own account: role, submissions, quotas and tokens."""
+"""A user's own account: role, submissions, quotas, and tokens to make, rotate and revoke."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import HTMLResponse, Response
+from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.models import Submission, Token
-from server.base.services import Services, ServicesDep
 from server.base.standing import pending_verifications
-from server.pages.console_page import console_page
-from server.people.accounts import ROLES, SCOPES_OF, Scope, is_expired, is_within, list_own_tokens
-from server.people.schemas import me_view, token_view
-from server.people.sessions import SignedIn
-from server.people.signed_in import AccountDep, viewer_for
+from server.pages.console_page import Console, Done, OwnerDep, filled
+from server.people import token_issue
+from server.people.accounts import (
+    ROLES,
+    SCOPES,
+    SCOPES_OF,
+    Scope,
+    is_expired,
+    is_within,
+    list_own_tokens,
+)
+from server.people.schemas import OwnTokenCreate, TokenRotate, me_view, token_view
+from server.people.sessions import Notice, go_on_with
+from server.people.signed_in import Fields, FormDep
 from server.submissions.quota_admin import own_quotas
 from server.submissions.service import CURSOR_PATTERN, submissions_page
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"
+TOKENS = ADDRESS + "/tokens"
 LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
+TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 SCOPE_MEANINGS: dict[Scope, str] = {
     "read": "see what asks for a token",
     "submit": "send submissions",
@@ -34,46 +46,42 @@ SCOPE_MEANINGS: dict[Scope, str] = {
 
 
 @router.get(ADDRESS)
-def account(services: ServicesDep, signed_in: AccountDep, before: CursorDep = None) -> HTMLResponse:
+def account(console: OwnerDep, before: CursorDep = None) -> HTMLResponse:
     """A person's own submissions and tokens, and the form that makes one."""
-    caller = signed_in.caller
-    ticked = {f"scopes_{scope}": "on" for scope in caller.scopes}
-    return account_page(services, signed_in, typed={"role": caller.role} | ticked, before=before)
+    ticked = {f"scopes_{scope}": "on" for scope in console.caller.scopes}
+    return account_page(console, typed={"role": console.caller.role} | ticked, before=before)
 
 
 def account_page(
-    services: Services,
-    signed_in: SignedIn,
+    console: Console,
     *,
     typed: Mapping[str, Any] | None = None,
     before: str | None = None,
     **wrong: Any,
 ) -> HTMLResponse:
     """The page, also after a form that was refused; its submissions are those `before` a cursor."""
-    caller = signed_in.caller
-    with services.database.read(viewer_for(caller)) as session:
+    caller = console.caller
+    with console.services.database.read(console.viewer) as session:
         found, cursor = submissions_page(
             session, user_id=caller.user_id, limit=LATEST, cursor=before
         )
         context: dict[str, Any] = {
-            "me": me_view(session.get_one(Token, caller.token_id)).model_dump(mode="json"),
+            "me": me_view(session.get_one(Token, caller.token_id)),
             "submissions": [_submission_row(row) for row in found],
             "before": before,
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
-            "quota": own_quotas(session, services.settings, caller).model_dump(mode="json"),
+            "quota": own_quotas(session, console.services.settings, caller),
         }
-    return console_page(
-        services,
-        signed_in,
+    return console.page(
         "account.html",
         typed=typed or {"role": caller.role},
         **context,
         own_token=caller.token_id,
         roles=[(role, role) for role in ROLES if is_within(role, caller.role)],
-        scopes=[(scope, SCOPE_MEANINGS[scope]) for scope in context["me"]["scopes"]],
+        scopes=[(scope, SCOPE_MEANINGS[scope]) for scope in context["me"].scopes],
         may_change=caller.may("tokens"),
-        session_ends_at=signed_in.ends_at.isoformat(),
+        session_ends_at=console.signed_in.ends_at.isoformat(),
         **wrong,
     )
 
@@ -110,3 +118,49 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "tta_seconds": submission.tta_seconds,
         "submitted_at": submission.submitted_at.isoformat(),
     }
+
+
+@router.post(TOKENS)
+def make(console: OwnerDep, form: FormDep) -> Response:
+    """Make a token for oneself; the next page shows it, once."""
+
+    def make_one(session: Session, wanted: OwnTokenCreate) -> Done:
+        asked = wanted.wanted(console.caller.role)
+        made = token_issue.make_own_token(session, console.caller, asked)
+        told = f"Token {made.token.id}, role {made.token.role}, is made."
+        return ADDRESS, Notice(told, once_only=made.secret)
+
+    page = partial(account_page, console, typed=form)
+    return console.submit(OwnTokenCreate, _asked(form), make_one, page)
+
+
+def _asked(form: Fields) -> dict[str, object]:
+    """A form's fields as the API takes them: each scope is a box of its own."""
+    scopes = [scope for scope in SCOPES if f"scopes_{scope}" in form]
+    named = {name: form[name] for name in form if not name.startswith("scopes_")}
+    return filled(named) | {"scopes": scopes}
+
+
+@router.post(TOKENS + "/{token_id}/rotate")
+def rotate(token_id: TokenId, console: OwnerDep, form: FormDep) -> Response:
+    """Have a fresh token take over; a session of the old one goes on with it."""
+
+    def replace(session: Session, wanted: TokenRotate) -> Done:
+        made = token_issue.rotate_own_token(session, console.caller, token_id, wanted.rotation())
+        if token_id == console.caller.token_id:
+            go_on_with(session, console.signed_in.secret, made.token.id)
+        told = f"Token {made.token.id} takes over from {token_id}."
+        return ADDRESS, Notice(told, once_only=made.secret)
+
+    return console.submit(TokenRotate, filled(form), replace, partial(account_page, console))
+
+
+@router.post(TOKENS + "/{token_id}/revoke")
+def revoke(token_id: TokenId, console: OwnerDep, _form: FormDep) -> Response:
+    """End one of one's own tokens now."""
+
+    def end(session: Session) -> Done:
+        ended = token_issue.revoke_own_token(session, console.caller, token_id)
+        return ADDRESS, Notice(revoked_words(token_id, ended))
+
+    return console.change(end, partial(account_page, console))

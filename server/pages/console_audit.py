@@ -9,12 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.base.viewer import ORGANISER
-from server.pages.console_page import console_page, read_query
+from server.pages.console_page import OrganiserDep, read_query
 from server.people import audit
 from server.people.audit import AuditFilter, read_head
-from server.people.signed_in import ConsoleDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/audit"
@@ -30,20 +29,18 @@ class AuditPage(AuditFilter):
 
 
 @router.get(ADDRESS)
-def audit_page(request: Request, services: ServicesDep, signed_in: ConsoleDep) -> HTMLResponse:
+def audit_page(request: Request, console: OrganiserDep) -> HTMLResponse:
     """The audit log: changes with user and reason, the latest first."""
     asked = read_query(AuditPage, request)
     filters = asked.model_dump(exclude={"before"}, exclude_none=True)
-    with services.database.read(ORGANISER) as session:
+    with console.services.database.read(ORGANISER) as session:
         found = audit.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
         records = [_shown(audit.hashed_view(row)) for row in found[:PAGE]]
         head, actions = read_head(session), audit.list_actions(session)
     older = None
     if len(found) > PAGE:
         older = f"{ADDRESS}?{urlencode(filters | {'before': records[-1]['id']})}"
-    return console_page(
-        services,
-        signed_in,
+    return console.page(
         "audit.html",
         records=records,
         actions=actions,
@@ -54,10 +51,12 @@ def audit_page(request: Request, services: ServicesDep, signed_in: ConsoleDep) -
 
 
 @router.get(ADDRESS + "/log.json")
-def download(services: ServicesDep, _signed_in: ConsoleDep) -> StreamingResponse:
+def download(console: OrganiserDep) -> StreamingResponse:
     """The whole log, oldest first, as `finishline audit-log --out` writes it."""
     headers = {"Content-Disposition": 'attachment; filename="log.json"'}
-    return StreamingResponse(_whole(services), media_type="application/json", headers=headers)
+    return StreamingResponse(
+        _whole(console.services), media_type="application/json", headers=headers
+    )
 
 
 def _whole(services: Services) -> Iterator[bytes]:

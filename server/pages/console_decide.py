@@ -1,14 +1,13 @@
 """Deciding about the verdict of a rerun, beside the one that is published."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.base.errors import ServerError
 from server.base.models import Submission, Verification
-from server.base.services import Services, ServicesDep
 from server.base.standing import (
     find_verification,
     is_pending,
@@ -16,10 +15,10 @@ from server.base.standing import (
     require_submission,
 )
 from server.pages.console_overview import pending_verdicts
-from server.pages.console_page import console_page, filled, go_on, read_form
-from server.people.sessions import Notice, SignedIn
-from server.people.signed_in import ConsoleDep, FormDep, viewer_for
-from server.verifications.rerun_schemas import DecisionCreate
+from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
+from server.verifications.rerun_schemas import ComparisonView, DecisionCreate
 from server.verifications.reruns import compare_verifications, decide, report_of
 
 router = APIRouter(include_in_schema=False)
@@ -27,47 +26,34 @@ ADDRESS = "/console/decide"
 
 
 @router.get(ADDRESS)
-def decisions_page(services: ServicesDep, signed_in: ConsoleDep) -> HTMLResponse:
+def decisions_page(console: OrganiserDep) -> HTMLResponse:
     """Every verdict that waits."""
-    with services.database.read(viewer_for(signed_in.caller)) as session:
+    with console.services.database.read(console.viewer) as session:
         pending = pending_verdicts(session)
-    return console_page(services, signed_in, "decisions.html", pending=pending)
+    return console.page("decisions.html", pending=pending)
 
 
 @router.get(ADDRESS + "/{verification_id}")
-def decision_page(
-    verification_id: str, services: ServicesDep, signed_in: ConsoleDep
-) -> HTMLResponse:
+def decision_page(verification_id: str, console: OrganiserDep) -> HTMLResponse:
     """A verdict that waits, beside the published one."""
-    return _page(services, signed_in, verification_id)
+    return _page(console, verification_id)
 
 
 @router.post(ADDRESS + "/{verification_id}")
-def decide_about(
-    verification_id: str, services: ServicesDep, signed_in: ConsoleDep, form: FormDep
-) -> Response:
+def decide_about(verification_id: str, console: OrganiserDep, form: FormDep) -> Response:
     """Publish a verdict, or keep the published one."""
-    wanted, errors = read_form(DecisionCreate, filled(form))
-    if wanted is None:
-        return _page(services, signed_in, verification_id, typed=form, errors=errors)
-    try:
-        with services.database.write() as session:
-            verification = decide(session, signed_in.caller, verification_id, wanted)
-            told = _told(verification, wanted)
-    except ServerError as error:
-        return _page(services, signed_in, verification_id, typed=form, refusal=error)
-    return go_on(services, signed_in, ADDRESS, told)
+
+    def decide_it(session: Session, wanted: DecisionCreate) -> Done:
+        decided = decide(session, console.caller, verification_id, wanted)
+        became = "is published" if wanted.decision == "publish" else "is kept back"
+        return ADDRESS, Notice(f"The verdict of {decided.id}, {decided.outcome}, {became}.")
+
+    page = partial(_page, console, verification_id, typed=form)
+    return console.submit(DecisionCreate, filled(form), decide_it, page)
 
 
-def _told(verification: Verification, wanted: DecisionCreate) -> Notice:
-    became = "is published" if wanted.decision == "publish" else "is kept back"
-    return Notice(f"The verdict of {verification.id}, {verification.outcome}, {became}.")
-
-
-def _page(
-    services: Services, signed_in: SignedIn, verification_id: str, **form: Any
-) -> HTMLResponse:
-    with services.database.read(viewer_for(signed_in.caller)) as session:
+def _page(console: Console, verification_id: str, **form: Any) -> HTMLResponse:
+    with console.services.database.read(console.viewer) as session:
         verification = find_verification(session, verification_id)
         submission = require_submission(verification)
         standing = published_verification(submission)
@@ -77,7 +63,7 @@ def _page(
             "waiting": _side(verification, submission),
             "comparison": _comparison(session, standing, verification),
         }
-    return console_page(services, signed_in, "decision.html", **context, **form)
+    return console.page("decision.html", **context, **form)
 
 
 def _submission(submission: Submission) -> dict[str, Any]:
@@ -116,10 +102,10 @@ def _settled(verification: Verification) -> str:
 
 def _comparison(
     session: Session, standing: Verification | None, waiting: Verification
-) -> dict[str, Any] | None:
+) -> ComparisonView | None:
     """Both replays side by side; latencies have no runs to compare."""
     if standing is None or standing is waiting:
         return None
     if {standing.kind, waiting.kind} != {"replay"}:
         return None
-    return compare_verifications(session, standing.id, waiting.id).model_dump(mode="json")
+    return compare_verifications(session, standing.id, waiting.id)

@@ -10,12 +10,10 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, Submission, Verification
-from server.base.services import ServicesDep
 from server.base.standing import OPEN, SHOWN, is_pending, published_status
 from server.benchmarks.calibrations import count_runs
-from server.pages.console_page import console_page
+from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
-from server.people.signed_in import SignedInDep, viewer_for
 from server.verifications.calibration_views import Offered, summary
 from server.verifications.queries import view
 from server.verifications.worker_queries import list_workers
@@ -142,12 +140,13 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/console")
-def overview(services: ServicesDep, signed_in: SignedInDep) -> Response:
+def overview(console: AnyoneDep) -> Response:
     """Open tasks of organisers; any other user is redirected to their own account."""
-    if signed_in.caller.role not in ORGANISERS:
+    if console.caller.role not in ORGANISERS:
         return RedirectResponse("/console/account", status_code=303)
+    services = console.services
     alive = services.settings.worker_alive_seconds
-    with services.database.read(viewer_for(signed_in.caller)) as session:
+    with services.database.read(console.viewer) as session:
         context: dict[str, Any] = {
             "pending": pending_verdicts(session),
             "under_way": under_way(session, alive_seconds=alive),
@@ -155,4 +154,4 @@ def overview(services: ServicesDep, signed_in: SignedInDep) -> Response:
             "failed": failed_attempts(session),
             "calibrations": open_calibrations(session, services.benchmarks),
         }
-    return console_page(services, signed_in, "overview.html", **context)
+    return console.page("overview.html", **context)

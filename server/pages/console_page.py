@@ -1,27 +1,122 @@
-"""Every page of the console: who is signed in, notices told once, errors, form fields."""
+"""A visit to the console: its pages, its forms, and notices shown once."""
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_jsonable_python
+from sqlalchemy.orm import Session
 
 from server.base.errors import ServerError
-from server.base.services import Services
+from server.base.services import Services, ServicesDep
+from server.base.viewer import Viewer
+from server.people.dependencies import Caller
 from server.people.sessions import Notice, SignedIn, csrf_token, leave_notice, take_notices
+from server.people.signed_in import (
+    AccountDep,
+    AdminConsoleDep,
+    ConsoleDep,
+    SignedInDep,
+    viewer_for,
+)
 from web.render import render
 
 T = TypeVar("T", bound=BaseModel)
 Errors = dict[str, str]
+Done = tuple[str, Notice]
+Page = Callable[..., HTMLResponse]
 NUMBERS = {
     "int_parsing": "Expected a whole number.",
     "int_from_float": "Expected a whole number.",
     "float_parsing": "Expected a number.",
 }
 MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short")
+
+
+@dataclass(frozen=True)
+class Console:
+    """A signed-in user on a page of the console."""
+
+    services: Services
+    signed_in: SignedIn
+
+    @property
+    def caller(self) -> Caller:
+        """The signed-in user."""
+        return self.signed_in.caller
+
+    @property
+    def viewer(self) -> Viewer:
+        """The rows that the user may see."""
+        return viewer_for(self.signed_in.caller)
+
+    def page(
+        self,
+        template: str,
+        *,
+        typed: Mapping[str, Any] | None = None,
+        errors: Errors | None = None,
+        refusal: ServerError | None = None,
+        **context: Any,
+    ) -> HTMLResponse:
+        """Render a page; with `errors` or a `refusal` after a form changed nothing.
+
+        `typed` has the values of the form's fields, as typed before or as proposed. Models in the
+        context become plain values.
+        """
+        status = refusal.status if refusal is not None else 422 if errors else 200
+        page = render(
+            f"console/{template}",
+            account={"name": self.caller.name, "role": self.caller.role},
+            csrf=csrf_token(self.signed_in.secret),
+            notices=self._notices(),
+            typed=dict(typed or {}),
+            errors=errors or {},
+            refusal=refusal.detail if refusal is not None else None,
+            **to_jsonable_python(context),
+        )
+        return HTMLResponse(page, status_code=status)
+
+    def submit(
+        self,
+        form: type[T],
+        fields: Mapping[str, Any],
+        change: Callable[[Session, T], Done],
+        page: Page,
+    ) -> Response:
+        """Validate a form and make its change; show `page` again if either is refused.
+
+        `change` writes in one transaction and returns the address to go on to, and a notice.
+        """
+        wanted, errors = read_form(form, fields)
+        if wanted is None:
+            return page(errors=errors)
+        return self.change(lambda session: change(session, wanted), page)
+
+    def change(self, change: Callable[[Session], Done], page: Page) -> Response:
+        """Make a change; show `page` again with the reason if it is refused."""
+        try:
+            with self.services.database.write() as session:
+                address, notice = change(session)
+        except ServerError as error:
+            return page(refusal=error)
+        return self.go_on(address, notice)
+
+    def go_on(self, address: str, notice: Notice) -> RedirectResponse:
+        """Redirect to the page that shows a form's change, with a notice to show once."""
+        with self.services.database.write() as session:
+            leave_notice(session, self.signed_in.secret, notice)
+        return RedirectResponse(address, status_code=303)
+
+    def _notices(self) -> list[dict[str, Any]]:
+        if not self.signed_in.has_notices:
+            return []
+        with self.services.database.write() as session:
+            return [vars(notice) for notice in take_notices(session, self.signed_in.secret)]
 
 
 def filled(fields: Mapping[str, str]) -> dict[str, str]:
@@ -62,45 +157,33 @@ def sentence_of(item: ErrorDetails) -> str:
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 
-def console_page(
-    services: Services,
-    signed_in: SignedIn,
-    template: str,
-    *,
-    typed: Mapping[str, Any] | None = None,
-    errors: Errors | None = None,
-    refusal: ServerError | None = None,
-    **context: Any,
-) -> HTMLResponse:
-    """Render a page of the console; with `errors` or a `refusal` after a form changed nothing.
+def renamed(page: Page, **names: str) -> Page:
+    """A page that shows the errors of some fields beside others."""
 
-    `typed` has the values of the form's fields, as typed before or as proposed.
-    """
-    status = refusal.status if refusal is not None else 422 if errors else 200
-    page = render(
-        f"console/{template}",
-        account={"name": signed_in.caller.name, "role": signed_in.caller.role},
-        csrf=csrf_token(signed_in.secret),
-        notices=_notices(services, signed_in),
-        typed=dict(typed or {}),
-        errors=errors or {},
-        refusal=refusal.detail if refusal is not None else None,
-        **context,
-    )
-    return HTMLResponse(page, status_code=status)
+    def shown(*, errors: Errors | None = None, **wrong: Any) -> HTMLResponse:
+        moved = {names.get(name, name): text for name, text in (errors or {}).items()}
+        return page(errors=moved, **wrong)
+
+    return shown
 
 
-def _notices(services: Services, signed_in: SignedIn) -> list[dict[str, Any]]:
-    if not signed_in.has_notices:
-        return []
-    with services.database.write() as session:
-        return [vars(notice) for notice in take_notices(session, signed_in.secret)]
+def _of_anyone(services: ServicesDep, signed_in: SignedInDep) -> Console:
+    return Console(services, signed_in)
 
 
-def go_on(
-    services: Services, signed_in: SignedIn, address: str, notice: Notice
-) -> RedirectResponse:
-    """Redirect to the page that shows a form's change, with a notice to show once."""
-    with services.database.write() as session:
-        leave_notice(session, signed_in.secret, notice)
-    return RedirectResponse(address, status_code=303)
+def _of_organisers(services: ServicesDep, signed_in: ConsoleDep) -> Console:
+    return Console(services, signed_in)
+
+
+def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep) -> Console:
+    return Console(services, signed_in)
+
+
+def _of_owners(services: ServicesDep, signed_in: AccountDep) -> Console:
+    return Console(services, signed_in)
+
+
+AnyoneDep = Annotated[Console, Depends(_of_anyone)]
+OrganiserDep = Annotated[Console, Depends(_of_organisers)]
+AdminDep = Annotated[Console, Depends(_of_admins)]
+OwnerDep = Annotated[Console, Depends(_of_owners)]

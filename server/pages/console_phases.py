@@ -1,5 +1,6 @@
 """Phases from the console: each benchmark's current phase, and the form that sets its dates."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -7,15 +8,13 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
-from server.base.errors import ServerError
-from server.base.services import Services, ServicesDep
 from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phase_schemas import PhasesCreate, phases_set, phases_view
 from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
-from server.pages.console_page import Errors, console_page, filled, go_on, read_form
-from server.people.sessions import Notice, SignedIn
-from server.people.signed_in import ConsoleDep, FormDep
+from server.pages.console_page import Console, Done, OrganiserDep, filled, renamed
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/phases"
@@ -26,30 +25,28 @@ Typed = dict[str, Any]
 
 
 @router.get(ADDRESS)
-def phases_page(
-    services: ServicesDep, signed_in: ConsoleDep, benchmark: ChosenDep = None
-) -> HTMLResponse:
+def phases_page(console: OrganiserDep, benchmark: ChosenDep = None) -> HTMLResponse:
     """Every benchmark with its phase; of a chosen one the dates, to change, and their history."""
-    return _page(services, signed_in, benchmark or None)
+    return _page(console, benchmark or None)
 
 
 @router.post(ADDRESS)
-def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(console: OrganiserDep, form: FormDep) -> Response:
     """Set the dates of a benchmark."""
     typed = filled(form)
     chosen = typed.pop("benchmark", "")
-    wanted, errors = read_form(PhasesCreate, _as_sent_to_the_api(typed))
-    if wanted is None:
-        return _page(services, signed_in, chosen, typed=form, errors=_by_own_fields(errors))
-    try:
+
+    def set_dates(session: Session, wanted: PhasesCreate) -> Done:
+        services = console.services
         benchmark = find_benchmark(services.benchmarks, chosen)
-        with services.database.write() as session:
-            folder = services.settings.benchmarks_dir
-            row = set_phases(session, signed_in.caller, benchmark, wanted, folder)
-            told = phases_view(row, utc_now()).sentence
-    except ServerError as error:
-        return _page(services, signed_in, chosen, typed=form, refusal=error)
-    return go_on(services, signed_in, ADDRESS, Notice(f"{chosen}: {told}"))
+        row = set_phases(
+            session, console.caller, benchmark, wanted, services.settings.benchmarks_dir
+        )
+        return ADDRESS, Notice(f"{chosen}: {phases_view(row, utc_now()).sentence}")
+
+    # Dates out of order are the fault of the last of them.
+    page = renamed(partial(_page, console, chosen, typed=form), form="closes_at")
+    return console.submit(PhasesCreate, _as_sent_to_the_api(typed), set_dates, page)
 
 
 def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
@@ -62,21 +59,11 @@ def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
     return changed
 
 
-def _by_own_fields(errors: Errors) -> Errors:
-    """Dates out of order are the fault of the last of them."""
-    return {("closes_at" if name == "form" else name): text for name, text in errors.items()}
-
-
 def _page(
-    services: Services,
-    signed_in: SignedIn,
-    chosen: str | None,
-    *,
-    typed: Typed | None = None,
-    **wrong: Any,
+    console: Console, chosen: str | None, *, typed: Typed | None = None, **wrong: Any
 ) -> HTMLResponse:
     now = utc_now()
-    with services.database.read() as session:
+    with console.services.database.read() as session:
         rows = all_current_phases(session)
         history = _history(session, chosen)
     benchmarks = [
@@ -85,12 +72,10 @@ def _page(
             "title": benchmark.title,
             "phases": phases_view(rows.get(name), now).model_dump(mode="json"),
         }
-        for name, benchmark in services.benchmarks.items()
+        for name, benchmark in console.services.benchmarks.items()
     ]
     shown = next((one for one in benchmarks if one["id"] == chosen), None)
-    return console_page(
-        services,
-        signed_in,
+    return console.page(
         "phases.html",
         typed=_proposed(shown) if typed is None else typed,
         benchmarks=benchmarks,

@@ -9,52 +9,44 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.models import Submission
 from server.base.request_context import note
-from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import BoardQuery, facets_of, preview_board
 from server.pages.board_context import REFUSALS, Problem, problems_of, query_instead
-from server.pages.console_page import console_page
-from server.people.sessions import SignedIn
-from server.people.signed_in import ConsoleDep, viewer_for
+from server.pages.console_page import Console, OrganiserDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/leaderboards/{benchmark_id}/preview"
 
 
 @router.get(ADDRESS)
-def preview_page(
-    benchmark_id: str, services: ServicesDep, signed_in: ConsoleDep, request: Request
-) -> HTMLResponse:
+def preview_page(benchmark_id: str, console: OrganiserDep, request: Request) -> HTMLResponse:
     """The board; for an invalid query the form again, with a message for each wrong field."""
-    note(user_id=signed_in.caller.user_id)
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    note(user_id=console.caller.user_id)
+    benchmark = find_benchmark(console.services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     try:
         query = BoardQuery.model_validate(typed)
         filters = query.model_dump(mode="json", exclude_defaults=True)
-        return _page(services, signed_in, benchmark, query, filters)
+        return _page(console, benchmark, query, filters)
     except REFUSALS as error:
         problems = problems_of(error, typed)
-    return _page(services, signed_in, benchmark, query_instead(typed, problems), typed, problems)
+    return _page(console, benchmark, query_instead(typed, problems), typed, problems)
 
 
 def _page(
-    services: Services,
-    signed_in: SignedIn,
+    console: Console,
     benchmark: Benchmark,
     query: BoardQuery,
     filters: dict[str, Any],
     problems: list[Problem] | None = None,
 ) -> HTMLResponse:
-    with services.database.read_snapshot(viewer_for(signed_in.caller)) as session:
+    with console.services.database.read_snapshot(console.viewer) as session:
         board, ranked = preview_board(session, benchmark, query)
         facets = facets_of(ranked.all_rows(session))
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
-    page = console_page(
-        services,
-        signed_in,
+    page = console.page(
         "preview.html",
         benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),
         board=board,

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
+from sqlalchemy.orm import Session
 
-from server.base.errors import NotFoundError, ServerError
-from server.base.services import Services, ServicesDep
+from server.base.errors import NotFoundError
 from server.base.viewer import ORGANISER
-from server.pages.console_page import Errors, console_page, filled, go_on, read_form
-from server.people.sessions import Notice, SignedIn
-from server.people.signed_in import ConsoleDep, FormDep
+from server.pages.console_page import Console, Done, Errors, OrganiserDep, filled, read_form
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
 from server.submissions.quota_admin import (
     QuotaSet,
     QuotaView,
@@ -38,27 +39,28 @@ NameDep = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 @router.get(ADDRESS)
 def quotas_page(
-    services: ServicesDep, signed_in: ConsoleDep, kind: NameDep = "user", subject: NameDep = ""
+    console: OrganiserDep, kind: NameDep = "user", subject: NameDep = ""
 ) -> HTMLResponse:
     """Every quota that is set; for a chosen subject its use, and the form with its name."""
-    return _page(services, signed_in, {"kind": kind, "subject": subject})
+    return _page(console, {"kind": kind, "subject": subject})
 
 
 @router.post(ADDRESS)
-def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(console: OrganiserDep, form: FormDep) -> Response:
     """Set the quota of a user, of each member of an organisation, or of all on a benchmark."""
+    page = partial(_page, console, form)
     typed = filled(form)
     kind, subject = KINDS.get(typed.pop("kind", "")), typed.pop("subject", "")
     wanted, errors = read_form(QuotaSet, {name: _amount(name, typed[name]) for name in typed})
     errors = _missing(kind, subject, typed) | _in_own_words(errors)
     if wanted is None or kind is None or errors:
-        return _page(services, signed_in, form, errors=errors)
-    try:
-        with services.database.write() as session:
-            change_quota(session, services, signed_in.caller, kind, subject, wanted)
-    except ServerError as error:
-        return _page(services, signed_in, form, refusal=error)
-    return go_on(services, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))
+        return page(errors=errors)
+
+    def set_quota(session: Session) -> Done:
+        change_quota(session, console.services, console.caller, kind, subject, wanted)
+        return ADDRESS, Notice(f"The quota of {kind} {subject} is set.")
+
+    return console.change(set_quota, page)
 
 
 def _amount(name: str, text: str) -> int | str:
@@ -96,29 +98,19 @@ def _in_own_words(errors: Errors) -> Errors:
     return {name: expected.get(name, text) for name, text in errors.items()}
 
 
-def _page(
-    services: Services, signed_in: SignedIn, typed: Mapping[str, str], **wrong: Any
-) -> HTMLResponse:
-    with services.database.read(ORGANISER) as session:
-        quotas = read_quotas(session, services.settings)
-    return console_page(
-        services,
-        signed_in,
-        "quotas.html",
-        typed=typed,
-        quotas=quotas.model_dump(mode="json"),
-        chosen=_used(services, typed.get("kind", ""), typed.get("subject", "").strip()),
-        **wrong,
-    )
+def _page(console: Console, typed: Mapping[str, str], **wrong: Any) -> HTMLResponse:
+    with console.services.database.read(ORGANISER) as session:
+        quotas = read_quotas(session, console.services.settings)
+    chosen = _used(console, typed.get("kind", ""), typed.get("subject", "").strip())
+    return console.page("quotas.html", typed=typed, quotas=quotas, chosen=chosen, **wrong)
 
 
-def _used(services: Services, kind: str, subject: str) -> dict[str, Any] | None:
+def _used(console: Console, kind: str, subject: str) -> QuotaView | None:
     """A subject's quotas with their use, or None if there is no such subject."""
     if kind not in KINDS or not subject:
         return None
     try:
-        with services.database.read(ORGANISER) as session:
-            view: QuotaView = read_quota(session, services, KINDS[kind], subject)
+        with console.services.database.read(ORGANISER) as session:
+            return read_quota(session, console.services, KINDS[kind], subject)
     except NotFoundError:
         return None
-    return view.model_dump(mode="json")

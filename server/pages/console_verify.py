@@ -1,19 +1,20 @@
 """Verifying from the console: choose, read the dry run's cost, confirm exactly that; cancel."""
 
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
+from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
 from server.base.errors import ServerError
-from server.base.services import Services, ServicesDep
 from server.pages.console_overview import under_way
-from server.pages.console_page import console_page, filled, go_on, read_form
-from server.people.sessions import Notice, SignedIn
-from server.people.signed_in import ConsoleDep, FormDep, viewer_for
+from server.pages.console_page import Console, Done, OrganiserDep, Page, filled, read_form, renamed
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
 from server.verifications.requests import cancel
 from server.verifications.rerun_schemas import BatchCreate, BatchView
 from server.verifications.reruns import verify_batch
@@ -27,49 +28,48 @@ Typed = dict[str, Any]
 
 
 @router.get(ADDRESS)
-def choose(request: Request, services: ServicesDep, signed_in: ConsoleDep) -> HTMLResponse:
+def choose(request: Request, console: OrganiserDep) -> HTMLResponse:
     """The form that chooses submissions, or with `preview` the dry run of that choice."""
     typed: Typed = filled(request.query_params)
     if typed.pop("preview", None) is None:
-        return _form(services, signed_in, typed)
+        return _form(console, typed)
     wanted, errors = read_form(BatchCreate, _chosen(typed) | DRY_RUN)
     if wanted is None:
-        return _form(services, signed_in, typed, errors=_by_own_fields(errors))
+        return _by_own_fields(console, typed)(errors=errors)
     try:
-        preview = verify_batch(services, signed_in.caller, wanted)
+        preview = verify_batch(console.services, console.caller, wanted)
     except ServerError as error:
-        return _form(services, signed_in, typed, refusal=error)
+        return _form(console, typed, refusal=error)
     back = f"{ADDRESS}?{urlencode(typed)}"
-    return _preview(services, signed_in, preview, kind=wanted.kind, back=back)
+    return _preview(console, preview, kind=wanted.kind, back=back)
 
 
 @router.post(ADDRESS)
-def confirm(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def confirm(console: OrganiserDep, form: FormDep) -> Response:
     """Queue exactly the verifications that the dry run listed."""
     chosen = _chosen({name: form.get(name, "") for name in ("kind", "submissions")})
     wanted, errors = read_form(BatchCreate, chosen | {"reason": form.get("reason", "").strip()})
     try:
         if wanted is None:
-            return _shown_again(services, signed_in, chosen, errors, typed=form)
-        queued = verify_batch(services, signed_in.caller, wanted)
+            return _shown_again(console, chosen, errors, typed=form)
+        queued = verify_batch(console.services, console.caller, wanted)
     except ServerError as error:
-        return _form(services, signed_in, dict(form), refusal=error)
-    return go_on(services, signed_in, ADDRESS, Notice(_told(queued)))
+        return _form(console, dict(form), refusal=error)
+    return console.go_on(ADDRESS, Notice(_told(queued)))
 
 
 @router.post("/console/verifications/{verification_id}/cancel")
 def cancel_verification(
-    verification_id: str, services: ServicesDep, signed_in: ConsoleDep, _form_sent: FormDep
+    verification_id: str, console: OrganiserDep, _form_sent: FormDep
 ) -> Response:
     """End a verification without a verdict."""
-    try:
-        with services.database.write() as session:
-            goes_on = cancel(session, signed_in.caller, verification_id).state == "running"
-    except ServerError as error:
-        return _form(services, signed_in, {}, refusal=error)
-    rest = "; its runs are finished first" if goes_on else ""
-    said = Notice(f"Verification {verification_id} is cancelled{rest}.")
-    return go_on(services, signed_in, ADDRESS, said)
+
+    def cancel_it(session: Session) -> Done:
+        goes_on = cancel(session, console.caller, verification_id).state == "running"
+        rest = "; its runs are finished first" if goes_on else ""
+        return ADDRESS, Notice(f"Verification {verification_id} is cancelled{rest}.")
+
+    return console.change(cancel_it, partial(_form, console, {}))
 
 
 def _chosen(typed: Typed) -> Typed:
@@ -79,17 +79,16 @@ def _chosen(typed: Typed) -> Typed:
     return chosen | ({"submissions": list(dict.fromkeys(ids))} if ids else {})
 
 
-def _by_own_fields(errors: dict[str, str]) -> dict[str, str]:
-    """Move an error of the whole form to its first field."""
-    return {("submissions" if name == "form" else name): text for name, text in errors.items()}
+def _by_own_fields(console: Console, typed: Typed) -> Page:
+    """The form with an error of the whole beside its first field."""
+    return renamed(partial(_form, console, typed), form="submissions")
 
 
-def _form(services: Services, signed_in: SignedIn, typed: Typed, **wrong: Any) -> HTMLResponse:
-    with services.database.read(viewer_for(signed_in.caller)) as session:
+def _form(console: Console, typed: Typed, **wrong: Any) -> HTMLResponse:
+    services = console.services
+    with services.database.read(console.viewer) as session:
         listed = under_way(session, alive_seconds=services.settings.worker_alive_seconds)
-    return console_page(
-        services,
-        signed_in,
+    return console.page(
         "verify.html",
         typed={"kind": "replay"} | typed,
         preview=None,
@@ -101,37 +100,21 @@ def _form(services: Services, signed_in: SignedIn, typed: Typed, **wrong: Any) -
 
 
 def _preview(
-    services: Services,
-    signed_in: SignedIn,
-    preview: BatchView,
-    *,
-    kind: str,
-    back: str,
-    **again: Any,
+    console: Console, preview: BatchView, *, kind: str, back: str, **again: Any
 ) -> HTMLResponse:
-    return console_page(
-        services,
-        signed_in,
-        "verify.html",
-        preview=preview.model_dump(mode="json"),
-        kind=kind,
-        shown=" ".join(item.submission_id for item in preview.replays),
-        back=back,
-        **again,
-    )
+    shown = " ".join(item.submission_id for item in preview.replays)
+    return console.page("verify.html", preview=preview, kind=kind, shown=shown, back=back, **again)
 
 
 def _shown_again(
-    services: Services, signed_in: SignedIn, chosen: Typed, errors: dict[str, str], *, typed: Typed
+    console: Console, chosen: Typed, errors: dict[str, str], *, typed: Typed
 ) -> HTMLResponse:
     """Show the dry run of the same submissions again, with the errors of the form."""
     wanted, unclear = read_form(BatchCreate, chosen | DRY_RUN)
     if wanted is None:
-        return _form(services, signed_in, typed, errors=_by_own_fields(unclear))
-    preview = verify_batch(services, signed_in.caller, wanted)
-    return _preview(
-        services, signed_in, preview, kind=wanted.kind, back=ADDRESS, typed=typed, errors=errors
-    )
+        return _by_own_fields(console, typed)(errors=unclear)
+    preview = verify_batch(console.services, console.caller, wanted)
+    return _preview(console, preview, kind=wanted.kind, back=ADDRESS, typed=typed, errors=errors)
 
 
 def _told(queued: BatchView) -> str:

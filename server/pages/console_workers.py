@@ -1,5 +1,6 @@
 """Confirming and holding workers from the console, holding queues, and letting them go on."""
 
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -7,13 +8,12 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from server.base.errors import ConflictError, ServerError
-from server.base.services import Services, ServicesDep
+from server.base.errors import ConflictError
 from server.base.viewer import ORGANISER
-from server.pages.console_page import console_page, filled, go_on, read_form
+from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.dependencies import Caller
-from server.people.sessions import Notice, SignedIn
-from server.people.signed_in import ConsoleDep, Fields, FormDep
+from server.people.sessions import Notice
+from server.people.signed_in import Fields, FormDep
 from server.verifications import holds
 from server.verifications.queue import read_queue
 from server.verifications.worker_probes import confirm_worker
@@ -35,26 +35,21 @@ class Order(BaseModel):
 
 
 @router.get(ADDRESS)
-def workers_page(
-    services: ServicesDep, signed_in: ConsoleDep, what: str = "", action: str = "pause"
-) -> HTMLResponse:
+def workers_page(console: OrganiserDep, what: str = "", action: str = "pause") -> HTMLResponse:
     """Every worker and queue, and the form that holds them."""
-    return _page(services, signed_in, {"what": what, "action": action})
+    return _page(console, {"what": what, "action": action})
 
 
 @router.post(ADDRESS)
-def change(services: ServicesDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+def change(console: OrganiserDep, form: FormDep) -> Response:
     """Pause, drain, resume or confirm."""
-    wanted, errors = read_form(Order, filled(form))
-    if wanted is None:
-        return _page(services, signed_in, form, errors=errors)
-    try:
-        with services.database.write() as session:
-            name = _carry_out(session, signed_in.caller, wanted)
-    except ServerError as error:
-        return _page(services, signed_in, form, refusal=error)
-    told = f"{name[:1].upper()}{name[1:]} is {DONE[wanted.action]}."
-    return go_on(services, signed_in, ADDRESS, Notice(told))
+
+    def carry_out(session: Session, wanted: Order) -> Done:
+        name = _carry_out(session, console.caller, wanted)
+        told = f"{name[:1].upper()}{name[1:]} is {DONE[wanted.action]}."
+        return ADDRESS, Notice(told)
+
+    return console.submit(Order, filled(form), carry_out, partial(_page, console, form))
 
 
 def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
@@ -79,19 +74,17 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
     return "every queue" if hardware_class is None else f"the queue of {hardware_class}"
 
 
-def _page(services: Services, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
-    alive_seconds = services.settings.worker_alive_seconds
-    with services.database.read(ORGANISER) as session:
+def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
+    alive_seconds = console.services.settings.worker_alive_seconds
+    with console.services.database.read(ORGANISER) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
     classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
-    return console_page(
-        services,
-        signed_in,
+    return console.page(
         "workers.html",
         typed=typed,
-        workers=[worker.model_dump(mode="json") for worker in workers],
-        queue=queue.model_dump(mode="json"),
+        workers=workers,
+        queue=queue,
         choices=[
             ("", "–"),
             (EVERYTHING, "every queue"),
