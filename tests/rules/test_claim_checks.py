@@ -1,14 +1,26 @@
-"""Which logs of a set are of one training, and what a set and its claim must agree on."""
+"""Checks of a claim and its logs at the door."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
-from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.scoring.scoring import RunScore, score_run
+from finishline.rules.scoring.violations import find_violations
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.submissions.claim_checks import check_claim, check_same_logs
+from finishline.rules.submissions.claim_checks import (
+    check_claim,
+    check_figures,
+    check_same_logs,
+    check_times,
+)
+from finishline.rules.submissions.claim_checks_log import check_log
+from finishline.rules.submissions.submission import score_submission
 
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
 
@@ -99,3 +111,486 @@ def test_a_log_names_the_system_of_its_claim(
     run: Any = Run("run_0.log", "mlperf", (), platform=platform, hyperparameters=logged)
 
     assert [code for code, _ in claim_checks(make_benchmark(), system, run)] == codes
+
+
+ENTRY = {
+    "version": "v1.0",
+    "author": "Ada",
+    "authorEmail": "ada@example.org",
+    "framework": "torch",
+    "model": "small net",
+    "hardware": "1 T4",
+    "timestamp": "2026-11-20",
+}
+
+
+def found_in(
+    benchmark: Benchmark,
+    quality: float = 98.0,
+    *,
+    epoch: float | None = 1.0,
+    seconds: float = 10.0,
+) -> list[tuple[str, int | None]]:
+    run = Run("run_0.log", "mlperf", (Evaluation(epoch, seconds, quality, line=17),))
+    score = score_run(run, benchmark, division="closed", clock=benchmark.clock)
+    found = [*check_figures(run, benchmark), *check_times([run], [score], benchmark)]
+    return [(violation.code, violation.line) for violation in found]
+
+
+@pytest.mark.parametrize("quality", [-0.1, 100.1, 1e308])
+def test_a_percentage_lies_between_0_and_100(digits: Benchmark, quality: float) -> None:
+    assert found_in(digits, quality) == [("impossible_quality", 17)]
+    assert found_in(digits, 100.0) == found_in(digits, 0.0) == []
+
+
+@pytest.mark.parametrize("quality", [1e308, -1e308, 5e-324])
+def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
+    make_benchmark: Callable[..., Benchmark], quality: float
+) -> None:
+    loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
+
+    assert found_in(loss, quality) == [("impossible_quality", 17)]
+    assert found_in(loss, 0.6) == found_in(loss, 0.0) == found_in(loss, -40.0) == []
+
+
+def test_every_metric_of_a_target_is_held_to_its_unit(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    mask = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
+    box = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(mask,))
+    logged = (
+        Evaluation(1.0, 5.0, 0.5, others=None, line=16),
+        Evaluation(2.0, 10.0, 0.5, others={"SEGM": 1.1}, line=17),
+    )
+
+    (found,) = check_figures(Run("run_0.log", "mlperf", logged), make_benchmark(target=box))
+
+    assert (found.message, found.line, found.field) == ("mask AP 1.1", 17, "mask AP")
+    assert found.expected == "a fraction from 0 to 1"
+
+
+def test_what_was_expected_is_said_in_the_words_of_the_log(
+    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
+) -> None:
+    loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
+
+    for clock, names in (("dawnbench", ("epoch", "hours")), ("mlperf", ("epoch_num", "time_ms"))):
+        run = Run("run_0.log", clock, (Evaluation(1e300, 0.0, 1e308, line=17),))
+        quality, epoch = check_figures(run, loss)
+        (time,) = check_times([run], [RunScore("run_0.log", 1, True, 0.0, 1.0, 1.0, None)], digits)
+
+        assert quality.expected == "0, or 1e-12 to 1e+06 with either sign"
+        assert (epoch.field, time.field) == names
+
+
+@pytest.mark.parametrize("epoch", [1e-300, 1e300])
+def test_epochs_are_counted(digits: Benchmark, epoch: float) -> None:
+    assert found_in(digits, epoch=epoch) == [("impossible_epoch", 17)]
+    for possible in (None, 0.0, 1e-6, 1e9):
+        assert found_in(digits, epoch=possible) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 0.0009])
+def test_no_training_is_at_its_target_within_a_millisecond(
+    digits: Benchmark, seconds: float
+) -> None:
+    assert found_in(digits, seconds=seconds) == [("impossible_time", 17)]
+    assert found_in(digits, seconds=0.001) == []
+    assert found_in(digits, 20.0, seconds=seconds) == []  # Evaluated before it was trained.
+
+
+@pytest.mark.parametrize("row", [f"1\t{0.0}\t95.0", f"1\t{5e-324}\t95.0"])
+def test_a_submission_without_a_time_is_refused_and_an_archive_is_kept(
+    cifar10: Benchmark, row: str
+) -> None:
+    entry, logs = json.dumps(ENTRY).encode(), {"e.tsv": f"epoch\thours\ttop1Accuracy\n{row}\n"}
+    told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
+    sent = {name: text.encode() for name, text in logs.items()}
+
+    with pytest.raises(RuleError) as caught:
+        score_submission(entry, sent, **told)  # type: ignore[arg-type]
+    kept = score_submission(entry, sent, **told, archive=True)  # type: ignore[arg-type]
+
+    [problem] = caught.value.problems
+    assert (problem.file, problem.line, problem.field) == ("e.tsv", 2, "hours")
+    assert kept.result.eligible
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("latency", 0), ("latency", 5e-324), ("latency", 1e308), ("cost", 1e308),
+                         ("cost", 5e-324), ("costPerHour", 1e308)]
+)  # fmt: skip
+def test_an_entry_states_figures_that_can_be_reckoned_with(
+    cifar10: Benchmark, field: str, value: float
+) -> None:
+    stated = ENTRY | {"latency": 2.5, "top1Accuracy": 94.2, "cost": 0} | {field: value}
+    told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
+
+    with pytest.raises(RuleError) as caught:
+        score_submission(json.dumps(stated).encode(), {}, **told)  # type: ignore[arg-type]
+
+    assert [problem.field for problem in caught.value.problems] == [field]
+
+
+def run_at(
+    epochs: Sequence[float | None],
+    *,
+    seconds: Sequence[float] | None = None,
+    samples: Sequence[int | None] | None = None,
+    clock: str = "mlperf",
+) -> Run:
+    times = seconds or [10.0 * j for j in range(1, len(epochs) + 1)]
+    counts = samples or [None] * len(epochs)
+    rows = enumerate(zip(epochs, times, counts, strict=True), 20)
+    evaluations = (Evaluation(e, s, 90.0, n, line=line) for line, (e, s, n) in rows)
+    return Run("run_0.log", clock, tuple(evaluations))
+
+
+def found_in_log(
+    run: Run, benchmark: Benchmark, division: str = "closed"
+) -> list[tuple[str, int | None]]:
+    return [(v.code, v.line) for v in check_log(run, benchmark, division=division)]
+
+
+def test_an_even_log_breaks_nothing(digits: Benchmark) -> None:
+    run = run_at([1, 2, 3, 4, 5, 6], samples=[1152 * j for j in range(1, 7)])
+
+    assert found_in_log(run, digits) == []
+
+
+def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(
+    digits: Benchmark,
+) -> None:
+    assert found_in_log(run_at([2, 3, 4]), digits) == [("evaluations_missing", 20)]
+    assert found_in_log(run_at([1, 2, 4]), digits) == [("evaluations_missing", 22)]
+    assert found_in_log(run_at([1, 2, 4]), digits, "open") == []
+    assert found_in_log(run_at([0.5, 1, 1.5, 2]), digits) == []
+
+
+def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits: Benchmark) -> None:
+    """Else the last alone may tell an epoch, and nothing of the curve before it is judged."""
+    samples = [1152 * j for j in range(1, 8)]
+
+    hidden = run_at([None] * 6 + [7], samples=samples)
+    assert found_in_log(hidden, digits) == [("evaluations_missing", 20)]
+    one = run_at([1, 2, None, 4, 5, 6, 7], samples=samples)
+    assert ("evaluations_missing", 22) in found_in_log(one, digits)
+    assert found_in_log(run_at([None] * 7, samples=samples), digits) == []
+    assert found_in_log(hidden, digits, "open") == []
+
+
+def prepared(seconds: float | None, *, ledger: Ledger | None, clock: str = "mlperf") -> Run:
+    evaluations = (Evaluation(1.0, 10.0, 94.0, ledger=ledger),)
+    return Run("run_0.log", clock, evaluations, preparation_seconds=seconds)
+
+
+def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    counted, free = make_benchmark(clock="dawnbench"), make_benchmark(clock="mlperf")
+    ledger = Ledger(train=10.0)
+
+    (violation,) = check_log(prepared(None, ledger=ledger), counted, division="open")
+    assert (violation.code, violation.field) == ("preparation_missing", "init_start")
+    assert check_log(prepared(0.0, ledger=ledger), counted, division="open") == []
+    assert check_log(prepared(None, ledger=ledger), free, division="open") == []
+    assert check_log(prepared(None, ledger=None, clock="dawnbench"), counted, division="open") == []
+
+
+def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    benchmark = make_benchmark()
+
+    gap = [4, 8, 12, 20, 24, 28, 32]
+    assert found_in_log(run_at(gap), benchmark) == [("evaluations_missing", 23)]
+    assert found_in_log(run_at([4, 8, 12, 16, 17, 18, 19]), benchmark) == []  # finer at the end
+    assert found_in_log(run_at([None] * 7, samples=gap), benchmark) == [("evaluations_missing", 23)]
+    assert found_in_log(run_at([4, 8, 16]), benchmark) == []  # too few to know what is even
+    uneven = [4, 8, 12, 16, 17, 19, 28]
+    assert found_in_log(run_at(uneven), benchmark) == []
+
+
+def test_a_log_that_goes_back_is_told_once_for_each_place(digits: Benchmark) -> None:
+    assert found_in_log(run_at([1, 2, 3, 2, 3, 4]), digits) == [("epochs_go_back", 23)]
+    assert found_in_log(run_at([None] * 4, samples=[100, 200, 150, 250]), digits) == [
+        ("epochs_go_back", 22)
+    ]
+
+
+def test_a_rounded_epoch_may_repeat_where_not_each_has_its_evaluation(
+    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
+) -> None:
+    assert found_in_log(run_at([1, 1, 2, 2]), make_benchmark()) == []
+    assert found_in_log(run_at([1, 2, 2, 3]), digits) == [("epochs_go_back", 22)]
+
+
+def test_samples_must_fit_the_epochs(digits: Benchmark) -> None:
+    run = run_at([1, 2, 3, 4], samples=[1152, 2304, 4608, 4608 + 1])
+
+    assert found_in_log(run, digits) == [("samples_contradict_epochs", 22)]
+
+
+@pytest.mark.parametrize("step", [0.0, 1.9])
+def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
+    digits: Benchmark, step: float
+) -> None:
+    times = [10.0, 20.0, 20.0 + step, 30.0 + step, 40.0 + step, 50.0 + step]
+
+    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == [
+        ("time_steps_differ", 22)
+    ]
+
+
+@pytest.mark.parametrize(("late", "lines"), [(0.049, []), (0.051, [22])])
+def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(
+    digits: Benchmark, late: float, lines: list[int]
+) -> None:
+    times = [0.06, 0.12 + late, 0.18, 0.24, 0.30, 0.36]
+
+    found = found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits)
+    assert found == [("time_steps_differ", line) for line in lines]
+
+
+def test_a_host_may_be_slow_for_a_while(digits: Benchmark) -> None:
+    times = [10.0, 20.0, 120.0, 130.0, 140.0, 142.5]
+
+    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
+
+
+def test_a_dawnbench_curve_is_held_to_its_order_alone(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    times = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    good = run_at([1, 1, 2, 5, 6, 7], seconds=times, clock="dawnbench")
+    bad = run_at([1, 2, 1], clock="dawnbench")
+
+    at_once = [10.0, 20.0, 20.001, 30.0, 40.0, 50.0]
+    assert found_in_log(good, make_benchmark()) == []
+    assert (
+        found_in_log(
+            run_at([1, 2, 3, 4, 5, 6], seconds=at_once, clock="dawnbench"), make_benchmark()
+        )
+        == []
+    )
+    assert found_in_log(bad, make_benchmark()) == [("epochs_go_back", 22)]
+
+
+@pytest.mark.parametrize("samples", [[None] * 6, [100, None, 300, 400, 500, 600]])
+def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(
+    make_benchmark: Callable[..., Benchmark], samples: list[int | None]
+) -> None:
+    at_once = [10.0, 20.0, 30.0, 30.001, 40.0, 50.0]
+
+    assert (
+        found_in_log(run_at([None] * 6, seconds=at_once, samples=samples), make_benchmark()) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [
+        ([10.0], []),
+        ([10.0, 20.0, 30.0, 30.001], []),  # three steps are too few to know the usual one
+        ([10.0, 20.0, 30.0, 40.0, 40.001], [24]),
+    ],
+)
+def test_the_usual_time_of_a_step_is_known_from_four(
+    digits: Benchmark, seconds: list[float], lines: list[int]
+) -> None:
+    run = run_at([float(j) for j in range(1, len(seconds) + 1)], seconds=seconds)
+
+    assert found_in_log(run, digits) == [("time_steps_differ", line) for line in lines]
+
+
+MakeRun = Callable[..., Run]
+
+
+MakeBenchmark = Callable[..., Benchmark]
+
+
+def codes(runs: list[Run], benchmark: Benchmark, *, division: str = "closed") -> list[str]:
+    return [v.code for v in find_violations(runs, benchmark, division=division)]
+
+
+def test_a_good_set_breaks_no_rule(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    runs = [make_run([94.0], name=f"{i}.log", seed=i, status="success") for i in range(3)]
+
+    assert codes(runs, make_benchmark(count=3, dropped=1)) == []
+
+
+@pytest.mark.parametrize(("runs", "broken"), [(2, ["too_few_runs"]), (3, []), (4, [])])
+def test_a_set_needs_its_number_of_runs(
+    make_benchmark: MakeBenchmark, make_run: MakeRun, runs: int, broken: list[str]
+) -> None:
+    made = [make_run([94.0], name=f"{i}.log", seed=i) for i in range(runs)]
+
+    assert codes(made, make_benchmark(count=3, dropped=1)) == broken
+
+
+def test_a_single_run_is_counted_as_one(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    (short,) = find_violations([make_run([94.0])], make_benchmark(count=3), division="open")
+
+    assert (short.message, short.expected) == ("1 run", "3 runs of cifar10")
+
+
+def test_no_seed_may_repeat_across_the_runs_of_a_set(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """Source: MLPerf training_rules.adoc, "Random numbers"."""
+    runs = [make_run([94.0], name=f"{i}.log", seed=seed) for i, seed in enumerate([7, 8, 7, 7])]
+
+    violations = find_violations(runs, make_benchmark(count=3), division="open")
+
+    assert [(v.code, v.file, v.field) for v in violations] == [
+        ("same_seed", "2.log", "seed"),
+        ("same_seed", "3.log", "seed"),
+    ]
+    assert "0.log" in violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("division", "count", "broken"),
+    [("closed", 2, ["no_seed"]), ("open", 2, []), ("closed", 1, [])],
+)
+def test_closed_sets_of_several_runs_log_their_seeds(
+    make_benchmark: MakeBenchmark,
+    make_run: MakeRun,
+    division: str,
+    count: int,
+    broken: list[str],
+) -> None:
+    """Source: MLPerf training_rules.adoc, "Random numbers"; in open no seed is expected."""
+    runs = [make_run([94.0], name="0.log", seed=0), make_run([94.0], name="1.log")]
+
+    assert codes(runs, make_benchmark(count=count), division=division) == broken
+
+
+def test_where_no_seeds_were_asked_for_only_repeated_ones_break_the_rule(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """Source: training_rules.adoc of v0.5, which has no word on logging seeds."""
+    benchmark = make_benchmark(runs=RunsRule(count=2, dropped=0, seeds="if_logged"))
+    silent = [make_run([94.0], name=f"{i}.log") for i in range(2)]
+    alike = [make_run([94.0], name=f"{i}.log", seed=3) for i in range(2)]
+
+    assert codes(silent, benchmark) == []
+    assert codes(alike, benchmark) == ["same_seed"]
+
+
+def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(
+    make_benchmark: MakeBenchmark,
+) -> None:
+    runs = [Run(f"{i}.log", "dawnbench", (), seed=i) for i in range(2)]
+
+    found = find_violations(runs, make_benchmark(count=2), division="closed")
+
+    assert [(v.code, v.file) for v in found] == [
+        ("no_evaluation", "0.log"),
+        ("no_evaluation", "1.log"),
+    ]
+    assert found[0].expected == "an evaluation with top1Accuracy >= 94 percent"
+
+
+def test_seed_zero_is_a_seed(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    runs = [make_run([94.0], name=f"{i}.log", seed=0) for i in range(2)]
+
+    assert codes(runs, make_benchmark(count=2)) == ["same_seed"]
+
+
+def test_success_takes_an_evaluation_at_the_target(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    run = make_run([80.0, 93.9], status="success", stop_seconds=20.0)
+
+    (violation,) = find_violations([run], make_benchmark(), division="open")
+
+    assert (violation.code, violation.file) == ("success_without_target", "run_0.log")
+    assert "93.9" in violation.message
+    assert violation.expected == "top1Accuracy of 94 reached"
+
+
+def test_giving_up_below_the_target_is_no_violation(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    assert codes([make_run([80.0], status="aborted")], make_benchmark()) == []
+
+
+def stopped(make_run: MakeRun, finals: list[float]) -> list[Run]:
+    return [make_run([90.0, q], name=f"{i}.log", seed=i) for i, q in enumerate(finals)]
+
+
+def test_at_a_fixed_stop_the_mean_must_beat_the_target(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """One-sided t-test, p < 0.01. scipy.stats.ttest_1samp gives 0.0041 and 0.078."""
+    benchmark = make_benchmark(reach="fixed_stop", count=5)
+
+    proven = stopped(make_run, [94.20, 94.10, 94.15, 94.30, 94.12])
+    not_proven = stopped(make_run, [94.20, 93.95, 94.15, 94.30, 93.98])
+
+    assert codes(proven, benchmark) == []
+    assert codes(not_proven, benchmark) == ["target_not_proven"]
+
+
+def test_at_a_fixed_stop_a_mean_below_the_target_never_passes(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    benchmark = make_benchmark(reach="fixed_stop", count=2)
+
+    assert codes(stopped(make_run, [10.0, 10.0]), benchmark) == ["target_not_proven"]
+    assert codes(stopped(make_run, [99.0]), make_benchmark(reach="fixed_stop")) == [
+        "target_not_proven"
+    ]
+
+
+def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [*stopped(make_run, [95.0, 95.1]), make_run([90.0, 91.0, 95.0], name="2.log", seed=2)]
+
+    violations = find_violations(
+        runs, make_benchmark(reach="fixed_stop", count=3), division="closed"
+    )
+
+    assert [(v.code, v.file) for v in violations] == [("different_stop", "2.log")]
+
+
+def test_at_a_fixed_stop_a_run_without_evaluations_proves_nothing(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [*stopped(make_run, [95.0, 95.1]), make_run([], name="2.log", seed=2)]
+    benchmark = make_benchmark(reach="fixed_stop", count=3)
+
+    found = find_violations(runs, benchmark, division="closed")
+
+    assert "a run without evaluations" in [v.message for v in found]
+
+
+def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    target = QualityTarget("loss", 0.8, "nats/byte", "lower", floor=0.54)
+    benchmark = make_benchmark(target=target, count=2)
+    honest = make_run([2.0, 0.7, 0.54], name="0.log", seed=0)
+    made_up = make_run([2.0, 0.5, 0.4], name="1.log", seed=1)
+
+    assert codes([honest, make_run([0.6], seed=3)], benchmark) == []
+    (violation,) = find_violations([honest, made_up], benchmark, division="closed")
+    assert (violation.code, violation.file) == ("below_entropy", "1.log")
+    assert "0.5 at epoch 2" in violation.message
+    assert violation.expected is not None
+    assert "0.54" in violation.expected
+
+
+def test_several_broken_rules_are_all_told(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [make_run([90.0], name=f"{i}.log", seed=1, status="success") for i in range(2)]
+
+    assert codes(runs, make_benchmark(count=3, dropped=1)) == [
+        "too_few_runs",
+        "same_seed",
+        "success_without_target",
+        "success_without_target",
+    ]

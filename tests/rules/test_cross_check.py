@@ -1,9 +1,39 @@
-"""The draw of the runs that are trained again, and when two trainings of one seed agree."""
+"""Trainings of one claim compared: cross-checks, equal seeds, reruns and precision."""
 
+import dataclasses
 from typing import Any
 
-from finishline.rules.verification.cross_check import compare_runs, drawn_runs
-from finishline.rules.verification.messages import ReplayEvaluation, ReplayRun
+import numpy as np
+import pytest
+from scipy import stats
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.cross_check import compare_runs, curve_distance, drawn_runs
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.precision import (
+    is_narrower,
+    judge_precision,
+    narrowest,
+    precision_by_error,
+)
+from finishline.rules.verification.rerun_comparison import (
+    compare_replays,
+    compare_systems,
+    figures_of,
+    two_sided_p,
+)
+from finishline.rules.verification.verdict import Verdict
+from tests.support.verdicts import LAPTOP, codes, replay, report, weight_of
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 
@@ -57,3 +87,296 @@ def test_a_run_that_missed_the_target_ends_no_earlier_than_the_other() -> None:
     assert not compare_runs(short, other, limit=0.2).agrees
     assert not compare_runs(other, short, limit=0.2).agrees
     assert compare_runs(short, run_of([10.0, 50.0, 90.0]), limit=0.2).agrees
+
+
+def evaluations(quality: tuple[float, ...] | list[float]) -> list[Evaluation]:
+    return [Evaluation(float(j), 0.11 * j, q) for j, q in enumerate(quality, 1)]
+
+
+def until_target(quality: tuple[float, ...] | list[float]) -> list[float]:
+    return list(quality[: next(j for j, q in enumerate(quality, 1) if q >= 97.5)])
+
+
+def judged(
+    digits: Benchmark,
+    *own: list[float],
+    again: list[float] | None = None,
+    missed: float = 0.0,
+) -> Verdict:
+    """Three shipped runs claimed, `own` the curves of the worker for their seeds."""
+    known = [run.quality for run in digits.reference_runs_at(64)]
+    curves = [evaluations(until_target(quality)) for quality in known[:3]]
+    runs = [
+        RunScore(f"run_{i}.log", i, True, c[-1].seconds, c[-1].epoch, 98.0, 0.11)
+        for i, c in enumerate(curves)
+    ]
+    trained = [_run(i, i, quality) for i, quality in enumerate(own)]
+    sealed = [_run(len(own) + i, 100 + i, until_target(known[10 + i])) for i in range(3)]
+    second = [_run(0, 0, again)] if again is not None else []
+    claim = Claim("digits", "closed", "m", "f", LAPTOP, (), {}, trained_with="reference")
+    return judge(
+        digits,
+        claim,
+        runs,
+        report([*trained, *sealed]),
+        curves=curves,
+        own_runs=len(own),
+        own_again=second,
+    )
+
+
+def _run(index: int, seed: int, quality: list[float]) -> ReplayRun:
+    return dataclasses.replace(replay(index, quality), seed=seed)
+
+
+def noisy(digits: Benchmark, place: int, *, rms: float) -> list[float]:
+    """The shipped curve of a seed as another host gives it."""
+    curve = until_target(digits.reference_runs_at(64)[place].quality)
+    noise = np.random.default_rng(place).normal(0, 1, len(curve))
+    noise *= rms / np.sqrt((noise**2).mean())
+    return [q + float(n) for q, n in zip(curve, noise, strict=True)]
+
+
+def test_the_distance_is_that_of_the_epochs_both_have() -> None:
+    first = evaluations([10.0, 20.0, 30.0, 40.0])
+    second = evaluations([13.0, 24.0, 30.0])
+
+    assert curve_distance(first, second) == pytest.approx((25 / 3) ** 0.5)
+    assert curve_distance(first, second[:2]) is None
+
+
+@pytest.mark.parametrize("rms", [0.04, 0.19])
+def test_an_own_seed_as_another_host_gives_it_is_reproduced(digits: Benchmark, rms: float) -> None:
+    found = judged(digits, noisy(digits, 0, rms=rms), noisy(digits, 1, rms=rms))
+
+    assert found.outcome == "verified", found.reasons
+    assert codes(found).count("curve_reproduced") == 2
+
+
+def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits: Benchmark) -> None:
+    limit = digits.replay.equal_seed_distance if digits.replay is not None else None
+    assert limit is not None
+    for batch_size in (32, 64, 128):
+        known = [until_target(run.quality) for run in digits.reference_runs_at(batch_size)]
+        nearest = min(
+            curve_distance(evaluations(one), evaluations(other)) or 0.0
+            for i, one in enumerate(known)
+            for other in known[:i]
+        )
+        assert nearest > limit
+
+
+def test_one_workers_word_leaves_a_claim_open(digits: Benchmark) -> None:
+    other = until_target(digits.reference_runs_at(64)[20].quality)
+
+    found = judged(digits, other)
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "own_seed_not_confirmed") == "leaves_open"
+
+
+def test_two_workers_against_a_claim_reject_it(digits: Benchmark) -> None:
+    other = until_target(digits.reference_runs_at(64)[20].quality)
+
+    found = judged(digits, other, again=other)
+
+    assert found.outcome == "rejected"
+    assert weight_of(found, "curve_not_reproduced") == "rejects"
+
+
+def test_a_second_worker_that_reproduces_the_seed_keeps_the_claim(digits: Benchmark) -> None:
+    other = until_target(digits.reference_runs_at(64)[20].quality)
+
+    found = judged(digits, other, again=noisy(digits, 0, rms=0.1))
+
+    assert found.outcome == "inconclusive"
+    assert "not by the first" in next(
+        r.message for r in found.reasons if r.code == "own_seed_not_confirmed"
+    )
+
+
+def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(
+    digits: Benchmark,
+) -> None:
+    assert digits.replay is not None
+    unknown = dataclasses.replace(
+        digits, replay=dataclasses.replace(digits.replay, equal_seed_distance=None)
+    )
+    other = until_target(digits.reference_runs_at(64)[20].quality)
+
+    found = judged(unknown, other)
+
+    assert found.outcome == "verified"
+    assert weight_of(found, "own_seed_not_compared") == "note"
+
+
+def test_own_runs_count_in_neither_target_band_time_nor_convergence(digits: Benchmark) -> None:
+    """A replay of an own seed that misses everything changes none of the other findings."""
+    flat = [5.0] * 8
+
+    found = judged(digits, flat, flat)
+    honest = judged(digits)
+
+    others = {"own_seed_not_confirmed"}
+    assert [r for r in found.reasons if r.code not in others] == list(honest.reasons)
+
+
+def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(
+    digits: Benchmark,
+) -> None:
+    slow = [*until_target(digits.reference_runs_at(64)[0].quality)[:-1], 97.0, 97.0, 97.0, 97.6]
+
+    found = judged(digits, slow)
+    agrees = next(r for r in found.reasons if r.code == "convergence_agrees")
+    honest = next(r for r in judged(digits).reasons if r.code == "convergence_agrees")
+
+    assert agrees.numbers["claimed_mean_epochs"] >= honest.numbers["claimed_mean_epochs"]
+    assert agrees.numbers["reference_runs"] == honest.numbers["reference_runs"]
+
+
+SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {"torch": "2.13.0"})
+
+
+def replay_report(seconds: list[float], *, quality: float = 98.0, **system: Any) -> ReplayReport:
+    runs = [
+        ReplayRun(
+            index=index,
+            seed=index,
+            status="reached" if quality >= 97.5 else "not_reached",
+            evaluations=[
+                ReplayEvaluation(1.0, 100, s / 2, 50.0, {}),
+                ReplayEvaluation(2.0 + index, 200, s, quality, {}),
+            ],
+            ledger={},
+            tta_seconds=s if quality >= 97.5 else None,
+        )
+        for index, s in enumerate(seconds)
+    ]
+    return ReplayReport(runs, WorkerSystem(**(vars(SYSTEM) | system)))
+
+
+def test_the_p_value_is_that_of_welchs_test_on_log_times(digits: Benchmark) -> None:
+    first, second = [1.0, 1.1, 1.05, 0.98], [1.3, 1.25, 1.4]
+    times, epochs = compare_replays(digits, replay_report(first), replay_report(second))
+    wanted = stats.ttest_ind(np.log(first), np.log(second), equal_var=False).pvalue
+
+    assert times.p_value == pytest.approx(wanted)
+    assert times.ratio == pytest.approx(1.0325 / (3.95 / 3))
+    assert (times.figure, times.comparable) == ("tta_seconds", True)
+    assert (epochs.first_mean, epochs.second_mean) == (3.5, 3.0)
+
+
+def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits: Benchmark) -> None:
+    times, epochs = compare_replays(
+        digits, replay_report([1.0, 1.1]), replay_report([2.0, 2.1], hardware_class="gpu")
+    )
+
+    assert (times.comparable, times.p_value) == (False, None)
+    assert (epochs.comparable, epochs.p_value) == (True, pytest.approx(1.0))
+
+
+def test_replays_without_a_time_have_no_means(digits: Benchmark) -> None:
+    times, epochs = compare_replays(
+        digits, replay_report([1.0]), replay_report([1.0, 2.0], quality=90.0)
+    )
+
+    assert (times.first_mean, times.second_mean, times.ratio, times.p_value) == (
+        1,
+        None,
+        None,
+        None,
+    )
+    assert epochs.p_value is None
+    assert [run.best_quality for run in figures_of(digits, replay_report([1.0], quality=90.0))] == [
+        90.0
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [([2.0, 2.0], [2.0, 2.0], 1.0), ([3.0, 3.0], [2.0, 2.0], 0.0), ([2.0, 2.0], [3.0, 3.0], 0.0)],
+)
+def test_without_any_scatter_the_same_is_chance_and_a_difference_is_not(
+    first: list[float], second: list[float], wanted: float
+) -> None:
+    assert two_sided_p(first, second) == wanted
+
+
+def test_systems_differ_where_they_differ() -> None:
+    other = replay_report([1.0], threads=2, software={"torch": "2.14.0", "numpy": "2"})
+    found = [(d.field, d.first, d.second) for d in compare_systems(replay_report([1.0]), other)]
+
+    assert found == [
+        ("software.numpy", None, "2"),
+        ("software.torch", "2.13.0", "2.14.0"),
+        ("threads", "1", "2"),
+    ]
+
+
+CLAIM = Claim("digits", "closed", "m", "f", System("s", "cpu", "p"), ("run_0.log",))
+
+
+A100 = WorkerSystem("w", "other", "p", 1, 1.0, None, 0, 1, {})
+
+
+def replayed(lowest: PrecisionName | None) -> ReplayReport:
+    audit = PrecisionAudit(lowest=lowest, observed={"fp32": 8, "bf16": 1}, autocast=True)
+    return ReplayReport(runs=[], system=A100, precision=audit)
+
+
+def claiming(precision: PrecisionName | None) -> Claim:
+    return dataclasses.replace(CLAIM, precision=precision)
+
+
+def test_one_narrow_operation_names_the_whole_run() -> None:
+    assert narrowest(["fp32", "fp32", "fp8", "bf16"]) == "fp8"
+    assert narrowest(["fp32", "tf32"]) == "tf32"
+    assert narrowest([]) is None
+
+
+def test_bfloat16_keeps_fewer_digits_than_float16() -> None:
+    assert is_narrower("bf16", "fp16")
+    assert not is_narrower("fp16", "bf16")
+    assert not is_narrower("fp32", "fp32")
+
+
+def test_bfloat16_inside_a_claim_of_float32_is_rejected() -> None:
+    (reason,) = judge_precision(claiming("fp32"), replayed("bf16"))
+    assert (reason.code, reason.weight) == ("precision_differs", "rejects")
+    assert "the claim states fp32, and the training touched bf16" in reason.message
+    assert reason.numbers["operations_bf16"] == 1.0
+
+
+@pytest.mark.parametrize(("claim", "found"), [("bf16", "bf16"), ("bf16", "fp32"), ("tf32", "fp32")])
+def test_a_training_as_wide_as_claimed_or_wider_agrees(
+    claim: PrecisionName, found: PrecisionName
+) -> None:
+    (reason,) = judge_precision(claiming(claim), replayed(found))
+    assert (reason.code, reason.weight) == ("precision_agrees", "supports")
+
+
+def test_tf32_inside_a_claim_of_float32_is_rejected() -> None:
+    (reason,) = judge_precision(claiming("fp32"), replayed("tf32"))
+    assert reason.weight == "rejects"
+
+
+def test_without_claim_or_audit_there_is_nothing_to_compare() -> None:
+    assert judge_precision(claiming(None), replayed("bf16")) == []
+    assert judge_precision(claiming("fp32"), replayed(None)) == []
+    assert judge_precision(claiming("fp32"), ReplayReport(runs=[], system=A100)) == []
+
+
+def test_a_verdict_holds_the_precision_too(digits: Benchmark) -> None:
+    verdict = judge(digits, claiming("fp32"), [], replayed("bf16"), runs_planned=1)
+    assert verdict.outcome == "rejected"
+    assert "precision_differs" in {reason.code for reason in verdict.reasons}
+
+
+# Unit roundoff 2^-24, 2^-11 and 2^-9: the relative error of a product is a little below it.
+@pytest.mark.parametrize(
+    ("error", "name"), [(2.4e-7, "fp32"), (3e-4, "tf32"), (1.7e-3, "bf16"), (0.1, "bf16")]
+)
+def test_an_error_against_float64_tells_what_was_computed_in(
+    error: float, name: PrecisionName
+) -> None:
+    assert precision_by_error(error) == name

@@ -1,4 +1,4 @@
-"""Worked by hand from a ledger, then held against the score of the raw logs."""
+"""Lenses, ghosts and words of evidence: figures that a board shows beside its ranks."""
 
 import math
 from collections.abc import Callable
@@ -13,6 +13,20 @@ from hypothesis import strategies as st
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
+from finishline.rules.ranking.evidence import (
+    check_of,
+    consequence,
+    evidence_of,
+    is_timed,
+    may_be_measured,
+)
+from finishline.rules.ranking.ghost import (
+    GhostPoint,
+    epochs_per_evaluation,
+    mean_curve,
+    median_run,
+    run_curve,
+)
 from finishline.rules.ranking.lens import (
     NO_LEDGER,
     Lens,
@@ -26,6 +40,8 @@ from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run, curve_r
 from finishline.rules.scoring.scoring import score
 
 MakeBenchmark = Callable[..., Benchmark]
+
+
 QUALITIES = [50.0, 80.0, 94.0, 93.0, 95.0]
 
 
@@ -313,3 +329,137 @@ def test_stored_curves_give_what_the_raw_logs_give_under_that_clock(
         "epochs_to_target",
     ):
         assert getattr(found, name) == getattr(expected, name), name
+
+
+def curve(*points: tuple[float | None, float, float]) -> list[Evaluation]:
+    return [Evaluation(epoch=e, seconds=s, quality=q) for e, s, q in points]
+
+
+def test_the_median_run_is_one_that_was_made() -> None:
+    assert median_run([9.0, None, 7.0, 8.0]) == 3
+    assert median_run([9.0, 7.0, None, 8.0, 6.0]) == 1  # The faster of the two in the middle.
+    assert median_run([None, None]) is None
+    assert median_run([]) is None
+
+
+def test_the_mean_curve_ends_where_most_runs_have_ended() -> None:
+    runs = [
+        curve((1, 1.0, 50.0), (2, 2.0, 80.0), (3, 3.0, 95.0)),
+        curve((1, 2.0, 60.0), (2, 4.0, 90.0)),
+        curve((1, 3.0, 70.0)),
+    ]
+    assert mean_curve(runs) == [
+        GhostPoint(index=1, epoch=1, seconds=2.0, quality=60.0, runs=3),
+        GhostPoint(index=2, epoch=2, seconds=3.0, quality=85.0, runs=2),
+    ]
+    assert mean_curve([]) == []
+    # Of two runs one is half: the curve goes on with it.
+    assert [point.runs for point in mean_curve(runs[1:])] == [2, 1]
+
+
+def test_evaluations_are_set_beside_those_of_the_same_epoch() -> None:
+    every_second_epoch = curve((1.0, 10.0, 50.0), (2.0, 20.0, 80.0), (5.999, 60.0, 95.0))
+    points = run_curve(every_second_epoch, epochs_per_evaluation=2.0)
+    assert [point.index for point in points] == [None, 1, 3]
+    assert [point.seconds for point in points] == [10.0, 20.0, 60.0]
+    before_the_first = run_curve(curve((0.001, 1.0, 50.0)), epochs_per_evaluation=2.0)
+    assert [point.index for point in before_the_first] == [None]
+
+
+@pytest.mark.parametrize(("epoch", "each"), [(None, 1.0), (7.0, None)])
+def test_evaluations_without_epochs_are_counted(epoch: float | None, each: float | None) -> None:
+    points = run_curve(curve((epoch, 1.0, 50.0), (epoch, 2.0, 60.0)), epochs_per_evaluation=each)
+    assert [point.index for point in points] == [1, 2]
+
+
+def test_epochs_between_evaluations_come_from_the_last() -> None:
+    points = mean_curve([curve((0.5, 1.0, 50.0), (1.0, 2.0, 60.0))])
+    assert epochs_per_evaluation(points) == 0.5
+    assert epochs_per_evaluation(mean_curve([curve((None, 1.0, 50.0))])) is None
+    assert epochs_per_evaluation([]) is None
+
+
+WELL = {
+    "status": "verified",
+    "kind": "train",
+    "trained_with": "reference",
+    "same_class": True,
+    "timed": True,
+}
+
+
+def test_archive_is_published_whatever_was_replayed() -> None:
+    assert evidence_of(archive=True, measured=True) == "published"
+    assert evidence_of(archive=False, measured=True) == "measured"
+    assert evidence_of(archive=False, measured=False) == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("status", "check"),
+    [
+        ("claimed", "none"),
+        ("verifying", "queued"),
+        ("verified", "epochs_agree"),
+        ("inconclusive", "undecided"),
+        ("rejected", "contradicted"),
+    ],
+)
+def test_check_follows_the_verdict_of_a_claim(status: str, check: str) -> None:
+    assert check_of("claimed", status) == check
+    assert check_of("measured", status) is None
+    assert check_of("published", status) is None
+
+
+def test_check_tells_running_from_queued_and_uncalibrated_from_agreeing() -> None:
+    assert check_of("claimed", "verifying", running=True) == "running"
+    assert check_of("claimed", "verified", uncalibrated=True) == "undecided"
+    assert check_of("claimed", "rejected", uncalibrated=True) == "contradicted"
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"status": "inconclusive"},
+        {"kind": "inference"},
+        {"trained_with": "own"},
+        {"same_class": False},
+        {"timed": False},
+    ],
+)
+def test_only_what_was_trained_on_a_quiet_worker_of_its_class_is_measured(
+    otherwise: dict[str, object],
+) -> None:
+    assert may_be_measured(**WELL)  # type: ignore[arg-type]
+    assert not may_be_measured(**WELL | otherwise)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", ["hardware_differs", "worker_drifted", "noisy_host"])
+def test_replay_is_not_timed_where_its_reasons_say_so(code: str) -> None:
+    agrees = {"code": "convergence_agrees"}
+    assert is_timed([agrees])
+    assert not is_timed([agrees, {"code": code}])
+
+
+MEASURED = {"evidence": "measured", "check": None}
+
+
+AGREES = {"evidence": "claimed", "check": "epochs_agree"}
+
+
+CLAIMED = {"evidence": "claimed", "check": "none"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (MEASURED, CLAIMED, "drops from measured to claimed"),
+        (MEASURED, AGREES, "drops from measured to claimed · epochs agree"),
+        (AGREES, MEASURED, "rises from claimed to measured"),
+        (CLAIMED, AGREES, "changes from claimed to claimed · epochs agree"),
+        (MEASURED, MEASURED, "stays measured"),
+    ],
+)
+def test_a_decision_says_what_becomes_of_the_row(
+    before: dict[str, str | None], after: dict[str, str | None], words: str
+) -> None:
+    assert consequence(before, after) == words

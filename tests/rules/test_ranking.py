@@ -1,7 +1,12 @@
+"""Ranks and records, of claims and of measured configurations."""
+
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +19,14 @@ from finishline.rules.ranking.ranking import (
     rank,
     why_unranked,
 )
+from finishline.rules.ranking.records import (
+    ONE_OWNER,
+    Contender,
+    RecordDuel,
+    measured_history,
+    record_history,
+)
+from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, p_challenger_no_faster
 
 
 def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:
@@ -230,6 +243,8 @@ STANDINGS = st.builds(
     submitted_at=st.sampled_from(["2026-11-20", "2026-11-21"]),
     eligible=st.booleans(),
 )
+
+
 BOARDS = st.lists(STANDINGS, max_size=12, unique_by=lambda s: s.submission_id)
 
 
@@ -336,3 +351,235 @@ def test_no_claim_is_listed_unless_the_benchmark_says_so() -> None:
     order = order_of(listing(), metric="tta")
     assert order.listed == ()
     assert len(order.claimed) == 5
+
+
+DAYS = [f"2026-11-{day:02d}" for day in range(1, 20)]
+
+
+def runs_of(seconds: float, *, count: int = 5, spread: float = 0.02) -> list[float]:
+    """Runs around a time; the middle one is at it."""
+    return [seconds * math.exp(spread * x) for x in np.linspace(-1, 1, count)]
+
+
+def contender(
+    name: str, day: int, seconds: float | None, *, count: int = 5, eligible: bool = True
+) -> Contender:
+    runs = [] if seconds is None else [seconds] if count == 1 else runs_of(seconds, count=count)
+    return Contender(name, DAYS[day], seconds, runs, eligible)
+
+
+def holders(*contenders: Contender) -> list[str]:
+    return [record.submission_id for record in record_history(contenders).records]
+
+
+def test_a_record_must_beat_its_holder_beyond_chance() -> None:
+    first, close, fast = contender("a", 0, 100.0), contender("b", 1, 99.5), contender("c", 2, 90.0)
+
+    history = record_history([fast, close, first])
+
+    assert [r.submission_id for r in history.records] == ["a", "c"]
+    (missed,) = history.not_records
+    oracle = scipy.stats.ttest_ind(
+        np.log(close.runs), np.log(first.runs), equal_var=False, alternative="less"
+    ).pvalue
+    assert oracle > 0.05
+    assert missed.p_value == pytest.approx(oracle)
+    assert (missed.submission_id, missed.holder, missed.tta_seconds) == ("b", "a", 99.5)
+    assert f"p = {oracle:.2g}, must be below 0.05" in missed.reason
+
+
+def test_a_record_tells_whom_it_beat_by_how_much_and_how_surely() -> None:
+    first, fast = contender("a", 0, 100.0), contender("b", 1, 90.0)
+
+    opening, record = record_history([first, fast]).records
+
+    assert (opening.beaten, opening.margin_percent, opening.p_value) == (None, None, None)
+    assert (record.beaten, record.date, record.single_run) == ("a", DAYS[1], False)
+    assert record.margin_percent == pytest.approx(10.0)
+    oracle = scipy.stats.ttest_ind(
+        np.log(fast.runs), np.log(first.runs), equal_var=False, alternative="less"
+    ).pvalue
+    assert record.p_value == pytest.approx(oracle)
+
+
+def test_the_holder_is_challenged_and_not_the_first() -> None:
+    """Against "a" the last would win; against "b" it is chance."""
+    assert holders(contender("a", 0, 100.0), contender("b", 1, 90.0), contender("c", 2, 89.8)) == [
+        "a",
+        "b",
+    ]
+
+
+def test_two_runs_are_enough_to_hold_a_record_against_chance() -> None:
+    (record,) = record_history([contender("a", 0, 100.0, count=2), contender("b", 1, 99.9)]).records
+
+    assert (record.submission_id, record.single_run) == ("a", False)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_single_run_takes_no_record_from_a_holder_of_several(count: int) -> None:
+    history = record_history([contender("a", 0, 100.0), contender("b", 1, 1.0, count=count)])
+
+    assert [r.submission_id for r in history.records] == ["a"]
+    (missed,) = history.not_records
+    assert (missed.p_value, missed.reason) == (
+        None,
+        "a single run cannot be told from the holder's runs",
+    )
+
+
+def test_a_single_run_holds_until_anybody_is_faster() -> None:
+    opening, record, last = record_history(
+        [
+            contender("a", 0, 100.0, count=1),
+            contender("b", 1, 99.9, count=1),
+            contender("c", 2, 99.8, count=5),
+            contender("d", 3, 99.7, count=5),
+        ]
+    ).records
+
+    assert (opening.submission_id, opening.single_run) == ("a", True)
+    assert (record.submission_id, record.single_run, record.p_value) == ("b", True, None)
+    assert (last.submission_id, last.single_run) == ("c", False)
+
+
+def test_who_was_rejected_breaks_a_rule_or_never_arrived_holds_nothing() -> None:
+    assert holders(
+        contender("rejected", 0, 1.0, eligible=False),
+        contender("never", 1, None),
+        contender("a", 2, 100.0),
+    ) == ["a"]
+    assert record_history([contender("never", 1, None)]).records == ()
+
+
+def test_an_equal_or_slower_time_is_nothing_to_tell_of() -> None:
+    history = record_history(
+        [contender("a", 0, 100.0), contender("b", 1, 100.0), contender("c", 2, 300.0)]
+    )
+
+    assert [r.submission_id for r in history.records] == ["a"]
+    assert history.not_records == ()
+
+
+def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id() -> None:
+    """A round is published at once: within it nobody took a record from anybody."""
+    round_of_one_day = [contender("b", 0, 90.0), contender("a", 0, 100.0), contender("c", 0, 95.0)]
+    assert holders(*round_of_one_day) == ["b"]
+    assert holders(contender("b", 0, 90.0), contender("a", 0, 90.0)) == ["a"]
+    assert holders(contender("never", 0, None), *round_of_one_day) == ["b"]
+
+
+def test_a_lower_mean_is_asked_for_even_where_the_logs_are_lower() -> None:
+    """The figure that is ranked decides who is faster; the test says whether it is chance."""
+    slower = Contender("b", DAYS[1], 101.0, runs_of(50.0), True)
+
+    assert holders(contender("a", 0, 100.0), slower) == ["a"]
+
+
+def measured(
+    name: str,
+    date: str,
+    seconds: float,
+    *,
+    duels: Sequence[RecordDuel] = (),
+    on: str | None = "cpu",
+    attested: bool = True,
+) -> Contender:
+    """A configuration with ten fresh runs close to its time; its pool has its name."""
+    runs = [seconds * (1 + 0.001 * (number - 4.5)) for number in range(10)]
+    return Contender(
+        name,
+        date,
+        seconds,
+        runs,
+        True,
+        True,
+        pool=name,
+        duels=duels,
+        duels_on=on,
+        attested=attested,
+    )
+
+
+def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record() -> None:
+    won = RecordDuel("d1", holder="b", date="5", p_value=0.001)
+    alone = measured("a", "1", 50.0, attested=False)
+    faster = measured("c", "3", 30.0, duels=[won], attested=False)
+    history = measured_history([alone, measured("b", "2", 60.0), faster])
+
+    assert [record.submission_id for record in history.records] == ["b"]
+    assert [(one.submission_id, one.holder) for one in history.not_records] == [
+        ("a", None),
+        ("c", "b"),
+    ]
+    assert {one.reason for one in history.not_records} == {ONE_OWNER}
+
+
+def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone() -> None:
+    history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0)])
+
+    assert [record.submission_id for record in history.records] == ["a"]
+    assert history.not_records[0].reason == "its duel with the holder is not fought"
+
+
+def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date() -> None:
+    won = RecordDuel("d1", holder="a", date="5", p_value=0.009)
+    history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0, duels=[won])])
+
+    last = history.records[-1]
+    assert (last.submission_id, last.date, last.beaten) == ("b", "5", "a")
+    assert (last.p_value, last.duel, last.pool) == (0.009, "d1", "b")
+    assert history.not_records == ()
+
+
+def test_a_lost_duel_takes_nothing_and_a_later_one_may() -> None:
+    lost = RecordDuel("d1", holder="a", date="5", p_value=0.01)
+    won = RecordDuel("d2", holder="a", date="9", p_value=0.001)
+    first = measured("a", "1", 50.0)
+
+    history = measured_history([first, measured("b", "2", 40.0, duels=[lost])])
+    assert len(history.records) == 1
+    assert "p = 0.01, must be below 0.01" in history.not_records[0].reason
+    history = measured_history([first, measured("b", "2", 40.0, duels=[lost, won])])
+    assert (history.records[-1].duel, history.records[-1].date) == ("d2", "9")
+
+
+def test_a_duel_with_one_that_lost_the_record_meanwhile_takes_nothing() -> None:
+    early = RecordDuel("d1", holder="a", date="3", p_value=0.001)
+    late = RecordDuel("d2", holder="a", date="4", p_value=0.001)
+    rivals = [
+        measured("a", "1", 50.0),
+        measured("b", "2", 40.0, duels=[early]),
+        measured("c", "2", 39.0, duels=[late]),
+    ]
+
+    assert [r.submission_id for r in measured_history(rivals).records] == ["a", "b"]
+
+
+def test_where_no_duel_is_possible_welch_counts_the_configurations_since() -> None:
+    """Two of another class: the second is the second draw since the record."""
+    history = measured_history(
+        [
+            measured("a", "1", 50.0),
+            measured("b", "2", 60.0, on="x"),
+            measured("c", "3", 40.0, on="y"),
+        ]
+    )
+    logs = [[math.log(run) for run in measured("", "", t).runs] for t in (40.0, 50.0)]
+    alone = scipy.stats.ttest_ind(*logs, equal_var=False, alternative="less").pvalue
+
+    assert history.records[-1].submission_id == "c"
+    assert history.records[-1].p_value == pytest.approx(2 * alone, rel=1e-6)
+
+
+def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times() -> None:
+    holder = [50.0 + 0.7 * (number * 7 % 10) for number in range(10)]
+    challenger = [48.5 + 0.9 * (number * 3 % 10) for number in range(10)]
+    pairs = [
+        Pair(number, DuelRun(0, 1, "reached", mine, 8.0), DuelRun(1, 2, "reached", theirs, 8.0))
+        for number, (mine, theirs) in enumerate(zip(challenger, holder, strict=True), start=1)
+    ]
+    logs = [[math.log(seconds) for seconds in side] for side in (challenger, holder)]
+    oracle = scipy.stats.ttest_rel(*logs, alternative="less").pvalue
+
+    assert p_challenger_no_faster(judge_duel(pairs)) == pytest.approx(oracle, rel=1e-6)

@@ -1,5 +1,8 @@
+"""Submissions from their files, and the cheats that are caught at the door or by the replay."""
+
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,22 @@ import pytest
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from finishline.rules.logs.mllog import write_run_log
-from finishline.rules.scoring.run import Run
+from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.scoring.scoring import score_run
+from finishline.rules.submissions.claim_checks import check_claim
 from finishline.rules.submissions.submission import ScoredSubmission, is_dawnbench, score_submission
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.verdict import Verdict
 
 MakeRun = Callable[..., Run]
+
+
 CLAIM: dict[str, Any] = {
     "benchmark": "digits",
     "division": "closed",
@@ -243,3 +258,231 @@ def test_a_claim_of_our_own_is_not_taken_for_a_dawnbench_entry() -> None:
     ours = json.dumps(CLAIM | {"author": "someone"}).encode()
 
     assert not is_dawnbench(ours, file="submission.json")
+
+
+CHEATS = Path(__file__).parents[1] / "data" / "cheats"
+
+
+NAMES = ("run_0.log", "run_1.log", "run_2.log")
+
+
+SECONDS_PER_EPOCH = 0.97  # What the honest set took.
+
+
+CALIBRATED_RUNS = 40  # At each batch size.
+
+
+REPLAYED = (30, 31, 32, 33)  # Shipped runs at batch size 64 that stand for the replays.
+
+
+Score = Callable[..., ScoredSubmission]
+
+
+def honest_logs() -> dict[str, bytes]:
+    return {name: (CHEATS / "honest" / name).read_bytes() for name in NAMES}
+
+
+@pytest.fixture
+def score(digits: Benchmark) -> Score:
+    """Scores the honest set, or one with other logs, as a server does."""
+
+    def score_logs(
+        logs: dict[str, bytes] | None = None, *, archive: bool = False
+    ) -> ScoredSubmission:
+        claim = (CHEATS / "honest" / "submission.json").read_bytes()
+        sent = honest_logs() if logs is None else logs
+        return score_submission(claim, sent, {"digits": digits}, archive=archive)
+
+    return score_logs
+
+
+def run_of(digits: Benchmark, qualities: Sequence[float], index: int, *, pace: float) -> Run:
+    """A run that stops at the target, or after all of its qualities."""
+    reached = next((j for j, q in enumerate(qualities, 1) if q >= 97.5), len(qualities))
+    curve = tuple(
+        Evaluation(float(j), j * pace, quality) for j, quality in enumerate(qualities[:reached], 1)
+    )
+    return Run(NAMES[index % 3], "mlperf", curve, status="success", seed=index)
+
+
+def verdict_on(digits: Benchmark, runs: Sequence[Run], **others: object) -> Verdict:
+    """The verdict on runs whose replays are four shipped ones on the same hardware class."""
+    claim = score_submission(
+        (CHEATS / "honest" / "submission.json").read_bytes(), honest_logs(), {"digits": digits}
+    ).claim
+    claim = dataclasses.replace(claim, trained_with="reference")
+    scores = [score_run(run, digits, division="closed", clock=digits.clock) for run in runs]
+    known = digits.reference_runs_at(64)
+    replays = []
+    for index, place in enumerate(REPLAYED):
+        pace = SECONDS_PER_EPOCH * (1 + 0.01 * index)
+        curve = run_of(digits, known[place].quality, index, pace=pace).evaluations
+        evaluations = [ReplayEvaluation(e.epoch or 0, 0, e.seconds, e.quality, {}) for e in curve]
+        tta = curve[-1].seconds
+        replays.append(ReplayRun(index, index, "reached", evaluations, {}, tta_seconds=tta))
+    system = WorkerSystem("w", claim.system.hardware_class, "any", 2, 24.0, None, 0, 1, {})
+    curves = [run.evaluations for run in runs]
+    report = ReplayReport(replays, system)
+    return judge(digits, claim, scores, report, curves=curves, **others)  # type: ignore[arg-type]
+
+
+def codes(verdict: Verdict) -> set[str]:
+    return {r.code for r in verdict.reasons if r.weight in ("rejects", "leaves_open")}
+
+
+def held_out(digits: Benchmark, places: Sequence[int]) -> Benchmark:
+    """The benchmark without some of its calibrated runs at batch size 64."""
+    known = digits.reference_runs_at(64)
+    left = tuple(run for i, run in enumerate(known) if i not in places)
+    return dataclasses.replace(digits, reference_runs=left)
+
+
+def refused(score: Score, logs: dict[str, bytes]) -> list[RuleError]:
+    with pytest.raises(RuleError) as caught:
+        score(logs)
+    return caught.value.problems
+
+
+def with_cheat(name: str) -> dict[str, bytes]:
+    """The honest set with its first log replaced by a cheat."""
+    return honest_logs() | {"run_0.log": (CHEATS / name).read_bytes()}
+
+
+# Caught at the door.
+@pytest.mark.parametrize(
+    ("cheat", "code", "field", "line"),
+    [
+        ("epochs_without_samples.log", "samples_contradict_epochs", "samples_count", 31),
+        ("one_interval_cut.log", "time_steps_differ", "time_ms", 28),
+        ("evaluation_missing.log", "evaluations_missing", "eval_accuracy", 25),
+        ("time_goes_back.log", "times_decrease", "time_ms", 27),
+        ("stitched.log", "epochs_go_back", "epoch_num", 31),
+        ("stitched_with_headers.log", "lines_out_of_order", "init_start", 30),
+        ("other_batch_size.log", "batch_size_contradicts_claim", "global_batch_size", None),
+        (
+            "other_setting.log",
+            "hyperparameter_contradicts_claim",
+            "base_learning_rate",
+            None,
+        ),
+        ("other_system.log", "system_contradicts_claim", "submission_platform", None),
+    ],
+)
+def test_an_edited_log_is_refused_with_its_line(
+    score: Score, cheat: str, code: str, field: str, line: int | None
+) -> None:
+    problems = refused(score, with_cheat(cheat))
+
+    problem = next(p for p in problems if p.code == code)
+    assert (problem.file, problem.field, problem.line) == ("run_0.log", field, line)
+    assert problem.expected
+
+
+def test_one_log_handed_in_three_times_is_refused(score: Score) -> None:
+    one = honest_logs()["run_0.log"]
+
+    problems = refused(score, dict.fromkeys(NAMES, one))
+
+    assert [(p.code, p.file) for p in problems] == [
+        ("same_seed", "run_1.log"),
+        ("same_seed", "run_2.log"),
+    ]
+
+
+def test_one_training_under_another_seed_is_refused(score: Score) -> None:
+    (problem,) = refused(score, with_cheat("run_1_with_another_seed.log"))
+
+    assert (problem.code, problem.file) == ("same_log", "run_1.log")
+    assert problem.message == "every quality and time is that of run_0.log"
+
+
+def test_one_seed_for_two_trainings_is_refused(score: Score) -> None:
+    logs = honest_logs()
+    logs["run_1.log"] = logs["run_1.log"].replace(b'"value":7002', b'"value":7001')
+
+    (problem,) = refused(score, logs)
+
+    assert (problem.code, problem.file, problem.field) == ("same_seed", "run_1.log", "seed")
+
+
+def test_other_accelerators_than_claimed_are_refused(score: Score) -> None:
+    line = b':::MLLOG {"time_ms":1,"event_type":"POINT_IN_TIME","key":"accelerators_per_node","value":8}\n'  # noqa: E501
+    logs = honest_logs()
+
+    (problem,) = refused(score, logs | {"run_2.log": line + logs["run_2.log"]})
+
+    assert problem.code == "accelerators_contradict_claim"
+    assert problem.message == "the log has 8 accelerators"
+    assert problem.expected == "0 as in the claim"
+
+
+def test_logs_of_two_platforms_are_no_set(score: Score, digits: Benchmark) -> None:
+    scored = score()
+    runs = [
+        dataclasses.replace(run, platform=name)
+        for run, name in zip(
+            scored.runs, ["shared two-core", "shared two-core", "another two-core"], strict=True
+        )
+    ]
+
+    (violation,) = check_claim(scored.claim, runs, digits)
+
+    assert (violation.code, violation.file) == ("platform_differs", "run_2.log")
+
+
+def test_in_an_archive_the_same_training_twice_is_told_and_not_refused(score: Score) -> None:
+    scored = score(with_cheat("run_1_with_another_seed.log"), archive=True)
+
+    assert [violation.code for violation in scored.result.violations] == ["same_log"]
+
+
+# Caught by the replay.
+def test_the_honest_set_is_verified(score: Score, digits: Benchmark) -> None:
+    verdict = verdict_on(digits, score().runs)
+
+    assert verdict.outcome == "verified"
+    assert codes(verdict) == set()
+
+
+def test_edited_times_are_told_beside_the_measured_time(score: Score, digits: Benchmark) -> None:
+    logs = {name: (CHEATS / "edited_times" / name).read_bytes() for name in NAMES}
+
+    verdict = verdict_on(digits, score(logs).runs)
+
+    reason = next(r for r in verdict.reasons if r.code == "slower_than_claimed")
+    assert reason.weight == "note"
+    assert reason.numbers["ratio"] > 1.5
+
+
+def test_edited_epochs_are_caught_by_convergence(score: Score, digits: Benchmark) -> None:
+    """Half of the evaluations are left out, the rest renumbered, the samples too."""
+    logs = {name: (CHEATS / "edited_epochs" / name).read_bytes() for name in NAMES}
+
+    verdict = verdict_on(digits, score(logs).runs)
+
+    assert verdict.outcome == "rejected"
+    assert "converges_faster_than_replay" in codes(verdict)
+
+
+# Honest runs trip nothing.
+def test_no_shipped_run_looks_like_a_cheat_at_the_door(score: Score, digits: Benchmark) -> None:
+    claim = score().claim
+    for batch_size in (32, 64, 128):
+        settings = {"batch_size": float(batch_size)}
+        own = dataclasses.replace(claim, hyperparameters=settings)
+        known = digits.reference_runs_at(batch_size)
+        runs = [run_of(digits, run.quality, i, pace=0.11) for i, run in enumerate(known)]
+        assert len(runs) == CALIBRATED_RUNS
+        assert check_claim(own, runs, digits) == []
+
+
+def test_no_shipped_run_is_a_copy_a_jump_or_a_lucky_crossing(digits: Benchmark) -> None:
+    """Each three runs in a row are a claim that the others judge."""
+    tripped = []
+    for first in range(0, 30, 3):
+        places = range(first, first + 3)
+        known = digits.reference_runs_at(64)
+        runs = [run_of(digits, known[i].quality, i, pace=SECONDS_PER_EPOCH) for i in places]
+        tripped += codes(verdict_on(held_out(digits, places), runs))
+
+    assert tripped == []

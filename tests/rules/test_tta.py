@@ -1,25 +1,48 @@
+"""Time to accuracy: clocks, curves, and where a run crosses its target."""
+
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.scoring.run import (
+    CLOCK_NAMES,
+    Clock,
+    Evaluation,
+    Ledger,
+    Phase,
+    Run,
+    curve_row,
+    ledger_of,
+)
 from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
     excess_preparation_seconds,
+    find_crossing,
     first_evaluation_at_target,
     time_to_accuracy,
 )
 
 TOP1 = QualityTarget("top1Accuracy", 94.0, "percent", "higher")
+
+
 LOSS = QualityTarget("loss", 0.8, "nats/byte", "lower")
+
+
 FIRST = ReachRule("first_crossing")
+
+
 DAWNBENCH = Clock("dawnbench")
+
 
 MakeRun = Callable[..., Run]
 
@@ -196,3 +219,184 @@ def test_every_published_dawnbench_time_is_shown_as_published(archives: Path) ->
     assert len(published) >= 10
     for entry in published:
         assert display_seconds(entry["tta_seconds"]) == entry["tta_display"], entry["path"]
+
+
+# Powers of two: each sum tells which phases went into it.
+LEDGER = Ledger(init=1, compile=2, warmup=4, data=8, train=16, eval=32, checkpoint=64, idle=128)
+
+
+@pytest.mark.parametrize(
+    ("clock", "seconds"),
+    [
+        ("dawnbench", 1 + 2 + 4 + 8 + 16 + 64 + 128),  # everything but evaluation
+        ("mlperf", 8 + 16 + 32 + 64 + 128),  # all after the free preparation, evaluation too
+        ("speedrun", 8 + 16 + 64 + 128),  # as mlperf, paused at evaluations
+    ],
+)
+def test_each_clock_counts_its_own_phases(clock: str, seconds: float) -> None:
+    assert Clock(clock).seconds(LEDGER, division="closed") == seconds
+
+
+@pytest.mark.parametrize(
+    ("division", "preparation", "counted"),
+    [
+        ("closed", 1800.0, 0.0),  # exactly 30 minutes are free
+        ("closed", 1800.5, 0.5),
+        ("open", 4 * 3600.0, 0.0),  # exactly 4 hours are free
+        ("open", 4 * 3600.0 + 60, 60.0),
+    ],
+)
+def test_on_the_mlperf_clock_only_preparation_beyond_the_allowance_counts(
+    division: str, preparation: float, counted: float
+) -> None:
+    ledger = Ledger(init=preparation - 200, compile=150, warmup=50, train=10)
+
+    assert Clock("mlperf").seconds(ledger, division=division) == pytest.approx(10 + counted)
+
+
+@pytest.mark.parametrize("clock", CLOCK_NAMES)
+def test_an_empty_ledger_is_no_time_on_any_clock(clock: str) -> None:
+    assert Clock(clock).seconds(Ledger(), division="closed") == 0.0
+
+
+@given(st.sampled_from(CLOCK_NAMES), st.sampled_from(list(Phase)), st.floats(0, 1e6))
+def test_more_time_in_a_phase_never_makes_a_run_faster(
+    clock: str, phase: Phase, seconds: float
+) -> None:
+    before = Clock(clock).seconds(LEDGER, division="closed")
+
+    after = Clock(clock).seconds(LEDGER.plus(phase, seconds), division="closed")
+
+    assert before <= after <= before + seconds + 1e-9
+
+
+HIGHER = QualityTarget("top1Accuracy", 94.0, "percent", "higher")
+
+
+LOWER = QualityTarget("loss", 3.0, "loss", "lower")
+
+
+def curve(qualities: Sequence[float], *, interval: float = 1.0) -> list[Evaluation]:
+    return [Evaluation(j * interval, 10.0 * j, q) for j, q in enumerate(qualities, 1)]
+
+
+@pytest.mark.parametrize(
+    ("qualities", "target", "fraction"),
+    [
+        ([90.0, 93.0, 95.0], HIGHER, 2.5),  # 94 lies half way from 93 to 95
+        ([90.0, 93.0, 94.0], HIGHER, 3.0),  # exactly at the target
+        ([90.0, 93.0, 97.0, 80.0, 96.0], HIGHER, 2.25),  # the first crossing counts
+        ([5.0, 4.0, 2.0], LOWER, 2.5),
+    ],
+)
+def test_the_crossing_lies_on_the_line_between_two_evaluations(
+    qualities: list[float], target: QualityTarget, fraction: float
+) -> None:
+    found = find_crossing(curve(qualities), target, FIRST)
+
+    assert found is not None
+    assert found.fraction == pytest.approx(fraction)
+    assert (found.epoch, found.interval_epochs) == (3.0, 1.0)
+
+
+def test_the_interval_is_that_of_the_evaluations() -> None:
+    found = find_crossing(curve([90.0, 93.0, 95.0], interval=0.5), HIGHER, FIRST)
+
+    assert found is not None
+    assert (found.epoch, found.fraction, found.interval_epochs) == (1.5, 1.25, 0.5)
+
+
+def test_a_row_counts_from_its_first_evaluation_and_is_reached_at_its_last() -> None:
+    found = find_crossing(curve([93.0, 95.0, 96.0, 96.5]), HIGHER, ReachRule("sustained", 3))
+
+    assert found is not None
+    assert (found.epoch, found.fraction) == (4.0, 3.5)
+
+
+def test_nothing_lies_before_the_first_evaluation() -> None:
+    found = find_crossing(curve([95.0, 96.0]), HIGHER, FIRST)
+
+    assert found is not None
+    assert (found.epoch, found.fraction, found.interval_epochs) == (1.0, 1.0, None)
+
+
+def test_between_two_evaluations_of_one_epoch_there_is_no_line() -> None:
+    twice = [Evaluation(2.0, 10.0, 93.0), Evaluation(2.0, 11.0, 95.0)]
+
+    found = find_crossing(twice, HIGHER, FIRST)
+
+    assert found is not None
+    assert (found.epoch, found.fraction, found.interval_epochs) == (2.0, 2.0, None)
+
+
+@pytest.mark.parametrize("evaluations", [[], [Evaluation(1.0, 1.0, 90.0)]])
+def test_a_curve_that_never_gets_there_has_no_crossing(evaluations: list[Evaluation]) -> None:
+    assert find_crossing(evaluations, HIGHER, FIRST) is None
+
+
+def test_without_epochs_there_is_no_crossing() -> None:
+    assert find_crossing([Evaluation(None, 1.0, 95.0, 100)], HIGHER, FIRST) is None
+
+
+def test_a_row_has_the_phases_that_took_seconds() -> None:
+    evaluation = Evaluation(2.0, 5.5, 94.0, 128, Ledger(init=1.5, train=5.0, eval=0.5), line=7)
+
+    row = curve_row(evaluation)
+
+    assert row == [2.0, 5.5, 94.0, 128, {"init": 1.5, "train": 5.0, "eval": 0.5}]
+    assert ledger_of(json.loads(json.dumps(row))) == evaluation.ledger
+
+
+def test_a_row_of_a_log_that_does_not_tell_ends_before_the_ledger() -> None:
+    assert curve_row(Evaluation(None, 5.5, 94.0)) == [None, 5.5, 94.0, None]
+    assert ledger_of([None, 5.5, 94.0, None]) is None
+
+
+def test_a_ledger_of_no_seconds_is_one_all_the_same() -> None:
+    assert ledger_of(curve_row(Evaluation(0.0, 0.0, 10.0, 0, Ledger()))) == Ledger()
+
+
+def test_a_ledger_adds_up_all_its_phases() -> None:
+    ledger = Ledger()
+    for phase in Phase:
+        ledger = ledger.plus(phase, 1.5)
+
+    assert ledger.total() == 1.5 * 8
+
+
+def test_seconds_are_added_to_one_phase_and_the_old_ledger_stays() -> None:
+    before = Ledger(train=2.0, eval=1.0)
+
+    after = before.plus(Phase.TRAIN, 0.5)
+
+    assert after == Ledger(train=2.5, eval=1.0)
+    assert before == Ledger(train=2.0, eval=1.0)
+
+
+@pytest.mark.parametrize("kind", [Ledger, Evaluation])
+def test_what_is_built_at_once_is_a_frozen_dataclass_like_any_other(kind: Any) -> None:
+    names = [field.name for field in fields(kind)]
+    values = [float(place) for place in range(len(names))]
+
+    built = kind(*values)
+
+    assert asdict(built) == dict(zip(names, values, strict=True))
+    assert built == kind(**asdict(built))
+    assert hash(built) == hash(kind(*values))
+    for name in names:
+        assert replace(built, **{name: -1.0}) != built
+        with pytest.raises(FrozenInstanceError):
+            setattr(built, name, 0.0)
+
+
+def test_a_phase_without_seconds_and_what_a_log_does_not_tell_need_no_naming() -> None:
+    assert asdict(Ledger()) == dict.fromkeys((phase.value for phase in Phase), 0.0)
+    assert asdict(Evaluation(1.0, 2.0, 3.0)) == {
+        "epoch": 1.0,
+        "seconds": 2.0,
+        "quality": 3.0,
+        "samples": None,
+        "ledger": None,
+        "line": None,
+        "others": None,
+    }

@@ -1,14 +1,24 @@
-"""DAWNBench curves: what the real archive holds must import, what would mislead must not."""
+"""DAWNBench logs and entries, made up and published."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.dawnbench import parse_curve, refuse_missing_partner
+from finishline.rules.logs.dawnbench import (
+    DawnbenchEntry,
+    parse_curve,
+    parse_entry,
+    refuse_missing_partner,
+)
 from finishline.rules.scoring.run import Evaluation, Run
 
 ParseCurve = Callable[[bytes], Run]
+
+
 HEADER = b"epoch\thours\ttop1Accuracy\n"
 
 
@@ -179,3 +189,322 @@ def test_a_file_without_its_partner_is_refused(names: list[str], alone: str) -> 
 def test_pairs_and_inference_entries_are_complete() -> None:
     refuse_missing_partner(["x/a.json", "x/a.tsv", "README.md"])
     refuse_missing_partner(["a.json"], kind="inference")
+
+
+TARGET = 94.0
+
+
+ENTRY_FLAGS = ("json_", "extra_fields:", "cost_absent", "cost_null")
+
+
+@pytest.fixture(scope="module")
+def expected(archives: Path) -> dict[str, Any]:
+    return json.loads((archives / "dawnbench" / "expected.json").read_text())  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def read_entry(archives: Path) -> Callable[[dict[str, Any]], DawnbenchEntry]:
+    def read(item: dict[str, Any]) -> DawnbenchEntry:
+        content = (archives / "dawnbench" / "entries" / item["path"]).read_bytes()
+        metric = item["metric"] if item["kind"] == "inference" else None
+        return parse_entry(content, name=item["path"], kind=item["kind"], metric=metric)
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def read_curve(archives: Path) -> Callable[[dict[str, Any]], Run]:
+    def read(item: dict[str, Any]) -> Run:
+        path = (archives / "dawnbench" / "entries" / item["path"]).with_suffix(".tsv")
+        return parse_curve(path.read_bytes(), name=path.name, metric=item["metric"], unit="percent")
+
+    return read
+
+
+def entries(expected: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [item for item in expected["entries"] if item["kind"] == kind]
+
+
+def test_every_entry_imports_with_its_fields(
+    expected: dict[str, Any], read_entry: Callable[[dict[str, Any]], DawnbenchEntry]
+) -> None:
+    assert len(expected["entries"]) == 26
+    for item in expected["entries"]:
+        entry = read_entry(item)
+        said = (entry.author, entry.model, entry.hardware, entry.framework, entry.timestamp)
+        assert said == tuple(
+            item[name] for name in ("author", "model", "hardware", "framework", "timestamp")
+        )
+        flags = {flag for flag in item["flags"] if flag.startswith(ENTRY_FLAGS)}
+        assert set(entry.flags) == flags, item["path"]
+        if item["kind"] == "train":
+            assert entry.cost_usd_per_hour == item["costPerHour"]
+
+
+def test_every_inference_entry_has_its_latency_cost_and_quality(
+    expected: dict[str, Any], read_entry: Callable[[dict[str, Any]], DawnbenchEntry]
+) -> None:
+    for item in entries(expected, "inference"):
+        entry = read_entry(item)
+        assert entry.latency_ms == item["latency_ms"]
+        assert entry.cost_usd_per_item == item["cost_usd_per_item"]
+        assert (entry.metric, entry.quality) == (item["metric"], item["accuracy"])
+
+
+def test_every_curve_reaches_its_target_in_the_published_time(
+    expected: dict[str, Any], read_curve: Callable[[dict[str, Any]], Run]
+) -> None:
+    for item in entries(expected, "train"):
+        run = read_curve(item)
+        reached = next(e for e in run.evaluations if e.quality >= item["threshold"])
+        assert len(run.evaluations) == item["rows"]
+        assert reached.seconds == pytest.approx(item["tta_hours"] * 3600, rel=1e-15)
+        assert reached.line == item["tta_row"] + 1  # Rows count from below the header.
+        assert (reached.epoch, reached.quality) == (item["tta_epoch"], item["tta_metric"])
+        assert max(e.quality for e in run.evaluations) == item["best_metric"]
+        assert run.evaluations[-1].seconds == pytest.approx(item["total_hours"] * 3600, rel=1e-15)
+
+
+def problems(folder: Path, kind: str) -> Iterator[LogFormatError]:
+    """Every problem with the files of one entry, each file by itself."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    try:
+        refuse_missing_partner([path.name for path in paths], kind=kind)  # type: ignore[arg-type]
+    except LogFormatError as error:
+        yield error
+    for path in paths:
+        try:
+            if path.suffix == ".tsv":
+                parse_curve(
+                    path.read_bytes(), name=path.name, metric="top1Accuracy", unit="percent"
+                )
+            else:
+                parse_entry(path.read_bytes(), name=path.name, kind=kind, metric="top1Accuracy")  # type: ignore[arg-type]
+        except LogFormatError as error:
+            yield error
+
+
+@pytest.mark.parametrize(
+    ("number", "places"),
+    [
+        ("001", []),
+        ("002", [(".json", 11, None)]),
+        ("027", [(".json", None, None)]),
+        ("029", [(".json", 20, None)]),
+        ("030", [(".json", 12, None), (".tsv", 2, None)]),
+        ("035", [(".tsv", 2, "hours")]),
+        ("036", [(".tsv", 2, None)]),
+        ("039", [(".tsv", 1, "header")]),
+        ("041", [(".json", 2, "version")]),
+        ("089", [(".json", None, "top1Accuracy")]),
+        ("091", [(".tsv", 1, "header")]),
+    ],
+)
+def test_every_malformed_state_is_refused_where_it_is_broken(
+    archives: Path,
+    expected: dict[str, Any],
+    number: str,
+    places: list[tuple[str, int | None, str | None]],
+) -> None:
+    """001 alone is well formed: it is below the target, which is no error of the file."""
+    assert len(expected["malformed"]) == 11
+    kind = "inference" if "/inference/" in expected["malformed"][number]["base"] else "train"
+    found = list(problems(archives / "dawnbench" / "malformed" / number, kind))
+    assert [(Path(error.file or "").suffix, error.line, error.field) for error in found] == places
+    assert all(error.expected for error in found)
+
+
+def test_the_state_below_the_target_imports(archives: Path) -> None:
+    path = next((archives / "dawnbench" / "malformed" / "001").rglob("*.tsv"))
+    run = parse_curve(path.read_bytes(), name=path.name, metric="top1Accuracy", unit="percent")
+    assert max(evaluation.quality for evaluation in run.evaluations) == 93.45 < TARGET
+
+
+ENTRY = {
+    "version": "v1.0",
+    "author": "Alice",
+    "authorEmail": "alice@example.org",
+    "framework": "PyTorch 2.13",
+    "model": "ResNet 9",
+    "hardware": "1 V100 / 61 GB / 8 CPU",
+    "costPerHour": 3.06,
+    "timestamp": "2018-11-06",
+}
+
+
+INFERENCE = {"latency": 9.79, "top1Accuracy": 94.09, "cost": 2.4e-06}
+
+
+@pytest.fixture
+def entry() -> Callable[..., DawnbenchEntry]:
+    """Parses the entry with some fields changed; those set to ... are left out."""
+
+    def parse(**changes: Any) -> DawnbenchEntry:
+        table = {name: value for name, value in (ENTRY | changes).items() if value is not ...}
+        return parse_entry(json.dumps(table, indent=2).encode(), name="entry.json")
+
+    return parse
+
+
+def refused_entry(parse: Callable[..., DawnbenchEntry], **changes: Any) -> LogFormatError:
+    with pytest.raises(LogFormatError) as caught:
+        parse(**changes)
+    assert caught.value.file == "entry.json"
+    assert caught.value.expected
+    return caught.value
+
+
+def test_a_training_entry_is_typed(entry: Callable[..., DawnbenchEntry]) -> None:
+    read = entry(codeURL="https://example.org/code", misc={"batchSize": 512})
+    assert (read.author, read.author_email) == ("Alice", "alice@example.org")
+    assert (read.model, read.hardware) == ("ResNet 9", "1 V100 / 61 GB / 8 CPU")
+    assert (read.framework, read.code_url) == ("PyTorch 2.13", "https://example.org/code")
+    assert (read.cost_usd_per_hour, read.timestamp) == (3.06, "2018-11-06")
+    assert (read.misc, read.extra, read.flags) == ({"batchSize": 512}, {}, ())
+    assert (read.latency_ms, read.metric, read.quality) == (None, None, None)
+
+
+def test_an_inference_entry_has_latency_and_a_metric(
+    entry: Callable[..., DawnbenchEntry],
+) -> None:
+    read = entry(**INFERENCE)
+    assert (read.latency_ms, read.cost_usd_per_item) == (9.79, 2.4e-06)
+    assert (read.metric, read.quality) == ("top1Accuracy", 94.09)
+
+
+def test_misc_may_be_a_text(entry: Callable[..., DawnbenchEntry]) -> None:
+    assert entry(misc="CUDA 8.0").misc == "CUDA 8.0"
+    assert entry().misc is None
+    assert refused_entry(entry, misc=["CUDA"]).field == "misc"
+
+
+def test_months_without_padding_pass(entry: Callable[..., DawnbenchEntry]) -> None:
+    assert entry(timestamp="2018-1-31").timestamp == "2018-01-31"
+
+
+def test_everything_unknown_is_kept(entry: Callable[..., DawnbenchEntry]) -> None:
+    read = entry(optimizer="SGD", momentum=0.9, usedBlacklist=True)
+    assert read.extra == {"optimizer": "SGD", "momentum": 0.9, "usedBlacklist": True}
+    assert read.flags == ("extra_fields:momentum,optimizer,usedBlacklist",)
+
+
+def test_an_absent_price_and_a_null_price_both_mean_none(
+    entry: Callable[..., DawnbenchEntry],
+) -> None:
+    assert entry(costPerHour=...).cost_usd_per_hour is None
+    assert entry(costPerHour=None).cost_usd_per_hour is None
+    assert entry(costPerHour=...).flags == ("cost_absent",)
+    assert entry(costPerHour=None).flags == ("cost_null",)
+
+
+def test_an_empty_url_is_none(entry: Callable[..., DawnbenchEntry]) -> None:
+    assert entry(codeURL="").code_url is None
+
+
+def test_an_f1_score_in_percent_is_rescaled_and_flagged(
+    entry: Callable[..., DawnbenchEntry],
+) -> None:
+    """The one such entry of the archive says 82.52."""
+    read = entry(latency=7.6, f1Score=82.52)
+    assert read.quality == pytest.approx(0.8252, rel=1e-15)
+    assert "f1_score_in_percent" in read.flags
+    assert "f1_score_in_percent" not in entry(latency=7.6, f1Score=0.8252).flags
+
+
+def test_a_price_that_is_there_twice_is_refused() -> None:
+    content = json.dumps(ENTRY).replace("{", '{"costPerHour": 0.01, ').encode()
+    with pytest.raises(LogFormatError, match="2 times") as caught:
+        parse_entry(content, name="entry.json")
+    assert caught.value.field == "costPerHour"
+
+
+def test_tabs_crlf_bom_and_non_ascii_pass_and_are_flagged() -> None:
+    text = json.dumps(ENTRY | {"model": "Réseau"}, indent="\t", ensure_ascii=False)
+    content = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    read = parse_entry(content, name="entry.json")
+    assert read.model == "Réseau"
+    assert read.flags == ("json_bom", "json_crlf", "json_non_ascii")
+
+
+@pytest.mark.parametrize(
+    "name", ["version", "author", "authorEmail", "framework", "model", "hardware", "timestamp"]
+)
+def test_a_missing_field_is_refused(entry: Callable[..., DawnbenchEntry], name: str) -> None:
+    error = refused_entry(entry, **{name: ...})
+    assert (error.field, error.message) == (name, "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("version", "v0.1", 2),
+        ("version", 1.0, 2),
+        ("author", "", 3),
+        ("author", 7, 3),
+        ("model", "x" * 5000, 6),
+        ("costPerHour", "NA", 8),
+        ("costPerHour", "0.9", 8),
+        ("costPerHour", True, 8),
+        ("costPerHour", -1, 8),
+        ("timestamp", "06/11/2018", 9),
+        ("timestamp", "2018-13-01", 9),
+        ("timestamp", 20181106, 9),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_line(
+    entry: Callable[..., DawnbenchEntry], name: str, value: Any, line: int
+) -> None:
+    error = refused_entry(entry, **{name: value})
+    assert (error.field, error.line) == (name, line)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("latency", "9.79"),
+        ("latency", 0),
+        ("latency", -1.0),
+        ("top1Accuracy", "94.09"),
+        ("top1Accuracy", 0.9409),
+        ("top1Accuracy", 101.0),
+        ("cost", "NA"),
+    ],
+)
+def test_a_wrong_inference_field_is_refused(
+    entry: Callable[..., DawnbenchEntry], name: str, value: Any
+) -> None:
+    assert refused_entry(entry, **(INFERENCE | {name: value})).field == name
+
+
+def test_an_inference_entry_must_have_the_metric_of_its_benchmark() -> None:
+    content = json.dumps(ENTRY | {"latency": 0.1, "top5Accuracy": 94.2}).encode()
+    assert parse_entry(content, name="entry.json").metric == "top5Accuracy"
+    with pytest.raises(LogFormatError) as caught:
+        parse_entry(content, name="entry.json", kind="inference", metric="top1Accuracy")
+    assert (caught.value.field, caught.value.message) == ("top1Accuracy", "missing")
+
+
+def test_an_inference_entry_without_a_latency_is_refused() -> None:
+    content = json.dumps(ENTRY | {"top1Accuracy": 94.2}).encode()
+    with pytest.raises(LogFormatError, match="latency: missing"):
+        parse_entry(content, name="entry.json", kind="inference")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"version": "v1.0",}',
+        b'{"version": "v1.0", "costPerHour": NaN}',
+        b'{"misc": ' + b"[" * 40 + b"]" * 40 + b"}",
+        b'{"author": "\xff"}',
+        b'{"misc": "' + b"x" * 2_000_000 + b'"}',
+    ],
+    ids=["empty", "list", "null", "comma", "NaN", "deep", "bytes", "long"],
+)
+def test_what_is_no_entry_is_refused(content: bytes) -> None:
+    with pytest.raises(LogFormatError) as caught:
+        parse_entry(content, name="entry.json")
+    assert caught.value.file == "entry.json"

@@ -1,8 +1,11 @@
-"""Lines that are read all at once, against the same lines one by one."""
+"""MLLOG files written, read line by line and at once, and published ones."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +14,14 @@ from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
-from finishline.rules.errors import LogFormatError
-from finishline.rules.logs import mllog_lines
+from finishline.rules.errors import LogFormatError, RuleError
+from finishline.rules.logs import mllog_lines, parse_run_log
 from finishline.rules.logs.mllog import read_mllog_chunks, write_run_log
 from finishline.rules.logs.mllog_lines import every_line, read_mllog
 from finishline.rules.logs.mllog_record import WholeEvaluation, read_at_once
 from finishline.rules.logs.mllog_run import COUNTED_KEYS
 from finishline.rules.logs.text import Block
-from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
 
 
 def line(
@@ -53,6 +56,8 @@ LINES = [
     *evaluation("5000", "5004", "97.75", '{"epoch_num":3.0}'),
     line("run_stop", "null", "5004", '{"status":"success"}', "INTERVAL_END"),
 ]
+
+
 WHOLE = ["WholeEvaluation" if place in (5, 6) else "MllogRecord" for place in range(11)]
 
 
@@ -130,6 +135,8 @@ PIECES = st.sampled_from(
      "99999999999999999999", "null", "true", "NaN", "\x01", "\xe9", ":::MLLOG", ":::MLLOG {",
      '"key":"seed",', '"value":1', '},{"key":', "},\n{", '"metadata":', "eval_error", "x" * 20_000]
 )  # fmt: skip
+
+
 SHARES = st.floats(0, 1)
 
 
@@ -220,3 +227,316 @@ def test_whole_evaluations_are_none_where_a_target_has_several_metrics(offline: 
 
     assert (found, problems) == outcome(read, content, quickly=False)
     assert [code for _, code in problems] == ["missing_metric"] * 3
+
+
+STARTED_AT_MS = 1_795_000_000_123  # In November 2026.
+
+
+spans = st.floats(0.0, 5_000.0)
+
+
+labels = st.text(st.characters(exclude_categories=("C", "Z")), max_size=200)
+
+
+steps = st.tuples(
+    spans,
+    spans,
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.one_of(
+        st.tuples(st.floats(0.0, 1e6), st.none()),
+        st.tuples(st.none(), st.integers(0, 2**53)),
+        st.tuples(st.floats(0.0, 1e6), st.integers(0, 2**53)),
+    ),
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Runs as a log can tell them: preparation is init, the rest is train or eval."""
+    measured = draw(st.lists(steps, max_size=12))
+    with_ledger = draw(st.booleans()) or not measured
+    init = draw(spans)
+    trained = list(accumulate(train for train, _, _, _ in measured))
+    evaluated = list(accumulate(evaluation for _, evaluation, _, _ in measured))
+    evaluations = tuple(
+        Evaluation(
+            epoch=epoch,
+            seconds=train + evaluation,
+            quality=quality,
+            samples=samples,
+            ledger=Ledger(init=init, train=train, eval=evaluation) if with_ledger else None,
+        )
+        for train, evaluation, (_, _, quality, (epoch, samples)) in zip(
+            trained, evaluated, measured, strict=True
+        )
+    )
+    stops = draw(st.booleans())
+    rest = draw(spans) if stops else 0.0
+    train, evaluation = (trained or [0.0])[-1] + rest, (evaluated or [0.0])[-1]
+    return Run(
+        name="run_0.log",
+        clock="mlperf",
+        evaluations=evaluations,
+        status=draw(st.sampled_from(["success", "aborted", None])) if stops else None,
+        stop_seconds=train + evaluation if stops else None,
+        seed=draw(st.none() | st.integers(0, 2**63 - 1)),
+        batch_size=draw(st.none() | st.integers(1, 2**40)),
+        benchmark="digits",
+        division=draw(st.sampled_from(["closed", "open", None])),
+        organisation=draw(st.none() | labels),
+        platform=draw(st.none() | labels),
+        hyperparameters=draw(
+            st.dictionaries(st.from_regex(r"opt_[a-z]{1,9}", fullmatch=True), st.floats(-1e9, 1e9))
+        ),
+        ledger=Ledger(init=init, train=train, eval=evaluation) if with_ledger else None,
+        preparation_seconds=init,
+    )
+
+
+def seconds_of(run: Run) -> list[float]:
+    """Every time in a run, in a fixed order."""
+    ledgers = [run.ledger, *(evaluation.ledger for evaluation in run.evaluations)]
+    return [
+        *(evaluation.seconds for evaluation in run.evaluations),
+        *(() if run.stop_seconds is None else (run.stop_seconds,)),
+        *(() if run.preparation_seconds is None else (run.preparation_seconds,)),
+        *(
+            number
+            for ledger in ledgers
+            if ledger is not None
+            for number in (ledger.init, ledger.train, ledger.eval, ledger.total())
+        ),
+    ]
+
+
+def without_seconds(run: Run) -> Run:
+    """The run with its times set to 0 where it has them, without its start and line numbers."""
+
+    def zero(ledger: Ledger | None) -> Ledger | None:
+        return None if ledger is None else Ledger()
+
+    return replace(
+        run,
+        evaluations=tuple(
+            replace(item, seconds=0.0, ledger=zero(item.ledger), line=None)
+            for item in run.evaluations
+        ),
+        stop_seconds=None if run.stop_seconds is None else 0.0,
+        ledger=zero(run.ledger),
+        preparation_seconds=None if run.preparation_seconds is None else 0.0,
+        started_ms=None,
+    )
+
+
+@given(run=runs(), started_at_ms=st.integers(0, STARTED_AT_MS))
+@settings(max_examples=150)
+def test_a_written_run_reads_back_to_the_microsecond(
+    digits: Benchmark, run: Run, started_at_ms: int
+) -> None:
+    text = write_run_log(run, benchmark=digits, started_at_ms=started_at_ms)
+    read = parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
+    assert without_seconds(read) == without_seconds(run)
+    assert seconds_of(read) == pytest.approx(seconds_of(run), rel=0, abs=1e-6)
+
+
+def test_a_run_under_a_second_keeps_its_microseconds(digits: Benchmark) -> None:
+    evaluation = Evaluation(1.0, 0.812345, 97.6, 1198, Ledger(init=1.5, train=0.8, eval=0.012345))
+    run = Run("run_0.log", "mlperf", (evaluation,), "success", 0.812346)
+    text = write_run_log(run, benchmark=digits, started_at_ms=STARTED_AT_MS)
+    read = parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
+    assert read.evaluations[0].seconds == pytest.approx(0.812345, abs=5e-7)
+    assert read.stop_seconds == pytest.approx(0.812346, abs=5e-7)
+
+
+def test_every_line_has_the_six_keys_of_mlperf(
+    parse: Callable[..., Run], good_log: str, resnet9: Benchmark
+) -> None:
+    """Source: mlperf-logging, every line of the v5.1 results has exactly these."""
+    text = write_run_log(parse(good_log), benchmark=resnet9, started_at_ms=1000)
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
+    assert {frozenset(line) for line in lines} == {
+        frozenset({"namespace", "time_ms", "event_type", "key", "value", "metadata"})
+    }
+    assert [line["key"] for line in lines] == [
+        "init_start",
+        "submission_benchmark",
+        "submission_division",
+        "submission_org",
+        "submission_platform",
+        "seed",
+        "global_batch_size",
+        "opt_base_learning_rate",
+        "init_stop",
+        "run_start",
+        *("eval_start", "eval_accuracy", "eval_stop") * 2,
+        "run_stop",
+    ]
+    assert [line["time_ms"] for line in lines[8:]] == [
+        *(3000, 3000),
+        *(13_000, 15_000, 15_000),
+        *(25_000, 27_500, 27_500),
+        28_000,
+    ]
+
+
+def test_finer_phases_fall_into_init_and_train(digits: Benchmark) -> None:
+    ledger = Ledger(1.0, 2.0, 4.0, data=8.0, train=16.0, eval=32.0, checkpoint=64.0, idle=128.0)
+    evaluation = Evaluation(1.0, 248.0, 50.0, 1198, ledger)
+    run = Run("run_0.log", "mlperf", (evaluation,), "aborted", 248.0, ledger=ledger)
+    text = write_run_log(run, benchmark=digits, started_at_ms=0)
+    read = parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
+    assert read.evaluations[0].ledger == Ledger(init=7.0, train=216.0, eval=32.0)
+    assert read.ledger == read.evaluations[0].ledger
+    assert (read.stop_seconds, read.benchmark) == (248.0, "digits")
+
+
+def test_a_run_on_another_clock_is_written_by_its_ledgers(digits: Benchmark) -> None:
+    ledgers = (Ledger(init=3.0, train=10.0, eval=2.0), Ledger(init=3.0, train=20.0, eval=4.0))
+    clock = Clock("dawnbench")
+    evaluations = tuple(
+        Evaluation(epoch, clock.seconds(ledger, division="open"), 90.0, ledger=ledger)
+        for epoch, ledger in enumerate(ledgers, 1)
+    )
+    run = Run("run_0.log", "dawnbench", evaluations, "success", evaluations[-1].seconds)
+    text = write_run_log(run, benchmark=digits, started_at_ms=0)
+    read = parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
+    assert [evaluation.seconds for evaluation in read.evaluations] == [12.0, 24.0]
+    assert [evaluation.ledger for evaluation in read.evaluations] == list(ledgers)
+    assert read.stop_seconds == 24.0
+
+
+def test_a_run_on_another_clock_without_a_ledger_cannot_be_written(digits: Benchmark) -> None:
+    run = Run("run_0.log", "dawnbench", (Evaluation(1.0, 60.0, 94.0),))
+    with pytest.raises(RuleError, match="dawnbench clock without a ledger"):
+        write_run_log(run, benchmark=digits, started_at_ms=0)
+
+
+AsMlperf = Callable[[str], Benchmark]
+
+
+@pytest.fixture(scope="module")
+def groups(archives: Path) -> list[dict[str, Any]]:
+    return json.loads((archives / "mlperf" / "expected_v51.json").read_text())["groups"]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def read_group(
+    archives: Path, as_mlperf: AsMlperf
+) -> Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]]:
+    """The runs of one result set, each beside what is expected of it."""
+
+    def read(group: dict[str, Any]) -> list[tuple[dict[str, Any], Run]]:
+        return [
+            (
+                item,
+                parse_run_log(
+                    (archives / "mlperf" / "v5.1" / item["file"]).read_bytes(),
+                    name=item["file"],
+                    benchmark=as_mlperf(group["benchmark"]),
+                ),
+            )
+            for item in group["runs"]
+        ]
+
+    return read
+
+
+def test_every_run_has_the_time_and_settings_of_the_checker(
+    groups: list[dict[str, Any]],
+    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
+) -> None:
+    pairs = [pair for group in groups for pair in read_group(group)]
+    assert len(pairs) == 189
+    for item, run in pairs:
+        assert (run.stop_seconds is None) == (item["tta_min"] is None)
+        if run.stop_seconds is not None:
+            assert run.stop_seconds / 60 == pytest.approx(item["tta_min"], rel=1e-12), item["file"]
+        assert [run.seed] == item["seeds"]
+        assert run.batch_size == item["gbs"]
+        assert run.division == item["division_in_log"]
+        assert run.benchmark == item["benchmark_in_log"]
+        assert run.status == item["status"]
+        assert len(run.evaluations) == item["n_eval"]
+
+
+def test_every_run_converged_where_the_checker_says(
+    groups: list[dict[str, Any]],
+    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
+) -> None:
+    """Epochs or samples of the last evaluation; the checker rounds to three decimals."""
+    converged = 0
+    for item, run in (pair for group in groups for pair in read_group(group)):
+        assert (run.status == "success") == item["converged"]
+        if not item["converged"]:
+            continue
+        last = run.evaluations[-1]
+        place = last.samples if item["conv"] >= 1000 else last.epoch
+        assert place == pytest.approx(item["conv"], rel=0, abs=0.0005), item["file"]
+        assert last.quality == item["final_eval"]
+        converged += 1
+    assert converged == 187
+
+
+def test_the_ledger_of_every_run_adds_up_to_its_time(
+    groups: list[dict[str, Any]],
+    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
+) -> None:
+    for item, run in (pair for group in groups for pair in read_group(group)):
+        for evaluation in run.evaluations:
+            ledger = evaluation.ledger
+            assert ledger is not None
+            assert ledger.train + ledger.eval == pytest.approx(evaluation.seconds, abs=1e-6)
+            assert min(ledger.init, ledger.train, ledger.eval) >= 0
+        if run.stop_seconds is not None:
+            assert run.ledger is not None
+            assert run.ledger.total() - run.ledger.init == pytest.approx(run.stop_seconds)
+        assert set(run.hyperparameters) >= {"opt_base_learning_rate"}, item["file"]
+
+
+REFUSED = {
+    "division_traversal": (5, "submission_division"),
+    "division_unknown": (5, "submission_division"),
+    "benchmark_unknown": (3, "submission_benchmark"),
+    "line_is_list": (65, None),
+    "line_missing_keys": (65, "key"),
+    "time_null": (65, "time_ms"),
+    "deep_nest": (65, None),
+    "eval_value_string": (65, "eval_accuracy"),
+    "bad_json": (65, None),
+    "nan_stop": (64, None),
+    "stop_before_start": (64, "time_ms"),
+    "stop_before_evals": (27, "eval_accuracy"),
+    "two_run_stops": (27, "eval_accuracy"),
+    "two_run_stops_early_eval": (28, "eval_accuracy"),
+    "long_line_60k": (65, None),
+}
+
+
+NOT_FOOLED = {"hidden_gbs": "success", "hidden_eval": "success", "status_aborted": "aborted"}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_hostile_log_is_refused_with_its_line(
+    archives: Path, as_mlperf: AsMlperf, name: str
+) -> None:
+    content = (archives / "mlperf" / "hostile" / f"{name}.txt").read_bytes()
+    with pytest.raises(LogFormatError) as caught:
+        parse_run_log(content, name=f"{name}.txt", benchmark=as_mlperf("llama2_70b_lora"))
+    assert (caught.value.line, caught.value.field) == REFUSED[name]
+
+
+@pytest.mark.parametrize("name", NOT_FOOLED)
+def test_a_log_that_hides_or_aborts_is_read_as_what_it_is(
+    archives: Path, as_mlperf: AsMlperf, name: str
+) -> None:
+    """The log they were made from: batch size 8, 3,840 samples, 33.9 minutes."""
+    content = (archives / "mlperf" / "hostile" / f"{name}.txt").read_bytes()
+    run = parse_run_log(content, name=f"{name}.txt", benchmark=as_mlperf("llama2_70b_lora"))
+    assert (run.batch_size, run.evaluations[-1].samples) == (8, 3840)
+    assert run.stop_seconds == pytest.approx(2035.848)
+    assert run.status == NOT_FOOLED[name]
+
+
+def test_every_hostile_log_is_accounted_for(archives: Path) -> None:
+    found = {path.stem for path in (archives / "mlperf" / "hostile").glob("*.txt")}
+    assert found == REFUSED.keys() | NOT_FOOLED.keys()

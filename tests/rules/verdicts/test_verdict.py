@@ -1,19 +1,28 @@
-"""A verdict as a whole: its reasons, and what no verdict can be made of."""
+"""Verdicts of replays: their parts, convergence, replayed figures and time."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule, RunsRule
 from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.judge_convergence import convergence_of
+from finishline.rules.verification.messages import Failure, ReplayRun
 from finishline.rules.verification.verdict import SHARES, ReasonCode
 from tests.support.verdicts import (
+    HONEST_EPOCHS,
+    LAPTOP,
     Judge,
     claimed,
     codes,
     replay,
+    report,
+    weight_of,
 )
 
 
@@ -87,3 +96,414 @@ def test_more_runs_than_needed_are_judged_by_those_that_count(verdict: Judge) ->
 def test_a_benchmark_without_a_replay_is_not_judged(verdict: Judge, cifar10: Benchmark) -> None:
     with pytest.raises(RuleError, match="no replay policy"):
         verdict(benchmark=dataclasses.replace(cifar10, replay=None))
+
+
+def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict: Judge) -> None:
+    cheat = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]))
+
+    assert cheat.outcome == "rejected"
+    assert weight_of(cheat, "converges_faster_than_replay") == "rejects"
+    numbers = cheat.reasons[2].numbers
+    assert numbers["claimed_mean_epochs"] == pytest.approx(4.8)
+    assert numbers["reference_mean_epochs"] == pytest.approx(7.7, abs=0.05)
+    assert numbers["reference_runs"] == 43.0  # 40 calibrated runs and the 3 replays
+    assert numbers["claimed_mean_epochs"] < numbers["lowest_mean_epochs"] < 7.0
+
+
+def test_one_slow_run_does_not_hide_runs_that_converge_too_fast(verdict: Judge) -> None:
+    """The slowest run is dropped from the time, so it must not lift the mean of the epochs."""
+    cheat = verdict(claimed([4.6, 4.6, 14.0]))
+
+    assert cheat.outcome == "rejected"
+    assert "converges_faster_than_replay" in codes(cheat)
+
+
+def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: Judge) -> None:
+    """The submitter's model may be another than the reference."""
+    found = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]), division="open")
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "converges_faster_than_replay") == "leaves_open"
+
+
+def test_convergence_is_compared_on_any_hardware(verdict: Judge) -> None:
+    assert verdict(claimed([4, 4, 4]), hardware_class="h200").outcome == "rejected"
+
+
+def test_a_claim_that_tells_no_epochs_is_left_open(verdict: Judge) -> None:
+    silent = claimed([7, 8, 8])
+    silent[1] = dataclasses.replace(silent[1], epochs_to_target=None)
+
+    found = verdict(silent)
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "claim_has_no_time") == "leaves_open"
+
+
+def test_without_calibration_the_replays_alone_are_the_reference(
+    verdict: Judge, curve: list[float]
+) -> None:
+    settings = {"batch_size": 24.0}  # below the smallest calibrated one
+    runs = [replay(i, [*curve[: 6 + i % 2], 97.6]) for i in range(6)]  # 7, 8, 7, 8, 7, 8 epochs
+
+    honest = verdict(claimed([7, 8, 8]), runs, hyperparameters=settings)
+    cheat = verdict(claimed([4, 4, 4]), runs, hyperparameters=settings)
+
+    assert (honest.outcome, cheat.outcome) == ("verified", "rejected")
+    assert "within_band" not in codes(honest)
+    assert honest.reasons[1].numbers["reference_runs"] == 6.0
+    assert honest.reasons[1].numbers["reference_mean_epochs"] == 7.5
+
+
+def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_replays(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """48 lies half way between 32 (7.2 epochs) and 64 (7.675); it counts as 2 x 3 runs."""
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0})
+    no_replays = verdict(claimed([4, 4, 4]), [], hyperparameters={"batch_size": 48.0})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 12.0
+    assert numbers["reference_mean_epochs"] == pytest.approx((6 * 7.4375 + 6 * 8.0) / 12)
+    assert "within_band" not in codes(found)
+    assert no_replays.outcome == "rejected"
+
+
+def test_a_single_replay_joins_the_interpolated_reference_and_alone_is_none(
+    verdict: Judge, curve: list[float]
+) -> None:
+    single = [replay(0, curve[:8])]
+
+    between = verdict(claimed([7, 8, 8]), single, hyperparameters={"batch_size": 48.0})
+    below = verdict(claimed([7, 8, 8]), single, hyperparameters={"batch_size": 24.0})
+
+    numbers = next(r.numbers for r in between.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 7.0
+    assert numbers["reference_mean_epochs"] == pytest.approx((6 * 7.4375 + 8.0) / 7)
+    assert weight_of(below, "claim_has_no_time") == "leaves_open"
+
+
+def test_where_nothing_bounds_the_claimed_epochs_the_words_say_so(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """Two replays alone, far apart, allow a mean of no epochs at all."""
+    settings = {"batch_size": 48.0, "momentum": 0.8}
+    late = [*curve[:6], *[96.0] * 6, *curve[6:8]]
+    apart = verdict(
+        claimed([7, 8, 8]), [replay(0, curve[:8]), replay(1, late)], hyperparameters=settings
+    )
+    bounded = verdict(claimed([7, 8, 8]))
+
+    reason = next(r for r in apart.reasons if r.code == "convergence_agrees")
+    assert reason.numbers["lowest_mean_epochs"] == 0.0
+    assert reason.message.endswith(
+        "(which are too few, or too far apart, to call any mean too low)"
+    )
+    reason = next(r for r in bounded.reasons if r.code == "convergence_agrees")
+    assert f"(least allowed {reason.numbers['lowest_mean_epochs']:.2f})" in reason.message
+
+
+UP = [90.0, 95.5, 99.5]  # 97.5 lies half way from the second to the third
+
+
+@pytest.mark.parametrize(
+    ("curves", "interval", "expected"),
+    [
+        ([UP, UP, UP], 1.0, (2.5, 2.5, 2.5)),
+        ([UP, UP, UP[:2]], 1.0, (2.5, 2.5, None)),
+        ([UP, UP, UP], 0.5, (3, 3, 3)),  # evaluated twice in each epoch
+        ([UP, UP, UP[2:]], 1.0, (3, 3, 3)),  # nothing lies before the first evaluation
+        ([UP, UP, [90.0, 91.0]], 1.0, (3, 3, 3)),  # a log that ends elsewhere than its curve
+        ([], 1.0, (3, 3, 3)),
+    ],
+)
+def test_epochs_are_read_off_between_evaluations_where_every_curve_allows_it(
+    digits: Benchmark,
+    curve: list[float],
+    curves: list[list[float]],
+    interval: float,
+    expected: tuple[float | None, ...],
+) -> None:
+    claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",))
+    told = [
+        [Evaluation(j * interval, j * 0.1, q) for j, q in enumerate(qualities, 1)]
+        for qualities in curves
+    ]
+    runs = claimed([3, 3, None if None in expected else 3])
+
+    for replays in ([], [replay(0, curve[:8])]):
+        found = convergence_of(digits, claim, runs, report(replays), curves=told)
+
+        assert found is not None
+        assert found.claimed == expected
+        assert found.quantum == pytest.approx(0.1 if 2.5 in expected else 1.0)
+
+
+def test_with_settings_of_its_own_only_the_replays_are_the_reference(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0, "momentum": 0.8})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 6.0
+
+
+def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """Six replays of 8 epochs each have no scatter, but 7 is within the rounding of epochs."""
+    runs = [replay(i, curve[:8]) for i in range(6)]
+
+    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 24.0}).outcome == (
+        "verified"
+    )
+
+
+def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(
+    verdict: Judge, digits: Benchmark, curve: list[float]
+) -> None:
+    """With three in a row the reference needs about two epochs more than for the first."""
+    strict = dataclasses.replace(digits, reach=ReachRule("sustained", 3))
+    runs = [replay(i, curve[:10], slowness=1 + i / 20) for i in range(3)]
+
+    found = verdict(claimed([9, 10, 10]), runs, benchmark=strict)
+
+    assert found.reasons[2].numbers["reference_mean_epochs"] == pytest.approx(9.8, abs=0.2)
+
+
+def test_replays_below_the_band_reject(verdict: Judge, curve: list[float]) -> None:
+    low = [*curve[:5], 70.0]
+    runs = [
+        replay(0, curve[:8]),
+        *[replay(i, low, status="below_band", tta_seconds=None) for i in (1, 2)],
+    ]
+
+    found = verdict(replays=runs)
+
+    assert found.outcome == "rejected"
+    assert weight_of(found, "below_band") == "rejects"
+    assert [r.numbers["evaluation"] for r in found.reasons if r.code == "below_band"] == [6.0, 6.0]
+    assert "did_not_reach" in codes(found)
+
+
+def test_one_replay_below_the_band_is_dropped_as_the_slowest(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [
+        replay(0, curve[:8]),
+        replay(1, curve[:8], slowness=1.1),
+        replay(2, [*curve[:5], 70.0], status="below_band", tta_seconds=None),
+    ]
+
+    found = verdict(replays=runs)
+
+    assert found.outcome == "verified"
+    assert weight_of(found, "below_band") == "note"
+
+
+def test_a_replay_above_the_band_leaves_the_verdict_open(
+    verdict: Judge, curve: list[float]
+) -> None:
+    fast = [replay(i, [curve[0], curve[1], curve[2], 99.0]) for i in range(3)]
+
+    found = verdict(replays=fast)
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "above_band") == "leaves_open"
+
+
+def test_a_single_evaluation_is_held_against_the_band(verdict: Judge, curve: list[float]) -> None:
+    runs = [replay(0, curve[:1], status="not_reached", tta_seconds=None)]
+
+    assert weight_of(verdict(replays=runs), "within_band") == "supports"
+
+
+def test_one_replay_may_miss_the_target_and_two_may_not(verdict: Judge, curve: list[float]) -> None:
+    def missed(index: int) -> ReplayRun:
+        return replay(index, curve[:7], status="not_reached", tta_seconds=None)
+
+    one = verdict(replays=[replay(0, curve[:8]), replay(1, curve[:8], slowness=1.1), missed(2)])
+    two = verdict(replays=[replay(0, curve[:8]), missed(1), missed(2)])
+
+    assert one.outcome == "verified"
+    assert two.outcome == "rejected"
+    assert weight_of(two, "did_not_reach") == "rejects"
+    assert two.reasons[0].numbers == {"reached": 1.0, "started": 3.0}
+
+
+def test_what_a_worker_calls_reached_must_be_in_its_evaluations(
+    verdict: Judge, curve: list[float]
+) -> None:
+    liars = [replay(i, curve[:7]) for i in range(3)]
+    empty = [replay(i, []) for i in range(3)]
+
+    assert verdict(replays=liars).outcome == "rejected"
+    assert verdict(replays=empty).outcome == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "outcome"),
+    [
+        ("infrastructure", "child_died", "inconclusive"),
+        ("infrastructure", "clock_mismatch", "inconclusive"),
+        ("rules", "data_set_differs", "inconclusive"),
+        ("submitter", "training_diverged", "rejected"),
+        ("time_limit", "run_time_limit", "rejected"),
+    ],
+)
+def test_only_failures_of_the_claim_count_against_it(
+    verdict: Judge, curve: list[float], kind: Any, code: Any, outcome: str
+) -> None:
+    failure = Failure(kind, code, "it failed", "look")
+    failed = [
+        replay(i, curve[:3], status="failed", tta_seconds=None, failure=failure) for i in (1, 2)
+    ]
+
+    found = verdict(replays=[replay(0, curve[:8]), *failed])
+
+    assert found.outcome == outcome
+    if outcome == "inconclusive":
+        assert weight_of(found, "infrastructure") == "leaves_open"
+
+
+def test_a_replay_that_failed_after_its_crossing_did_not_reach(
+    verdict: Judge, curve: list[float]
+) -> None:
+    failure = Failure("submitter", "training_diverged", "it failed", "look")
+    failed = [
+        replay(i, curve[:8], status="failed", tta_seconds=None, failure=failure) for i in (1, 2)
+    ]
+
+    assert codes(verdict(replays=[replay(0, curve[:8]), *failed]))[0] == "did_not_reach"
+
+
+def test_replays_that_were_cancelled_do_not_count_against_a_claim(
+    verdict: Judge, curve: list[float]
+) -> None:
+    cancelled = [replay(i, curve[:3], status="cancelled", tta_seconds=None) for i in (1, 2)]
+
+    found = verdict(replays=[replay(0, curve[:8]), *cancelled])
+
+    assert found.outcome == "inconclusive"
+    assert found.reasons[0].numbers == {"reached": 1.0, "started": 1.0, "planned": 3.0}
+
+
+@pytest.mark.parametrize("runs_planned", [None, 3])
+def test_a_report_without_runs_decides_nothing(verdict: Judge, runs_planned: int | None) -> None:
+    found = verdict(replays=[], runs_planned=runs_planned)
+
+    assert found.outcome == "inconclusive"
+    assert "within_band" not in codes(found)
+
+
+def test_fewer_replays_than_planned_do_not_verify(verdict: Judge, curve: list[float]) -> None:
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(3)]
+
+    assert verdict(replays=runs, runs_planned=3).outcome == "verified"
+    assert verdict(replays=runs, runs_planned=4).outcome == "inconclusive"
+
+
+def test_fewer_replays_than_planned_do_not_save_a_claim_from_rejection(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [replay(0, curve[:8])]
+
+    assert verdict(claimed([4, 4, 4]), runs, runs_planned=3).outcome == "rejected"
+
+
+def slowed(curve: Sequence[float], times: Sequence[float], **others: object) -> list[object]:
+    return [replay(i, curve[:8], slowness=s, **others) for i, s in enumerate(times)]
+
+
+def test_a_slower_replay_is_told_with_ratio_and_p_and_rejects_nobody(
+    verdict: Judge, curve: list[float]
+) -> None:
+    found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)))
+
+    assert found.outcome == "verified"
+    assert weight_of(found, "slower_than_claimed") == "note"
+    reason = next(r for r in found.reasons if r.code == "slower_than_claimed")
+    assert reason.numbers["ratio"] == pytest.approx(3.05, abs=0.01)
+    assert reason.numbers["p_value"] < 0.01
+    assert reason.message.startswith("claimed 0.88 s, measured here 2.68 s (")
+
+
+def test_the_interval_is_of_the_olympic_mean_by_the_spread_of_the_replays(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """2.684 * exp(+- 4.3027 * 0.0164 * sqrt(0.449)) s, by hand."""
+    found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)))
+    reason = next(r for r in found.reasons if r.code == "slower_than_claimed")
+
+    assert reason.message == "claimed 0.88 s, measured here 2.68 s (2.56 to 2.81)"
+
+
+def test_a_replay_slower_within_the_tolerance_is_no_flag(
+    verdict: Judge, curve: list[float]
+) -> None:
+    found = verdict(replays=slowed(curve, (1.44, 1.45, 1.46)))
+
+    assert weight_of(found, "time_agrees") == "supports"
+
+
+def test_one_absurd_claimed_run_does_not_excuse_the_others(verdict: Judge) -> None:
+    cheat = verdict(claimed(HONEST_EPOCHS, seconds=[0.1, 0.1, 1000.0]))
+
+    assert weight_of(cheat, "slower_than_claimed") == "note"
+
+
+@pytest.mark.parametrize("cpu_seconds", [0.6, 0.79])
+def test_times_of_a_processor_that_was_shared_are_not_compared(
+    verdict: Judge, curve: list[float], cpu_seconds: float
+) -> None:
+    noisy = verdict(replays=slowed(curve, (3.0, 3.1, 3.05), cpu_seconds=cpu_seconds))
+
+    assert noisy.outcome == "verified"
+    assert weight_of(noisy, "noisy_host") == "note"
+    assert noisy.reasons[3].numbers["cpu_share"] == pytest.approx(cpu_seconds)
+    assert "slower_than_claimed" not in codes(noisy)
+
+
+def test_four_fifths_of_a_processor_are_quiet(verdict: Judge, curve: list[float]) -> None:
+    assert "noisy_host" not in codes(verdict(replays=slowed(curve, (1, 1.1, 1), cpu_seconds=0.8)))
+
+
+def test_time_is_compared_on_the_same_hardware_class_only(verdict: Judge) -> None:
+    found = verdict(hardware_class="h100-sxm-80gb-x8")
+
+    assert found.outcome == "verified"
+    assert weight_of(found, "hardware_differs") == "note"
+
+
+def test_the_time_of_code_of_its_own_is_not_compared(verdict: Judge, curve: list[float]) -> None:
+    found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)), trained_with="own")
+
+    assert weight_of(found, "time_not_compared") == "note"
+    assert "code of its own" in found.reasons[3].message
+
+
+def test_times_of_a_worker_that_drifted_are_compared_with_nothing(
+    verdict: Judge, curve: list[float]
+) -> None:
+    found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)), drift="4 % slower than its baseline")
+
+    assert weight_of(found, "worker_drifted") == "note"
+    assert "slower_than_claimed" not in codes(found)
+
+
+def test_on_an_accelerator_the_processor_share_tells_nothing(
+    verdict: Judge, curve: list[float]
+) -> None:
+    found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05), cpu_seconds=0.1), accelerators=8)
+
+    assert "slower_than_claimed" in codes(found)
+
+
+def test_a_claim_of_no_time_at_all_breaks_nothing(verdict: Judge) -> None:
+    found = verdict(claimed(HONEST_EPOCHS, seconds=[0.0, 0.0, 0.0]))
+
+    assert weight_of(found, "slower_than_claimed") == "note"

@@ -18,13 +18,13 @@ PROVEN = {
     "C18": TICKETS + "test_a_claim_spends_its_ticket",
     "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
     "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
-    "C25": "tests/rules/test_judge_stop.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
+    "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
     "C31": "tests/server/test_hidden_claims.py::"
     "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
-    "C35": "tests/rules/test_precision.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
+    "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C41": "tests/server/test_fresh_runs.py::test_the_fresh_runs_are_the_pool_and_no_verdict",
     "C42": DUELS + "test_fresh_runs_that_beat_the_holder_have_their_duel_queued",
-    "C43": "tests/rules/test_separation.py::"
+    "C43": "tests/rules/test_statistics.py::"
     "test_fewer_runs_or_values_do_not_earn_the_better_number",
     "C44": "tests/server/test_verifications.py::"
     "test_the_seal_is_public_at_once_and_opened_at_the_end",
@@ -35,7 +35,7 @@ PROVEN = {
     "C53": LIE + "[posted late in one burst]",
     "C54": LIE + "[seconds warped by 0.08]",
     "C55": LIE + "[9 points under what was posted]",
-    "C56": "tests/rules/test_report_ledger.py::test_preparation_takes_at_most_twice_the_calibrated",
+    "C56": "tests/rules/test_replay.py::test_preparation_takes_at_most_twice_the_calibrated",
     "C57": LIE + "[a ledger of twice the seconds]",
     "C60": CONFIRMING + "test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one",
     "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
@@ -59,9 +59,9 @@ PROVEN = {
     "C87": CROSS + "test_a_precision_that_another_worker_did_not_find_rejects_no_rival",
     "C88": CROSS + "test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others",
     "C91": LIE + "[reached at no evaluation]",
-    "C92": "tests/rules/test_configuration.py::test_zero_with_a_minus_is_the_same_configuration",
+    "C92": "tests/rules/test_claim.py::test_zero_with_a_minus_is_the_same_configuration",
     "C93": LIE + "[0.2 s off each run]",
-    "C94": "tests/rules/test_fields.py::test_a_wrong_value_is_shown_with_its_file_and_field",
+    "C94": "tests/rules/test_text.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
     "C96": "tests/server/test_record_duels.py::"
     "test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record",

@@ -1,14 +1,34 @@
-"""The MLPerf definitions that are shipped: their facts, and the published scores they give."""
+"""Shipped definitions, their targets, their phases, and which of them may be compared."""
 
 import dataclasses
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.archive.definitions import shipped_file
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.phases import (
+    NO_PHASES,
+    Phases,
+    faults,
+    is_embargoed,
+    is_frozen,
+    phase_at,
+    rules_that_differ,
+    sentence_at,
+    why_not_taken,
+)
+from finishline.rules.benchmarks.phases import (
+    changed as changed_phases,
+)
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import BenchmarkError
 from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import Result, score, scored_places
 
 # Source: MLPerf training_rules.adoc (9 December 2025; of v0.5: December 2018) and, for what is
@@ -218,3 +238,216 @@ def test_of_100_runs_of_ncf_the_first_50_that_converge_count(
     assert scored_places(every_other, rule) == list(range(0, 100, 2))
     assert scored_places(every_other[:98], rule) == []
     assert scored_places([1.0, 2.0], dataclasses.replace(rule, count=1, started=2)) == [0]
+
+
+MASK = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
+
+
+MASKRCNN = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(MASK,))
+
+
+def evaluation(quality: float, **others: float) -> Evaluation:
+    return Evaluation(epoch=1.0, seconds=1.0, quality=quality, others=others)
+
+
+@pytest.mark.parametrize(
+    ("box", "mask", "reached"),
+    [(0.377, 0.339, True), (0.376, 0.4, False), (0.4, 0.338, False), (0.4, 0.4, True)],
+)
+def test_both_metrics_must_be_reached_at_one_evaluation(
+    box: float, mask: float, reached: bool
+) -> None:
+    """Source: training_rules.adoc of v0.5, "0.377 Box min AP and 0.339 Mask min AP"."""
+    assert MASKRCNN.is_reached_at(evaluation(box, SEGM=mask)) is reached
+
+
+def test_a_metric_that_was_not_measured_is_not_reached() -> None:
+    assert not MASKRCNN.is_reached_at(evaluation(0.4))
+    assert not MASKRCNN.is_reached_at(Evaluation(1.0, 1.0, 0.4))
+    three = replace(MASKRCNN, also=(MASK, replace(MASK, logged_as="KEYPOINTS")))
+    assert not three.is_reached_at(evaluation(0.4, SEGM=0.4, KEYPOINTS=0.3))
+    assert three.is_reached_at(evaluation(0.4, SEGM=0.4, KEYPOINTS=0.4))
+
+
+def test_one_metric_may_fall_while_the_other_rises() -> None:
+    clip = QualityTarget("CLIP score", 0.15, "score", "higher", logged_as="CLIP")
+    target = QualityTarget("FID", 90.0, "score", "lower", logged_as="FID", also=(clip,))
+    assert target.is_reached_at(evaluation(90.0, CLIP=0.15))
+    assert not target.is_reached_at(evaluation(90.5, CLIP=0.2))
+    assert target.in_words == "FID <= 90 score and CLIP score >= 0.15 score"
+
+
+@pytest.mark.parametrize(
+    ("value", "direction", "single"),
+    [(21.8, "higher", 21.799999237060547), (0.925, "lower", 0.925000011920929)],
+)
+def test_in_single_precision_a_target_is_reached_by_itself(
+    value: float, direction: str, single: float
+) -> None:
+    """Expected: numpy.float32, and the log of a published run of GNMT that stopped there."""
+    exact = QualityTarget("BLEU", value, "BLEU", direction)  # type: ignore[arg-type]
+    target = replace(exact, single_precision=True)
+    assert target.is_reached(single)
+    assert target.is_reached(value)
+    assert not exact.is_reached(single)
+    step = -2e-6 if direction == "higher" else 1e-7
+    assert not target.is_reached(single + step)
+
+
+@pytest.mark.parametrize(
+    ("direction", "floor", "quality", "beyond"),
+    [
+        ("lower", 0.54, 0.5399, True),
+        ("lower", 0.54, 0.54, False),
+        ("lower", 0.54, 0.6, False),
+        ("higher", 100.0, 100.1, True),
+        ("higher", 100.0, 100.0, False),
+        ("lower", None, 0.0, False),
+    ],
+)
+def test_no_quality_is_beyond_what_the_data_allow(
+    direction: str, floor: float | None, quality: float, beyond: bool
+) -> None:
+    target = QualityTarget("q", 0.8, "loss", direction, floor=floor)  # type: ignore[arg-type]
+    assert target.is_beyond_floor(quality) is beyond
+
+
+def changed(old: str, new: str) -> bytes:
+    text = shipped_file("mlperf-v0.5-maskrcnn").read_text()
+    assert old in text
+    return text.replace(old, new).encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('logged_as = "SEGM"', 'logged_as = "bbox"', "target.also"),
+        ('logged_as = "SEGM"\n', "", "target.also[0].logged_as"),
+        ('logged_as = "BBOX"\n', "", "target.logged_as"),
+        ('metric = "mask AP"', 'metric = "mask AP"\nreach = "sustained"', "target.also[0].reach"),
+    ],
+)
+def test_a_definition_names_each_metric_as_logs_do(
+    benchmarks_dir: Path, old: str, new: str, field: str
+) -> None:
+    with pytest.raises(BenchmarkError) as caught:
+        parse_benchmark(changed(old, new), file="mlperf-v0.5-maskrcnn.toml")
+    assert caught.value.field == field
+
+
+def test_only_a_target_of_several_metrics_is_measured_afterwards() -> None:
+    text = shipped_file("mlperf-v0.5-ssd").read_text()
+    content = text.replace('reach = "first', 'offline = true\nreach = "first').encode()
+    with pytest.raises(BenchmarkError) as caught:
+        parse_benchmark(content, file="mlperf-v0.5-ssd.toml")
+    assert caught.value.field == "target.offline"
+
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+
+
+ROUND = Phases(
+    opens_at=NOON,
+    freezes_at=NOON + DAY,
+    closes_at=NOON + 2 * DAY,
+    embargo_until=NOON + 3 * DAY,
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "phase", "frozen", "embargoed"),
+    [
+        (NOON - SECOND, "announced", False, True),
+        (NOON, "open", False, True),
+        (NOON + DAY - SECOND, "open", False, True),
+        (NOON + DAY, "frozen", True, True),
+        (NOON + 2 * DAY - SECOND, "frozen", True, True),
+        (NOON + 2 * DAY, "closed", True, True),
+        (NOON + 3 * DAY, "closed", True, False),
+    ],
+)
+def test_each_phase_begins_at_its_moment(
+    now: datetime, phase: str, frozen: bool, embargoed: bool
+) -> None:
+    assert phase_at(ROUND, now) == phase
+    assert is_frozen(ROUND, now) is frozen
+    assert is_embargoed(ROUND, now) is embargoed
+
+
+def test_without_dates_it_is_open_for_ever() -> None:
+    assert phase_at(NO_PHASES, NOON) == "open"
+    assert why_not_taken(NO_PHASES, NOON, benchmark_id="digits") is None
+    assert not is_frozen(NO_PHASES, NOON)
+    assert not is_embargoed(NO_PHASES, NOON)
+    assert sentence_at(NO_PHASES, NOON) == "Open: it has no dates."
+
+
+def test_a_refusal_says_when() -> None:
+    early = why_not_taken(ROUND, NOON - DAY, benchmark_id="digits")
+    late = why_not_taken(ROUND, NOON + 2 * DAY, benchmark_id="digits")
+    assert early == ("digits is not open yet: it takes submissions from 2026-12-01 12:00 UTC on.")
+    assert late == "digits is closed: it took submissions until 2026-12-03 12:00 UTC."
+    assert why_not_taken(ROUND, NOON, benchmark_id="digits") is None
+
+
+def test_the_sentence_tells_the_phase_and_what_comes_next() -> None:
+    assert sentence_at(ROUND, NOON) == (
+        "Open until 2026-12-03 12:00 UTC. Its rules are frozen from 2026-12-02 12:00 UTC on. "
+        "Results that come in are under embargo until 2026-12-04 12:00 UTC."
+    )
+    assert sentence_at(ROUND, NOON + 4 * DAY) == (
+        "Closed since 2026-12-03 12:00 UTC. Its rules are frozen since 2026-12-02 12:00 UTC."
+    )
+    to_the_second = Phases(opens_at=NOON + SECOND)
+    assert sentence_at(to_the_second, NOON) == (
+        "Not open yet: it opens on 2026-12-01 12:00:01 UTC."
+    )
+
+
+def test_dates_out_of_order_are_named() -> None:
+    assert faults(ROUND) == {}
+    assert set(faults(Phases(opens_at=NOON, closes_at=NOON))) == {"closes_at"}
+    assert set(faults(Phases(closes_at=NOON, freezes_at=NOON + SECOND))) == {"freezes_at"}
+    # An embargo may end before the round does, and rules may be frozen before it opens.
+    assert faults(Phases(NOON, NOON - DAY, NOON + DAY, NOON - DAY)) == {}
+
+
+def test_what_differs_is_found() -> None:
+    assert changed_phases(ROUND, ROUND) == ()
+    assert changed_phases(ROUND, NO_PHASES) == (
+        "opens_at",
+        "freezes_at",
+        "closes_at",
+        "embargo_until",
+    )
+    assert changed_phases(Phases(opens_at=NOON), Phases(opens_at=NOON, closes_at=NOON + DAY)) == (
+        "closes_at",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differ"),
+    [
+        ("value = 97.5", "value = 97.0", ("target",)),
+        ('reach = "first_crossing"', 'reach = "fixed_stop"', ("target.reach",)),
+        ('clock = "mlperf"', 'clock = "speedrun"', ("clock",)),
+        ("count = 3", "count = 5", ("runs",)),
+        ("test_items = 599", "test_items = 600", ("target", "data_set")),
+        ("default = 20", "default = 30", ("hyperparameters",)),
+        ('title = "Digits"', 'title = "Figures"', ()),
+        ("alpha = 0.01", "alpha = 0.02", ()),
+    ],
+)
+def test_what_scoring_reads_makes_other_rules_and_words_do_not(
+    before: str, after: str, differ: tuple[str, ...], benchmarks_dir: Path
+) -> None:
+    text = (benchmarks_dir / "digits.toml").read_text()
+    assert before in text
+    changed = text.replace(before, after, 1)
+    earlier, current = (
+        parse_benchmark(each.encode(), file="digits.toml") for each in (text, changed)
+    )
+    assert rules_that_differ(earlier, current) == differ

@@ -1,0 +1,455 @@
+"""Entries of archives as claims, whatever bytes their files hold."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import HARDWARE_CLASS, read_claim
+from finishline.rules.submissions.descriptions import SystemDescription, read_system
+
+Record = dict[str, Any]
+
+
+Score = Callable[..., list[Record]]
+
+
+ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
+         "model": "M", "hardware": "H", "timestamp": "2018-4-20", "costPerHour": 3.0}  # fmt: skip
+
+
+HEADERS = {
+    "CIFAR10": "epoch\thours\ttop1Accuracy",
+    "ImageNet": "epoch\thours\ttop1Accuracy\ttop5Accuracy",
+    "SQuAD": "epoch\thours\tf1Score",
+}
+
+
+def codes(record: Record) -> set[str]:
+    return {problem["code"] for problem in record["problems"]}
+
+
+def train(task: str, *rows: str, **changes: Any) -> dict[str, bytes | str]:
+    return {
+        f"{task}/train/x.json": json.dumps(ENTRY | changes),
+        f"{task}/train/x.tsv": "\n".join((HEADERS[task], *rows)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "below", "at"),
+    [
+        ("CIFAR10", "93.99", "94.0"),
+        ("ImageNet", "70\t92.999", "75\t93"),
+        ("SQuAD", "0.7499", "0.75"),
+    ],
+)
+def test_every_task_has_its_own_target(score_tree: Score, task: str, below: str, at: str) -> None:
+    [record] = score_tree(train(task, f"1\t0.5\t{below}", f"2.5\t1.0\t{at}", f"3\t2.0\t{below}"))
+    assert (record["tta_seconds"], record["tta_epoch"], record["cost_usd"]) == (3600.0, 2.5, 3.0)
+    assert (record["tta_display"], record["eligible"]) == ("1:00:00", True)
+    [record] = score_tree(train(task, f"1\t0.5\t{below}"))
+    assert (record["reached"], record["eligible"], record["tta_seconds"]) == (False, False, None)
+    assert codes(record) == {"below_threshold"}
+
+
+def test_hours_of_zero_and_a_missing_price_are_fine(score_tree: Score) -> None:
+    [record] = score_tree(train("CIFAR10", "0\t0\t95", costPerHour=None))
+    assert (record["tta_seconds"], record["cost_usd"], record["problems"]) == (0.0, None, [])
+
+
+@pytest.mark.parametrize(
+    ("task", "said", "cost"),
+    [
+        ("CIFAR10", {"top1Accuracy": 95.0}, 1e-5),
+        ("ImageNet", {"top5Accuracy": 93.1, "top1Accuracy": 70.0}, None),
+        ("SQuAD", {"f1Score": 0.8}, 0.0),
+    ],
+)
+def test_inference_has_latency_and_cost(
+    score_tree: Score, task: str, said: dict[str, Any], cost: float | None
+) -> None:
+    entry = ENTRY | said | {"latency": 12.5, "cost": cost}
+    [record] = score_tree({f"{task}/inference/y.json": json.dumps(entry), "README.md": ""})
+    assert (record["latency_ms"], record["eligible"], record["kind"]) == (12.5, True, "inference")
+    assert record["cost_usd_per_10000"] == (None if cost is None else cost * 10_000)
+
+
+def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree: Score) -> None:
+    entry = ENTRY | {"latency": 1.0, "f1Score": 82.52}
+    [record] = score_tree({"SQuAD/inference/y.json": json.dumps(entry)})
+    assert record["best_metric"] == pytest.approx(0.8252)
+    assert (codes(record), record["eligible"]) == ({"f1_score_in_percent"}, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"version": "v2"}, {"bad_version"}),
+        ({"costPerHour": "0.9"}, {"number_as_string"}),
+        ({"costPerHour": -1}, {"bad_value"}),
+        ({"timestamp": "20.4.2018"}, {"bad_timestamp"}),
+        ({"author": None, "model": ""}, {"missing_field", "bad_value"}),
+        ({"author": None, "autohr": "Ada"}, {"missing_field"}),
+        (
+            {"version": "v0", "costPerHour": "NA", "misc": 3},
+            {"bad_version", "number_as_string", "bad_misc"},
+        ),
+    ],
+)
+def test_every_bad_field_is_told_at_once(
+    score_tree: Score, changes: dict[str, Any], wanted: set[str]
+) -> None:
+    [record] = score_tree(train("CIFAR10", "1\t1\t95", **changes))
+    assert (codes(record), record["eligible"]) == (wanted, False)
+    assert record["tta_seconds"] == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "line"),
+    [
+        (("1\t1\t95", "2\t0.5\t95"), "hours_decrease", 3),
+        (("1\t1\t0.95",), "wrong_unit", 2),
+        (("1\tNA\t95",), "bad_tsv", 2),
+        (("1\t-1\t95",), "bad_tsv", 2),
+        (("1\t1\tnan",), "bad_tsv", 2),
+        (("1\t1e999\t95",), "bad_tsv", 2),
+        (("1\t\t1\t95",), "bad_tsv", 2),
+        ((), "bad_tsv", 1),
+    ],
+)
+def test_a_curve_that_is_none_gives_no_time(
+    score_tree: Score, rows: tuple[str, ...], code: str, line: int
+) -> None:
+    [record] = score_tree(train("CIFAR10", *rows))
+    [problem] = record["problems"]
+    place = (problem["code"], problem["line"], problem["file"])
+    assert place == (code, line, "CIFAR10/train/x.tsv")
+    assert (record["tta_seconds"], record["eligible"]) == (None, False)
+
+
+def test_both_halves_of_an_entry_must_be_there(score_tree: Score) -> None:
+    files = train("CIFAR10", "1\t1\t95")
+    for name, code in (("json", "missing_json"), ("tsv", "missing_tsv")):
+        left = {path: text for path, text in files.items() if not path.endswith(name)}
+        [record] = score_tree(left)
+        assert (codes(record), record["eligible"]) == ({code}, False)
+
+
+def test_the_folder_given_may_be_the_innermost_one(score_tree: Score) -> None:
+    files = train("ImageNet", "1\t1\t70\t95")
+    inner = {path.rpartition("/")[2]: text for path, text in files.items()}
+    [record] = score_tree(inner, root=("/", "archive", "ImageNet", "train"))
+    assert (record["path"], record["benchmark"], record["kind"]) == ("x.json", "ImageNet", "train")
+
+
+def test_outside_such_folders_a_curve_tells_its_task_by_its_columns(score_tree: Score) -> None:
+    rows = {"CIFAR10": "1\t1\t95", "ImageNet": "1\t1\t70\t95", "SQuAD": "1\t1\t0.8"}
+    for task, row in rows.items():
+        inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
+        [record] = score_tree(inner)
+        assert (record["benchmark"], record["eligible"]) == (task, True)
+
+
+def test_a_json_that_belongs_to_nothing_is_left_alone(score_tree: Score) -> None:
+    assert score_tree({"package.json": "{}", "a/scaling.json": "{}"}) == []
+
+
+RECORD = {
+    "organisation": "Cisco",
+    "system": "hpf_n8",
+    "benchmark": "dlrm_dcnv2",
+    "division": "closed",
+    "version": "5.1",
+    "definition": {"id": "mlperf-v5.1-dlrm_dcnv2", "sha256": "0" * 64},
+    "runs": [{"file": "result_0.txt"}, {"file": "result_1.txt"}],
+}
+
+
+# As in Cisco's published hpf_n8.json.
+DESCRIPTION = {
+    "division": "closed",
+    "status": "Available on-premise",
+    "system_name": "hpf_n8",
+    "number_of_nodes": "8",
+    "host_processors_per_node": "2",
+    "host_processor_model_name": "Intel(R) Xeon(R) Platinum 8592+",
+    "host_memory_capacity": "2 TB",
+    "accelerators_per_node": "8",
+    "accelerator_model_name": "NVIDIA H100-SXM5-80GB",
+    "framework": "PyTorch NVIDIA Release 23.09",
+}
+
+
+def describe(**others: Any) -> SystemDescription:
+    return read_system(json.dumps(DESCRIPTION | others).encode(), file="systems/hpf_n8.json")
+
+
+def system_of(**others: Any) -> dict[str, Any]:
+    system: dict[str, Any] = set_claim(RECORD, describe(**others))["system"]
+    return system
+
+
+def test_a_set_claims_what_its_package_says() -> None:
+    assert set_claim(RECORD, describe()) == {
+        "benchmark": "mlperf-v5.1-dlrm_dcnv2",
+        "division": "closed",
+        "model": "dlrm_dcnv2",
+        "framework": "PyTorch NVIDIA Release 23.09",
+        "system": {
+            "name": "hpf_n8",
+            "hardware_class": "64-nvidia-h100-sxm5-80gb",
+            "processor": "Intel(R) Xeon(R) Platinum 8592+",
+            "processor_count": 16,
+            "memory_gib": 16384.0,
+            "accelerator": "NVIDIA H100-SXM5-80GB",
+            "accelerator_count": 64,
+        },
+        "runs": ["result_0.txt", "result_1.txt"],
+        "organisation": "Cisco",
+        "notes": "MLPerf Training v5.1: Cisco/hpf_n8/dlrm_dcnv2 (Available on-premise)",
+    }
+
+
+@pytest.mark.parametrize("description", [describe(), None], ids=["described", "not described"])
+def test_the_claim_is_one_that_the_rules_accept(
+    benchmarks: dict[str, Benchmark], description: SystemDescription | None
+) -> None:
+    content = json.dumps(set_claim(RECORD, description)).encode()
+    claim = read_claim(content, file="submission.json", benchmarks=benchmarks, archive=True)
+    assert (claim.organisation, claim.benchmark_id) == ("Cisco", "mlperf-v5.1-dlrm_dcnv2")
+
+
+def test_without_a_description_the_system_is_what_its_folder_is_called() -> None:
+    claim = set_claim(RECORD, None)
+    assert claim["system"] == {
+        "name": "hpf_n8",
+        "hardware_class": "hpf-n8",
+        "processor": NOT_STATED,
+    }
+    assert claim["framework"] == NOT_STATED
+
+
+def test_systems_without_accelerators_are_compared_by_their_processors() -> None:
+    system = system_of(accelerators_per_node="0", accelerator_model_name="N/A")
+    assert system["hardware_class"] == "16-intel-r-xeon-r-platinum-8592"
+    assert system["accelerator_count"] == 0
+    assert "accelerator" not in system
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [("2 TB", 2048.0), ("512GB", 512.0), ("1,536 GiB", 1536.0), ("2.25 TB", 2304.0)],
+)
+def test_memory_is_read_in_every_usual_unit(text: str, gib: float) -> None:
+    assert system_of(number_of_nodes=1, host_memory_capacity=text)["memory_gib"] == gib
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "a lot", "24x 96GB", "2.048 TB", "-2 TB", "2 PB"])
+def test_memory_that_is_not_certain_is_left_out(text: str) -> None:
+    assert "memory_gib" not in system_of(host_memory_capacity=text)
+
+
+def test_any_name_makes_a_hardware_class() -> None:
+    for name in ("", "ÄÖÜ", "x" * 500, "...", "a/../b"):
+        system = system_of(accelerator_model_name=name, host_processor_model_name=name)
+        assert HARDWARE_CLASS.fullmatch(system["hardware_class"])
+
+
+def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart() -> None:
+    small = read_system(b'{"hardware": "tpuv2-8", "nodes": []}', file="entry.json")
+    large = read_system(b'{"hardware": "tpuv2-512 + tpuv2-8"}', file="entry.json")
+    record = RECORD | {"system": "tpu", "version": "0.5"}
+    systems = [set_claim(record, each)["system"] for each in (small, large)]
+    assert [system["name"] for system in systems] == ["tpuv2-8", "tpuv2-512 + tpuv2-8"]
+    assert systems[0]["hardware_class"] != systems[1]["hardware_class"]
+
+
+def test_a_benchmark_nobody_here_defines_is_named_by_round_and_name() -> None:
+    record = RECORD | {"definition": None, "version": "4.1", "benchmark": "stable_diffusion"}
+    assert set_benchmark_id(record) == "mlperf-v4.1-stable_diffusion"
+
+
+def test_what_is_missing_is_left_out() -> None:
+    assert "division" not in set_claim(RECORD | {"division": None}, None)
+
+
+ScoreBytes = Callable[..., list[dict[str, Any]]]
+
+
+calmly = settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.just("success"),
+    st.sampled_from([0.93, 94.0, 1_700_000_000_000, 2**63, 1e400, -1, "NA", "closed", "v1.0"]),
+)  # fmt: skip
+
+
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+keys = st.sampled_from(
+    ["run_start", "run_stop", "eval_accuracy", "eval_error", "seed", "global_batch_size",
+     "submission_benchmark", "submission_division", "submission_org", "init_start", "init_stop",
+     "eval_start", "eval_stop", "tracked_stats", "x"]
+)  # fmt: skip
+
+
+metadata = st.dictionaries(st.sampled_from(["status", "epoch_num", "samples_count", "x"]), values)
+
+
+times = st.integers(1_699_999_999_990, 1_700_000_000_010) | scalars
+
+
+@st.composite
+def mllog_lines(draw: st.DrawFn) -> str:
+    line = {"namespace": "", "time_ms": draw(times), "event_type": "POINT_IN_TIME",
+            "key": draw(keys), "value": draw(values),
+            "metadata": draw(metadata | values)}  # fmt: skip
+    for name in draw(st.lists(st.sampled_from(sorted(line)), max_size=2)):
+        line.pop(name, None)
+    return f"{draw(st.sampled_from(['', '0: ', 'x' * 50]))}:::MLLOG {json.dumps(line)}"
+
+
+@st.composite
+def old_lines(draw: st.DrawFn) -> str:
+    key = draw(st.sampled_from(["run_start", "run_stop", "eval_accuracy", "seed", "run_final"]))
+    value = draw(st.just("") | values.map(lambda value: ": " + json.dumps(value)))
+    seconds = draw(st.floats(0, 2e9) | st.floats())
+    return f":::MLPv0.5.0 resnet {seconds} (a.py:1) {key}{value}"
+
+
+def logs(lines: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+    text = st.lists(lines | st.text(max_size=30), max_size=14)
+    end = st.sampled_from(["\n", "\r\n", "\r", "\n\n"])
+    return st.builds(lambda parts, ending: ending.join(parts).encode("utf-8", "replace"), text, end)
+
+
+any_log = st.one_of(st.binary(max_size=200), logs(mllog_lines()), logs(old_lines()))
+
+
+cells = st.one_of(
+    st.integers(-5, 100).map(str), st.floats().map(str), st.text(max_size=6), st.just("94.0")
+)
+
+
+curves = st.builds(
+    lambda header, rows: "\n".join([header, *map("\t".join, rows)]).encode("utf-8", "replace"),
+    st.sampled_from(["epoch\thours\ttop1Accuracy", "hours\ttop1Accuracy\tepoch", "epoch", ""]),
+    st.lists(st.lists(cells, min_size=2, max_size=4), max_size=6),
+)  # fmt: skip
+
+
+entry_names = st.sampled_from(
+    ["version", "author", "authorEmail", "framework", "model", "hardware", "timestamp", "latency",
+     "costPerHour", "cost", "misc", "top1Accuracy", "f1Score", "codeURL"]
+)  # fmt: skip
+
+
+entries = st.dictionaries(entry_names, values).map(lambda entry: json.dumps(entry).encode())
+
+
+def check(records: list[dict[str, Any]]) -> None:
+    for record in records:
+        json.dumps(record, allow_nan=False)
+        for problem in record["problems"]:
+            assert problem["severity"] in ("error", "warning")
+            assert problem["message"]
+
+
+@calmly
+@given(texts=st.lists(any_log, min_size=1, max_size=4), system=values, scaling=values)
+def test_any_logs_in_a_package(
+    score_tree: ScoreBytes, texts: list[bytes], system: Any, scaling: Any
+) -> None:
+    folder = "ACME/results/big/retinanet"
+    files: dict[str, bytes] = {f"{folder}/result_{i}.txt": text for i, text in enumerate(texts)}
+    files["ACME/systems/big.json"] = json.dumps(system).encode()
+    files[f"{folder}/scaling.json"] = json.dumps({"scaling_factor": scaling}).encode()
+    for every_line in (False, True):
+        [record] = score_tree(files, every_line=every_line)
+        check([record])
+        assert record["n_runs"] == len(texts)
+
+
+@calmly
+@given(text=any_log, name=st.sampled_from(["a.txt", "a.log"]))
+def test_any_log_by_itself(score_tree: ScoreBytes, text: bytes, name: str) -> None:
+    check(score_tree({name: text}))
+
+
+@calmly
+@given(
+    entry=entries | st.binary(max_size=100),
+    curve=curves | st.binary(max_size=100),
+    task=st.sampled_from(["CIFAR10", "ImageNet", "SQuAD"]),
+)
+def test_any_entry(score_tree: ScoreBytes, entry: bytes, curve: bytes, task: str) -> None:
+    files = {}
+    for kind in ("train", "inference"):
+        files |= {f"{task}/{kind}/x.json": entry, f"{task}/{kind}/x.tsv": curve}
+    records = score_tree(files)
+    assert len(records) == 2
+    check(records)
+
+
+Log = Callable[..., str]
+
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def curve_log(make_log: Log, make_line: Log) -> Log:
+    """A run of 10 minutes with an evaluation at each of four epochs more, so late in milliseconds.
+
+    All end alike: at the same moment with the same quality.
+    """
+
+    def build(late_ms: int = 0, **options: Any) -> str:
+        started = make_line("run_start", START_MS)
+        curve = [
+            make_line("eval_accuracy", START_MS + 100 * i + late_ms, 0.02 * i, epoch_num=i / 10)
+            for i in range(1, 5)
+        ]
+        return make_log(**options).replace(started, started + "".join(curve))
+
+    return build
+
+
+def told(records: list[Record]) -> list[tuple[str, str, str]]:
+    return [
+        (p["file"].rpartition("/")[2], p["message"], p["severity"])
+        for record in records
+        for p in record["problems"]
+        if p["code"] == "same_log"
+    ]
+
+
+def test_a_run_that_differs_from_another_in_its_seed_alone_is_an_error(
+    score_tree: Score, make_package: Callable[..., dict[str, str]], curve_log: Log
+) -> None:
+    """Published: tinycorp's tinybox_green, BERT of v4.1, result_3.txt and result_8.txt."""
+    logs = [curve_log(i, seed=i) for i in range(4)]
+    alike = make_package([*logs, curve_log(2, seed=4)])
+    first = "ACME/results/big/retinanet/result_2.txt"
+    message = f"every quality and time is that of {first}"
+    assert told(score_tree(alike)) == [("result_4.txt", message, "error")]
+    assert not score_tree(alike)[0]["eligible"]
+    assert told(score_tree(make_package([*logs, curve_log(9, seed=4)]))) == []
+    assert told(score_tree(make_package())) == []

@@ -1,0 +1,336 @@
+"""Figures of the machine under a training: utilisation, canaries, processor share and energy."""
+
+from dataclasses import replace
+
+import pytest
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.mllog_write import write_run_log
+from finishline.rules.scoring.energy import (
+    counted_since,
+    energy_to_target_joules,
+    find_shared,
+    processor_share,
+    samples_per_joule,
+    timed_joules,
+)
+from finishline.rules.scoring.measurements import Figure, ModelWork, PrecisionAudit
+from finishline.rules.scoring.run import Clock, Evaluation, Run
+from finishline.rules.scoring.utilisation import (
+    baseline_of,
+    best_roof_tflops,
+    drift_of,
+    is_same_kind,
+    roofline,
+    run_utilisations,
+    samples_per_second,
+)
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+
+# 1 GFLOP and 10 MB a step: 100 FLOP per byte.
+WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)
+
+
+def test_utilisation_is_achieved_by_the_measured_roof():
+    point = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=1e11)
+    assert point.achieved_flops == pytest.approx(1e11)
+    assert point.utilisation == pytest.approx(0.25)
+    assert point.intensity == pytest.approx(100.0)
+
+
+def test_above_the_ridge_the_compute_roof_binds_and_below_it_the_bandwidth():
+    high = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=1e11)
+    assert (high.bound, high.attainable_flops) == ("compute", 4e11)
+    low = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=2e9)
+    assert low.bound == "bandwidth"
+    assert low.attainable_flops == pytest.approx(2e11)
+    assert low.of_attainable == pytest.approx(0.5)
+
+
+def test_what_has_no_measured_roof_is_absent():
+    point = roofline(WORK, seconds_per_step=0.01, roof_flops=None, bytes_per_second=1e11)
+    assert (point.utilisation, point.attainable_flops, point.bound) == (None, None, None)
+    no_copy = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=None)
+    assert no_copy.utilisation == pytest.approx(0.25)
+    assert no_copy.attainable_flops is None
+
+
+def test_a_step_without_time_is_refused():
+    with pytest.raises(ValueError, match="seconds_per_step is 0"):
+        roofline(WORK, seconds_per_step=0.0, roof_flops=1.0, bytes_per_second=1.0)
+
+
+def figure(value):
+    return Figure(value, "TFLOP/s", "measured")
+
+
+def test_the_roof_is_the_best_of_matmul_and_convolution_in_the_same_type():
+    figures = {
+        "gemm_fp32": figure(1.0),
+        "convolution_fp32": figure(2.0),
+        "gemm_bf16": figure(9.0),
+        "convolution_bf16": figure(None),
+    }
+    assert best_roof_tflops(figures, "fp32") == 2.0
+    assert best_roof_tflops(figures, "bf16") == 9.0
+    assert best_roof_tflops(figures, "fp8") is None
+
+
+SYSTEM = WorkerSystem("w", "cpu-test", "p", 2, 1.0, None, 0, 1, {})
+
+
+FIGURES = {"gemm_fp32": figure(0.2), "convolution_fp32": figure(0.4), "gemm_bf16": figure(9.0)}
+
+
+def replayed(*, samples=6400, train=10.0, processes=1):
+    """A run of 100 steps of 64 in ten seconds: 10 steps or 640 samples a second, 10 GFLOP/s."""
+    early = ReplayEvaluation(1.0, 640, 1.0, 50.0, {"train": 9.0})
+    last = ReplayEvaluation(2.0, samples, 2.0, 98.0, {"init": 3.0, "train": train, "eval": 5.0})
+    run = ReplayRun(0, 1, "reached", [early, last], {"train": train + 1.0})
+    return ReplayReport(
+        runs=[run],
+        system=SYSTEM,
+        precision=PrecisionAudit("fp32", {"fp32": 9}, autocast=False),
+        work=WORK,
+        processes=processes,
+    )
+
+
+def test_a_replay_is_held_against_the_roof_of_its_worker_in_its_precision():
+    [found] = run_utilisations(replayed(), FIGURES)
+    assert found.samples_per_second == pytest.approx(640.0)
+    assert found.achieved_flops == pytest.approx(1e10)
+    assert (found.roof_flops, found.precision) == (4e11, "fp32")
+    assert found.utilisation == pytest.approx(0.025)
+    assert found.intensity == pytest.approx(100.0)
+    assert (found.run, found.missing) == (0, None)
+
+
+def test_several_processes_have_a_roof_each():
+    [found] = run_utilisations(replayed(processes=2), FIGURES)
+    assert found.utilisation == pytest.approx(0.0125)
+
+
+@pytest.mark.parametrize(
+    ("report", "figures", "missing", "rate"),
+    [
+        (replayed(), {}, "the worker does not measure itself", 640.0),
+        (
+            replace(replayed(), precision=PrecisionAudit("fp8", {}, autocast=False)),
+            FIGURES,
+            "no measured roof in fp8",
+            640.0,
+        ),
+        (replace(replayed(), precision=None), FIGURES, "precision of the training was not", 640.0),
+        (replace(replayed(), work=None), FIGURES, "the work of a step was not counted", 640.0),
+        (replace(replayed(), work=replace(WORK, batch_size=0)), FIGURES, "not counted", 640.0),
+        (replayed(train=0.0), FIGURES, "no evaluation was measured", None),
+        (replayed(samples=0), FIGURES, "no evaluation was measured", None),
+    ],
+)
+def test_what_is_not_known_of_a_replay_is_absent_with_its_reason(report, figures, missing, rate):
+    [found] = run_utilisations(report, figures)
+    assert found.utilisation is None
+    assert missing in found.missing
+    assert found.samples_per_second == (None if rate is None else pytest.approx(rate))
+
+
+def test_a_step_whose_bytes_nobody_counted_has_no_intensity():
+    point = roofline(
+        replace(WORK, step_bytes=None),
+        seconds_per_step=0.01,
+        roof_flops=4e11,
+        bytes_per_second=1e11,
+    )
+    assert (point.intensity, point.utilisation) == (None, pytest.approx(0.25))
+
+
+def test_the_rate_is_that_up_to_the_last_evaluation():
+    seconds = [(1, 640, 1.0), (2, 1280, 2.0), (3, 1920, 4.0)]
+    told = [ReplayEvaluation(float(j), n, s, 98.0, {"train": s}) for j, n, s in seconds]
+
+    assert samples_per_second(ReplayRun(0, 1, "reached", told, {})) == pytest.approx(480.0)
+
+
+def test_a_run_without_an_evaluation_has_no_utilisation():
+    none = replace(replayed(), runs=[ReplayRun(0, 1, "failed", [], {})])
+    assert run_utilisations(none, FIGURES)[0].samples_per_second is None
+    assert run_utilisations(replace(none, runs=[]), FIGURES) == ()
+
+
+def test_baseline_is_the_median_of_the_first_five_readings():
+    assert baseline_of([100, 90, 110, 101, 99, 50, 50, 50, 50, 50, 50]) == 100
+
+
+@pytest.mark.parametrize("readings", [[], [100.0], [100.0, 101.0]])
+def test_two_readings_are_no_baseline(readings):
+    assert baseline_of(readings) is None
+
+
+def test_three_readings_are_a_baseline():
+    assert baseline_of([100.0, 104.0, 101.0]) == 101.0
+
+
+@pytest.mark.parametrize(
+    ("reading", "is_too_far"),
+    [(97.1, False), (96.9, True), (102.9, False), (103.1, True), (100.0, False)],
+)
+def test_a_worker_may_be_three_percent_off_in_either_direction(reading, is_too_far):
+    assert drift_of(reading, 100.0).is_too_far is is_too_far
+
+
+def test_the_sentence_says_how_far_which_way_and_from_what():
+    slower = drift_of(80.0, 100.0).sentence()
+    assert slower.startswith("20.0 % slower than its own baseline of 100 GFLOP/s")
+    assert "5.0 % faster" in drift_of(105.0, 100.0).sentence()
+
+
+def test_without_a_baseline_there_is_no_drift():
+    assert drift_of(80.0, None) is None
+    assert drift_of(80.0, 0.0) is None
+    assert drift_of(0.4, 0.5).ratio == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 SXM5", True),
+        ("8x NVIDIA A100-SXM4-40GB", "nvidia_a100", True),
+        ("Tesla T4", "NVIDIA T4 GPU", True),
+        ("Tesla V100-SXM2-16GB", "V100 SXM3 32GB", True),
+        ("AMD Instinct MI300X OAM", "MI300X", True),
+        ("TPUv3", "Google Cloud TPU v3", True),
+        ("Gaudi 2", "Gaudi2", True),
+        ("RTX A6000", "NVIDIA A6000", True),
+        ("NVIDIA GPU", "H100", True),  # Tells nothing.
+        ("H100 80GB", "A100 80GB", False),
+        ("H200", "GH200 480GB", False),
+        ("L40", "L40S", False),
+        ("A10G", "A100", False),
+        ("GeForce RTX 3090", "GeForce RTX 4090", False),
+        ("TPU v5e", "TPU v5p", False),
+        ("Radeon RX 6800XT", "RX 6900XT", False),
+    ],
+)
+def test_names_of_one_accelerator_are_told_from_those_of_two(
+    one: str, other: str, same: bool
+) -> None:
+    assert is_same_kind(one, other) is is_same_kind(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("cpu_seconds", "seconds", "threads", "expected"),
+    [
+        (9.0, 10.0, 1, 0.9),
+        (10.1, 10.0, 1, 1.0),  # Two clocks, read one after the other.
+        (15.0, 10.0, 2, 0.75),
+        (None, 10.0, 1, None),
+        (0.0, 0.0, 1, None),
+        (1.0, None, 1, None),
+    ],
+)
+def test_a_share_is_processor_seconds_over_seconds_for_each_thread(
+    cpu_seconds: float | None, seconds: float | None, threads: int, expected: float | None
+) -> None:
+    assert processor_share(cpu_seconds, seconds, threads=threads) == expected
+
+
+def logged(digits: Benchmark, share: float | None) -> Run:
+    run = Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8)
+    text = write_run_log(
+        Run(**{**vars(run), "processor_share": share}), benchmark=digits, started_at_ms=1000
+    )
+    return parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
+
+
+@pytest.mark.parametrize(("share", "remarks"), [(0.62, 1), (0.899, 1), (0.9, 0), (None, 0)])
+def test_a_run_with_less_than_nine_tenths_of_its_processor_is_remarked_on(
+    digits: Benchmark, share: float | None, remarks: int
+) -> None:
+    run = logged(digits, share)
+
+    assert run.processor_share == share
+    assert len(find_shared([run])) == remarks
+
+
+def test_the_remark_says_the_share_and_what_to_do(digits: Benchmark) -> None:
+    [remark] = find_shared([logged(digits, 0.62)])
+    assert "62% of its processor" in str(remark)
+    assert "train again" in str(remark)
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.5", '"half"', "true"])
+def test_a_share_that_is_none_is_refused(digits: Benchmark, value: str) -> None:
+    text = write_run_log(
+        Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8),
+        benchmark=digits,
+        started_at_ms=1000,
+    )
+    line = ':::MLLOG {"time_ms": 2000, "event_type": "POINT_IN_TIME", "key": "processor_share", '
+    with pytest.raises(LogFormatError) as caught:
+        parse_run_log(
+            (text + line + f'"value": {value}}}\n').encode(), name="run_0.log", benchmark=digits
+        )
+    assert caught.value.field == "processor_share"
+    assert caught.value.expected == "a number from 0 to 1"
+
+
+# The clocks as their rules have them; 1, 10, 100 ... so that every sum tells what is in it.
+JOULES = {
+    "init": 1.0,
+    "compile": 10.0,
+    "warmup": 100.0,
+    "data": 1_000.0,
+    "train": 10_000.0,
+    "eval": 100_000.0,
+    "checkpoint": 1_000_000.0,
+    "idle": 10_000_000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("clock", "joules"),
+    [("dawnbench", 11_011_111.0), ("mlperf", 11_111_000.0), ("speedrun", 11_011_000.0)],
+)
+def test_energy_counts_over_the_phases_on_the_clock(clock, joules):
+    assert timed_joules(JOULES, Clock(clock)) == joules
+    assert timed_joules(JOULES | {"cooling": 5.0}, Clock(clock)) == joules  # no phase of a ledger
+
+
+def test_the_thirty_free_minutes_of_preparation_are_no_joules():
+    assert timed_joules({"init": 1e6, "train": 5.0}, Clock("mlperf")) == 5.0
+
+
+def test_a_counter_that_went_on_counts_the_difference():
+    assert counted_since(10.0, 12.5, wraps_at=100.0) == 2.5
+    assert counted_since(10.0, 10.0, wraps_at=100.0) == 0.0
+
+
+def test_a_counter_that_wrapped_counts_to_its_end_and_from_zero():
+    assert counted_since(90.0, 4.0, wraps_at=100.0) == 14.0
+
+
+@pytest.mark.parametrize("wraps_at", [None, 80.0])
+def test_a_counter_that_went_back_without_wrapping_is_refused(wraps_at):
+    with pytest.raises(ValueError, match="went back from 90 to 4"):
+        counted_since(90.0, 4.0, wraps_at=wraps_at)
+
+
+def test_samples_per_joule_is_absent_without_energy():
+    assert samples_per_joule(100, None) is None
+    assert samples_per_joule(100, 0.0) is None
+    assert samples_per_joule(100, 50.0) == 2.0
+    assert samples_per_joule(100, 0.5) == 200.0
+
+
+def test_the_energy_to_the_target_is_the_mean_of_runs_that_were_all_measured():
+    assert energy_to_target_joules([100.0, 200.0, 600.0]) == 300.0
+    assert energy_to_target_joules([100.0, None, 600.0]) is None
+    assert energy_to_target_joules([]) is None

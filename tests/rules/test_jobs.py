@@ -1,0 +1,392 @@
+"""Jobs: their purposes, their turn in the queue, and the runs that they streamed."""
+
+import hashlib
+from collections import Counter
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.calibration import plan_calibration
+from finishline.rules.verification.cross_check import plan_cross_check
+from finishline.rules.verification.duel import plan_duel
+from finishline.rules.verification.fair_queue import (
+    ORGANISERS_IN_A_ROW,
+    FairQueue,
+    Turns,
+    Waiting,
+    fair_order,
+)
+from finishline.rules.verification.job import Request, build_job, draw_of_trainings
+from finishline.rules.verification.messages import Failure, ReplayJob, ReplayRun, Training
+from finishline.rules.verification.purposes import PURPOSES, purpose_named
+from finishline.rules.verification.replay import plan_replay
+from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs, why_fresh_runs
+from tests.server.conftest import build_report
+
+ENTROPY = bytes(range(32))
+
+
+def claim_of(**settings: float) -> Claim:
+    system = System("laptop", "cpu-x86_64", "any")
+    claim = Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
+    return replace(claim, hyperparameters=settings, trained_with="reference")
+
+
+def request(digits: Benchmark, *claims: Claim, **wishes: Any) -> Request:
+    return Request(digits, ENTROPY, claims=claims, claimed_seeds=[7, 8, 9], wishes=wishes)
+
+
+def job_of(digits: Benchmark, claim: Claim | None, trainings: list[Training]) -> ReplayJob:
+    band = [] if claim is None else band_for(digits, claim, runs=len(trainings))
+    return build_job(
+        digits,
+        claim,
+        trainings,
+        attempt_id="a",
+        verification_id="v",
+        submission_id="s" if claim is not None else None,
+        control_points=band,
+    )
+
+
+def test_a_purpose_is_known_by_its_name() -> None:
+    assert {name: purpose.name for name, purpose in PURPOSES.items()} == {
+        name: name for name in ("replay", "calibration", "duel", "latency", "cross_check")
+    }
+    assert purpose_named("duel") is PURPOSES["duel"]
+    with pytest.raises(RuleError, match="no purpose 'race'; expected replay or calibration or"):
+        purpose_named("race")
+
+
+def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits: Benchmark) -> None:
+    planned = plan_replay(request(digits, claim_of(batch_size=32.0)))
+
+    assert [training.own for training in planned[:3]] == [True, True, False]
+    assert {training.seed for training in planned[:2]} < {7, 8, 9}
+    assert not {training.seed for training in planned[2:]} & {7, 8, 9}
+    first = planned[0]
+    assert (first.package, first.settings) == ("digits", {"batch_size": 32.0})
+    assert (first.stop_at, first.measure) == ("target", ("tta", "profile"))
+    assert draw_of_trainings(planned, ENTROPY.hex()).own_runs == 2
+
+
+def test_own_seeds_of_code_that_we_do_not_have_tell_nothing(digits: Benchmark) -> None:
+    claim = replace(claim_of(), trained_with="own")
+
+    assert not any(training.own for training in plan_replay(request(digits, claim)))
+
+
+def test_fresh_runs_are_sealed_alone_and_as_many_as_wished(digits: Benchmark) -> None:
+    planned = plan_replay(request(digits, claim_of(), fresh_runs=5))
+
+    assert (len(planned), any(training.own for training in planned)) == (5, False)
+
+
+def test_a_calibration_trains_one_batch_size_to_the_end(digits: Benchmark) -> None:
+    planned = plan_calibration(request(digits, runs=3, taken=set(), batch_size=32))
+
+    assert [training.settings for training in planned] == [{"batch_size": 32.0}] * 3
+    assert {(training.stop_at, training.measure) for training in planned} == {("end", ("tta",))}
+    # Drawn again here without the rules: SHA-256 with a counter, four bytes each.
+    told = b"finishline calibration" + ENTROPY
+    digests = [hashlib.sha256(told + i.to_bytes(4, "big")).digest() for i in range(3)]
+    seeds = [training.seed for training in planned]
+    assert seeds == [int.from_bytes(digest[:4], "big") for digest in digests]
+    more = plan_calibration(request(digits, runs=3, taken={seeds[1]}, batch_size=32))
+    assert [training.seed for training in more][:2] == [seeds[0], seeds[2]]
+
+
+def test_a_duel_trains_both_in_turn_with_complete_settings(digits: Benchmark) -> None:
+    planned = plan_duel(request(digits, claim_of(batch_size=32.0), claim_of(), pairs=2))
+
+    mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
+    assert [training.settings for training in planned] == [mine, other, other, mine]
+    assert len({training.seed for training in planned}) == 4
+
+
+def test_a_cross_check_trains_one_finished_run_again(digits: Benchmark) -> None:
+    (training,) = plan_cross_check(request(digits, claim_of(momentum=0.8), seed=42))
+
+    assert (training.seed, training.own, training.settings) == (42, False, {"momentum": 0.8})
+
+
+def test_a_message_is_complete(digits: Benchmark) -> None:
+    assert digits.replay is not None
+    claim = claim_of(batch_size=32.0)
+    planned = plan_replay(request(digits, claim))
+
+    job = job_of(digits, claim, planned)
+
+    assert (job.attempt_id, job.verification_id, job.submission_id) == ("a", "v", "s")
+    assert (job.benchmark_id, job.benchmark_sha256) == ("digits", digits.sha256)
+    assert job.data_set_sha256 == digits.data_set.sha256
+    assert job.trainings[0].settings == digits.defaults() | {"batch_size": 32.0}
+    assert job.seeds == [training.seed for training in planned]
+    assert (job.target.metric, job.target.value) == ("top1Accuracy", 97.5)
+    assert (job.clock, job.division) == (digits.clock.name, "closed")
+    assert job.control_points
+    assert job.run_limit_seconds == digits.replay.run_limit_seconds
+    assert (job.purpose, job.latency) == ("replay", None)
+
+
+def test_without_a_claim_the_division_is_the_first_of_the_benchmark(digits: Benchmark) -> None:
+    job = job_of(digits, None, plan_calibration(request(digits, runs=1, taken=(), batch_size=64)))
+
+    assert (job.submission_id, job.division) == (None, digits.divisions[0])
+
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+ALICE, BOB, CAROL, OLIVIA = 1, 2, 3, 9
+
+
+def waiting(name: str, submitter: int, minute: int, *, by_organiser: bool = False) -> Waiting:
+    return Waiting(name, submitter, by_organiser, NOON + timedelta(minutes=minute))
+
+
+def names(order: list[Waiting]) -> list[str]:
+    return [one.attempt_id for one in order]
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> list[Waiting]:
+    """Up to 40 attempts of five submitters, some of the same minute, in any order."""
+    ones = draw(
+        st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.integers(0, 9)), max_size=40)
+    )
+    return [
+        waiting(f"a{number:02d}", submitter, minute, by_organiser=by_organiser)
+        for number, (submitter, by_organiser, minute) in enumerate(ones)
+    ]
+
+
+def test_a_greedy_submitter_and_two_others_take_turns() -> None:
+    greedy = [waiting(f"greedy-{number}", ALICE, number) for number in range(5)]
+    others = [waiting("bob", BOB, 60), waiting("carol-1", CAROL, 61), waiting("carol-2", CAROL, 62)]
+    assert names(fair_order([*greedy, *others])) == [
+        *("greedy-0", "bob", "carol-1"),
+        *("greedy-1", "carol-2", "greedy-2", "greedy-3", "greedy-4"),
+    ]
+
+
+def test_who_had_a_turn_waits_for_who_had_none() -> None:
+    turns = Turns(last={(False, ALICE): 7, (False, BOB): 6}, count=7)
+    ones = [waiting("alice", ALICE, 0), waiting("bob", BOB, 1), waiting("carol", CAROL, 2)]
+    assert names(fair_order(ones, turns)) == ["carol", "bob", "alice"]
+
+
+def test_organisers_go_first_three_in_a_row_at_most() -> None:
+    asked = [waiting(f"rerun-{number}", OLIVIA, number, by_organiser=True) for number in range(7)]
+    own = [waiting("alice", ALICE, -60), waiting("bob", BOB, -59)]
+    assert names(fair_order([*own, *asked])) == [
+        *("rerun-0", "rerun-1", "rerun-2", "alice"),
+        *("rerun-3", "rerun-4", "rerun-5", "bob", "rerun-6"),
+    ]
+    after_three = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
+    assert names(fair_order([*own, *asked], after_three))[:2] == ["alice", "rerun-0"]
+
+
+def test_a_rerun_costs_its_submitter_no_turn() -> None:
+    ones = [
+        waiting("rerun", ALICE, 5, by_organiser=True),
+        waiting("alice", ALICE, 0),
+        waiting("bob", BOB, 1),
+    ]
+    assert names(fair_order(ones)) == ["rerun", "alice", "bob"]
+
+
+def test_a_newcomer_is_next_however_much_waits() -> None:
+    queue = FairQueue(waiting(f"a-{number}", ALICE, number) for number in range(1000))
+    assert queue.take() == waiting("a-0", ALICE, 0)
+    queue.add(waiting("bob", BOB, 5000))
+    assert queue.take() == waiting("bob", BOB, 5000)
+
+
+def test_another_attempt_of_the_same_age_waits_for_the_others_turn() -> None:
+    """One place in the queue stands for all that a submitter asked for at once."""
+    queue = FairQueue([waiting("alice", ALICE, 0), waiting("bob", BOB, 1)])
+    assert queue.take() == waiting("alice", ALICE, 0)
+    queue.add(waiting("alice", ALICE, 0))
+    assert queue.take() == waiting("bob", BOB, 1)
+    assert queue.take() == waiting("alice", ALICE, 0)
+
+
+def test_what_is_dropped_does_not_start_and_takes_no_turn() -> None:
+    own = [waiting(f"alice-{number}", ALICE, number) for number in range(3)]
+    queue = FairQueue([*own, waiting("bob", BOB, 5), waiting("carol", CAROL, 6)])
+    queue.drop(own[0])
+    queue.drop(own[2])
+    queue.drop(waiting("carol", CAROL, 6))
+    queue.drop(waiting("olivia", OLIVIA, 0))  # Who waits for nothing here.
+    assert [queue.take() for _ in range(3)] == [own[1], waiting("bob", BOB, 5), None]
+
+
+@given(queues())
+def test_everything_starts_once_and_the_oldest_of_each_first(ones: list[Waiting]) -> None:
+    order = fair_order(ones)
+    assert sorted(names(order)) == sorted(names(ones))
+    for sharer in {one.sharer for one in ones}:
+        ages = [one.age for one in order if one.sharer == sharer]
+        assert ages == sorted(ages)
+
+
+@given(queues(), st.randoms(use_true_random=False))
+def test_the_order_does_not_depend_on_how_it_is_read(ones: list[Waiting], random: object) -> None:
+    shuffled = list(ones)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert fair_order(ones) == fair_order(shuffled)
+
+
+@given(queues())
+def test_between_two_turns_of_one_nobody_else_has_two(ones: list[Waiting]) -> None:
+    for lane in (True, False):
+        order = [one.submitter for one in fair_order(ones) if one.by_organiser == lane]
+        for start, submitter in enumerate(order):
+            left = Counter(order[start + 1 :])
+            until = order.index(submitter, start + 1) if left[submitter] else start + 1
+            between = Counter(order[start + 1 : until])
+            assert all(count == 1 for count in between.values())
+
+
+@given(queues())
+def test_while_a_submitter_waits_organisers_have_at_most_three_in_a_row(
+    ones: list[Waiting],
+) -> None:
+    lanes = [one.by_organiser for one in fair_order(ones)]
+    span = ORGANISERS_IN_A_ROW + 1
+    for start in range(len(lanes) - span + 1):
+        others_wait = False in lanes[start:]
+        assert not (others_wait and all(lanes[start : start + span]))
+        if True in lanes[start:] and lanes[start : start + 2] == [False, False]:
+            raise AssertionError("two of submitters' own while an organiser's waits")
+
+
+@given(queues(), st.integers(0, 40))
+def test_stopping_and_going_on_from_the_turns_is_the_same_order(
+    ones: list[Waiting], cut: int
+) -> None:
+    whole = fair_order(ones)
+    queue = FairQueue(ones)
+    first = [one for one in (queue.take() for _ in range(cut)) if one is not None]
+    rest = [one for one in ones if one not in first]
+    assert first + fair_order(rest, queue.turns()) == whole
+
+
+@pytest.mark.parametrize(
+    ("seconds", "others", "why"),
+    [
+        (9.0, [10.0, 11.0, 12.0], "would enter the first three"),
+        (11.5, [10.0, 11.0, 12.0], "would enter the first three"),
+        (12.0, [10.0, 11.0, 12.0], "would enter the first three"),  # Equal times share a rank.
+        (12.5, [10.0, 11.0, 12.0], None),
+        (11.5, [10.0, 11.0], None),  # Of three configurations each is in the first three.
+        (9.0, [], None),
+    ],
+)
+def test_the_first_three_of_more_than_three_are_trained_again(
+    seconds: float, others: list[float], why: str | None
+) -> None:
+    assert why_fresh_runs(seconds, others=others, record_seconds=None) == why
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"), [(9.9, "would take the record"), (10.0, None), (10.1, None)]
+)
+def test_a_lower_time_than_the_record_is_trained_again_however_few_there_are(
+    seconds: float, why: str | None
+) -> None:
+    assert why_fresh_runs(seconds, others=[10.0], record_seconds=10.0) == why
+
+
+SEEDS = [11, 12, 13]
+
+
+def events_of(run: ReplayRun, *, ended: bool = True, **end: Any) -> list[dict[str, Any]]:
+    """The events of a run, as they are stored."""
+    told: list[dict[str, Any]] = [{"run": run.index, "kind": "run_started"}]
+    for item in run.evaluations:
+        told.append({"run": run.index, "kind": "evaluation", **asdict(item)})
+    finish = {
+        "run": run.index,
+        "kind": "run_finished",
+        "status": run.status,
+        "ledger": run.ledger,
+        "cpu_seconds": run.cpu_seconds,
+        "failure": None,
+    }
+    return [*told, finish | end] if ended else told
+
+
+@pytest.fixture
+def runs() -> list[ReplayRun]:
+    return build_report(SEEDS).runs
+
+
+def test_a_run_is_read_as_it_would_be_reported(digits: Benchmark, runs: list[ReplayRun]) -> None:
+    events = [event for run in runs for event in events_of(run)]
+    found = streamed_runs(digits, events, seeds=SEEDS)
+
+    assert [run.seed for run in found] == SEEDS
+    for run, reported in zip(found, runs, strict=True):
+        assert run.parent_seconds == pytest.approx(reported.parent_seconds)
+        assert replace(run, parent_seconds=None, child_seconds=None) == replace(
+            reported, parent_seconds=None, child_seconds=None
+        )
+
+
+def test_a_run_at_the_target_is_finished_though_its_end_was_not_posted(
+    digits: Benchmark, runs: list[ReplayRun]
+) -> None:
+    under_way = replace(runs[1], evaluations=runs[1].evaluations[:-1])
+    events = events_of(runs[0], ended=False) + events_of(under_way, ended=False)
+    (found,) = streamed_runs(digits, events, seeds=SEEDS)
+
+    assert (found.index, found.tta_seconds) == (0, runs[0].tta_seconds)
+
+
+def test_where_every_run_goes_to_its_end_only_that_finishes_it(
+    digits: Benchmark, runs: list[ReplayRun]
+) -> None:
+    fixed = replace(digits, reach=ReachRule("fixed_stop", 1))
+
+    assert streamed_runs(fixed, events_of(runs[0], ended=False), seeds=SEEDS) == []
+    assert len(streamed_runs(fixed, events_of(runs[0]), seeds=SEEDS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "counted"),
+    [("time_limit", "run_time_limit", 1), ("infrastructure", "child_died", 0)],
+)
+def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
+    kind: Any, code: Any, counted: int, digits: Benchmark, runs: list[ReplayRun]
+) -> None:
+    short = replace(runs[0], evaluations=runs[0].evaluations[:3])
+    failure = asdict(Failure(kind, code, "it ended", "look"))
+    found = streamed_runs(digits, events_of(short, status="failed", failure=failure), seeds=SEEDS)
+    report = replace(build_report(SEEDS), runs=found)
+
+    sealed = sealed_runs(digits, report, own_runs=0)
+    assert [run.seconds for run in sealed] == [None] * counted
+
+
+def test_an_evaluation_without_a_figure_is_refused(
+    digits: Benchmark, runs: list[ReplayRun]
+) -> None:
+    events = events_of(runs[0])
+    events[1]["ledger"] = None
+
+    with pytest.raises(RuleError, match="ledger"):
+        streamed_runs(digits, events, seeds=SEEDS)
+
+
+def test_nothing_posted_is_no_run(digits: Benchmark) -> None:
+    assert streamed_runs(digits, [{"run": 0, "kind": "run_started"}], seeds=SEEDS) == []

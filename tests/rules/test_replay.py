@@ -1,0 +1,553 @@
+"""Replays: plans, bands at control points, and reports that cannot be true."""
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification import job
+from finishline.rules.verification.control_points import control_points, first_break
+from finishline.rules.verification.job import Draw, Request, draw_of, seal
+from finishline.rules.verification.messages import (
+    ControlPoint,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.replay import plan_replay
+from finishline.rules.verification.replay_plan import (
+    band_for,
+    batch_size_of,
+    draw_replay,
+    is_calibrated,
+    why_not_replayable,
+)
+from finishline.rules.verification.report_check import (
+    OffClock,
+    check_ledgers,
+    check_off_clock,
+    check_report,
+    check_spans,
+    off_clock,
+)
+
+ENTROPY = bytes(range(32))
+
+
+def claim_of(**changes: Any) -> Claim:
+    settings: dict[str, Any] = {
+        "benchmark_id": "digits",
+        "division": "closed",
+        "model": "reference",
+        "framework": "torch",
+        "system": System("laptop", "cpu-x86_64", "any"),
+        "run_files": ("run_0.log", "run_1.log", "run_2.log"),
+    }
+    return Claim(**(settings | changes))
+
+
+def test_a_plan_is_a_function_of_its_entropy(digits: Benchmark) -> None:
+    same = draw_replay(digits, claim_of(), entropy=ENTROPY)
+
+    assert draw_replay(digits, claim_of(), entropy=ENTROPY) == same
+    assert draw_replay(digits, claim_of(), entropy=bytes(32)).seeds != same.seeds
+    assert draw_replay(digits, claim_of(), entropy=bytes(32)).nonce != same.nonce
+
+
+def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
+    digits: Benchmark,
+) -> None:
+    assert digits.replay is not None
+    counts = Counter(
+        len(draw_replay(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds)
+        for i in range(600)
+    )
+
+    allowed = range(digits.replay.min_runs, digits.replay.max_runs + 1)
+    assert set(counts) == set(allowed)
+    assert min(counts.values()) > 0.8 * 600 / len(allowed)
+
+
+def test_without_calibration_twice_as_many_runs_are_made(digits: Benchmark) -> None:
+    unusual = claim_of(hyperparameters={"batch_size": 48.0})
+
+    calibrated = draw_replay(digits, claim_of(), entropy=ENTROPY)
+
+    assert len(draw_replay(digits, unusual, entropy=ENTROPY).seeds) == 2 * len(calibrated.seeds)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_seeds_are_distinct_and_fit_32_bits(digits: Benchmark, entropy: bytes) -> None:
+    seeds = draw_replay(digits, claim_of(), entropy=entropy).seeds
+
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_a_seed_that_was_drawn_already_is_drawn_again(
+    digits: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
+
+    seeds = draw_replay(digits, claim_of(), entropy=ENTROPY).seeds
+
+    assert seeds == (5, 6, 7, 8)[: len(seeds)]
+    assert len(seeds) >= 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": "inference"}, "inference result"),
+        ({"dawnbench": {"author": "someone"}}, "tells no hyperparameters"),
+        (
+            {"hyperparameters": {"width": 2.0, "dropout": 0.1}},
+            "no hyperparameter 'dropout'",
+        ),
+        ({"division": "open"}, "Send it as a package to have it measured"),
+    ],
+)
+def test_what_the_reference_cannot_train_is_not_planned(
+    digits: Benchmark, changes: dict[str, Any], reason: str
+) -> None:
+    claim = claim_of(**changes)
+
+    assert reason in (why_not_replayable(digits, claim) or "")
+    with pytest.raises(RuleError, match=reason):
+        draw_replay(digits, claim, entropy=ENTROPY)
+
+
+def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> None:
+    cifar10 = dataclasses.replace(cifar10, replay=None)
+    claim = claim_of(benchmark_id="cifar10", division="open")
+
+    assert "cifar10 has no reference model" in (why_not_replayable(cifar10, claim) or "")
+    with pytest.raises(RuleError):
+        draw_replay(cifar10, claim, entropy=ENTROPY)
+    with pytest.raises(RuleError):
+        plan_replay(Request(cifar10, ENTROPY, claims=[claim]))
+    assert band_for(cifar10, claim, runs=3) == []
+
+
+def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Benchmark) -> None:
+    """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"nonce":"{sealed.nonce}","runs":3,'
+        '"seeds":[11,22,33],"submission":"sub-1"}'
+    )
+    assert json.loads(content)["runs"] == 3
+
+    assert seal(digits, "sub-1", sealed) == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Benchmark) -> None:
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
+        '"seeds":[11,22,33],"submission":"sub-1"}'
+    )
+    earlier = hashlib.sha256(content.encode()).hexdigest()
+
+    assert draw_of(digits, "sub-1", sealed, sealed_as=earlier) == 1
+    assert draw_of(digits, "sub-1", sealed, sealed_as=seal(digits, "sub-1", sealed)) == 3
+    assert draw_of(digits, "sub-2", sealed, sealed_as=earlier) is None
+
+
+@pytest.mark.parametrize("start", range(6))
+def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
+    digits: Benchmark, start: int
+) -> None:
+    """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
+    drawn = draw_replay(digits, claim_of(), entropy=bytes(range(start, start + 32)))
+    entropy = bytes.fromhex(drawn.nonce)
+    assert digits.replay is not None
+    first = int.from_bytes(hashlib.sha256(b"finishline plan" + entropy).digest()[:8], "big")
+    span = digits.replay.max_runs - digits.replay.min_runs + 1
+    runs = digits.replay.min_runs + first % span
+    seeds = [
+        int.from_bytes(
+            hashlib.sha256(b"finishline seed" + entropy + i.to_bytes(4, "big")).digest()[:4], "big"
+        )
+        for i in range(runs)
+    ]
+
+    assert list(drawn.seeds) == seeds
+
+
+def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
+    other = dataclasses.replace(digits, sha256="0" * 64)
+
+    seals = [
+        seal(digits, "sub-1", sealed),
+        seal(other, "sub-1", sealed),
+        seal(digits, "sub-2", sealed),
+        seal(digits, "sub-1", Draw((11, 22), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 33, 22), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 22, 34), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 22, 33), "ac" * 32)),
+    ]
+
+    assert len(set(seals)) == len(seals)
+
+
+def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
+    sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32.0}},'
+        f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{sealed.nonce}","runs":2,'
+        '"seeds":[11,22],"submission":null}'
+    )
+    settings = [{"batch_size": 32.0}, {"batch_size": 64.0}]
+    beside = {"kind": "calibration", "hyperparameters": settings}
+
+    assert seal(digits, None, sealed, beside=beside) == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark) -> None:
+    sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
+
+    assert seal(digits, "s", sealed, beside={"seeds": [1]}) == seal(digits, "s", sealed)
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "calibrated"),
+    [
+        ({}, True),
+        ({"batch_size": 64.0}, True),
+        ({"batch_size": 32.0}, True),
+        ({"batch_size": 128.0, "momentum": 0.9}, True),
+        ({"batch_size": 48.0}, False),
+        ({"momentum": 0.8}, False),
+        ({"batch_size": 64.0, "epochs": 19.0}, False),
+        ({"batch_size": 64.0, "dropout": 0.1}, False),  # The reference has no such setting.
+    ],
+)
+def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(
+    digits: Benchmark, hyperparameters: dict[str, float], calibrated: bool
+) -> None:
+    claim = claim_of(hyperparameters=hyperparameters)
+
+    assert is_calibrated(digits, claim) is calibrated
+    assert bool(band_for(digits, claim, runs=3)) is calibrated
+    assert batch_size_of(digits, claim) == hyperparameters.get("batch_size", 64.0)
+
+
+def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(
+    digits: Benchmark,
+) -> None:
+    assert digits.replay is not None
+    curves = [run.quality for run in digits.reference_runs if run.batch_size == 32]
+    alpha = digits.replay.alpha * 0.18
+    expected = control_points(curves, runs=4, alpha=alpha, resolution=100 / 599)
+
+    assert band_for(digits, claim_of(hyperparameters={"batch_size": 32.0}), runs=4) == expected
+
+
+def test_own_seeds_come_first_and_follow_from_the_nonce(digits: Benchmark) -> None:
+    claimed = [7001, 7002, 7003, None, 2**32, -1]
+
+    drawn = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
+    bare = draw_replay(digits, claim_of(), entropy=ENTROPY)
+
+    assert len(set(drawn.own_seeds)) == 2
+    assert set(drawn.own_seeds) <= {7001, 7002, 7003}
+    assert drawn.seeds[2:] == bare.seeds
+    assert drawn == draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
+    once = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
+    assert once.own_seeds == drawn.own_seeds[:1]
+
+
+def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> None:
+    claimed = list(range(7000, 7010))
+    found = {
+        draw_replay(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed).own_seeds
+        for i in range(30)
+    }
+
+    assert len({seed for pair in found for seed in pair}) == 10
+
+
+def test_the_seal_holds_how_many_seeds_are_the_claims_own(digits: Benchmark) -> None:
+    sealed = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
+    otherwise = dataclasses.replace(sealed, own_runs=1)
+
+    assert seal(digits, "s", sealed) != seal(digits, "s", otherwise)
+
+
+def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations() -> None:
+    curves = np.random.default_rng(1).normal([20.0, 80.0, 97.0], [5.0, 2.0, 0.4], (12, 3))
+    n, m, runs, alpha = 12, 3, 4, 0.01
+
+    points = control_points(curves.tolist(), runs=runs, alpha=alpha, resolution=0.01)
+
+    quantile = scipy.stats.t.ppf(1 - alpha / (2 * m * runs), n - 1)
+    half = quantile * curves.std(axis=0, ddof=1) * np.sqrt(1 + 1 / n)
+    centre = curves.mean(axis=0)
+    assert [p.index for p in points] == [1, 2, 3]
+    assert [p.mean for p in points] == pytest.approx(centre.tolist())
+    assert [p.lower for p in points] == pytest.approx((centre - half).tolist())
+    assert [p.upper for p in points] == pytest.approx((centre + half).tolist())
+
+
+def test_the_band_is_never_narrower_than_the_resolution_of_the_metric() -> None:
+    points = control_points([[50.0, 90.0]] * 6, runs=3, alpha=0.01, resolution=0.25)
+
+    assert [(p.lower, p.upper) for p in points] == [(49.75, 50.25), (89.75, 90.25)]
+
+
+@pytest.mark.parametrize(("curves", "runs", "known"), [(5, 3, False), (6, 3, True), (1, 1, False)])
+def test_a_band_takes_twice_as_many_reference_runs_as_replays(
+    curves: int, runs: int, known: bool
+) -> None:
+    reference = [[50.0 + i, 90.0 + i] for i in range(curves)]
+
+    assert bool(control_points(reference, runs=runs, alpha=0.01, resolution=0.1)) is known
+
+
+def test_without_reference_runs_there_is_no_band() -> None:
+    assert control_points([], runs=1, alpha=0.01, resolution=0.1) == []
+
+
+def test_curves_count_to_the_shortest() -> None:
+    points = control_points([[1.0, 2.0, 3.0], [1.5, 2.5]], runs=1, alpha=0.1, resolution=0.0)
+
+    assert len(points) == 2
+
+
+def test_more_replays_or_a_smaller_alpha_widen_the_band() -> None:
+    curves = np.random.default_rng(2).normal(90.0, 1.0, (20, 5)).tolist()
+
+    def width(*, runs: int, alpha: float) -> float:
+        point = control_points(curves, runs=runs, alpha=alpha, resolution=0.0)[0]
+        return point.upper - point.lower
+
+    assert width(runs=1, alpha=0.01) < width(runs=8, alpha=0.01) < width(runs=8, alpha=0.001)
+
+
+def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised() -> None:
+    """Whole verifications of 3 replays of 8 evaluations at alpha = 0.1: at most 10 % break out."""
+    random = np.random.default_rng(3)
+    broken = 0
+    trials = 1500
+    for _ in range(trials):
+        curves = random.normal(90.0, 1.0, (10 + 3, 8))
+        points = control_points(curves[:10].tolist(), runs=3, alpha=0.1, resolution=0.0)
+        broken += any(
+            first_break(curve.tolist(), points, higher_is_better=True) for curve in curves[10:]
+        )
+
+    assert 0.03 < broken / trials <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / trials)
+
+
+@pytest.mark.parametrize("batch_size", [32, 64, 128])
+def test_at_most_one_shipped_reference_run_in_forty_leaves_the_band_of_the_others(
+    digits: Benchmark, batch_size: int
+) -> None:
+    """Each calibrated run held against all others of its batch size, as a replay would be.
+
+    Real curves have stragglers that a normal distribution has not, which is why one replay below
+    the band does not reject a claim where one run is dropped.
+    """
+    curves = [run.quality for run in digits.reference_runs_at(batch_size)]
+    broken = 0
+    for i, curve in enumerate(curves):
+        others = curves[:i] + curves[i + 1 :]
+        points = control_points(others, runs=3, alpha=0.005, resolution=100 / 599)
+        broken += first_break(curve, points, higher_is_better=True) is not None
+
+    assert len(curves) >= 40
+    assert broken <= 1
+
+
+POINTS = [ControlPoint(1, 50.0, 40.0, 60.0), ControlPoint(2, 90.0, 88.0, 92.0)]
+
+
+@pytest.mark.parametrize("curve", [[], [40.0], [60.0, 88.0], [50.0, 92.0], [50.0, 90.0, 0.0]])
+def test_the_edges_are_inside_and_what_has_no_control_point_is_not_judged(
+    curve: list[float],
+) -> None:
+    assert first_break(curve, POINTS, higher_is_better=True) is None
+
+
+@pytest.mark.parametrize(
+    ("curve", "higher_is_better", "index", "side"),
+    [
+        ([39.9, 90.0], True, 1, "below"),
+        ([60.1, 10.0], True, 1, "above"),
+        ([50.0, 87.9], True, 2, "below"),
+        ([50.0, 92.1], True, 2, "above"),
+        ([60.1], False, 1, "below"),  # of a loss, more is worse
+        ([39.9], False, 1, "above"),
+    ],
+)
+def test_the_first_break_tells_where_and_on_which_side(
+    curve: list[float], higher_is_better: bool, index: int, side: str
+) -> None:
+    broken = first_break(curve, POINTS, higher_is_better=higher_is_better)
+
+    assert broken is not None
+    assert (broken.index, broken.side) == (index, side)
+    assert broken.quality == curve[index - 1]
+    assert (broken.lower, broken.upper) == (POINTS[index - 1].lower, POINTS[index - 1].upper)
+
+
+def test_a_quality_that_is_no_number_is_outside() -> None:
+    assert first_break([float("nan")], POINTS, higher_is_better=True) is not None
+
+
+SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {})
+
+
+SEEDS = [11, 12]
+
+
+def make_run(index: int) -> ReplayRun:
+    evaluations = [ReplayEvaluation(float(j), j * 100, j * 0.5, 90.0 + j, {}) for j in (1, 2, 3)]
+    return ReplayRun(
+        index=index,
+        seed=SEEDS[index],
+        status="reached",
+        evaluations=evaluations,
+        ledger={},
+        tta_seconds=1.5,
+        parent_seconds=1.5,
+        child_seconds=1.5,
+        cpu_seconds=1.5,
+    )
+
+
+def report(**changes: Any) -> ReplayReport:
+    """A consistent report, but for what is changed in its second run."""
+    return ReplayReport([make_run(0), replace(make_run(1), **changes)], SYSTEM)
+
+
+def test_a_consistent_report_passes() -> None:
+    check_report(report(), seeds=SEEDS)
+
+
+def test_a_run_that_did_not_reach_needs_no_time() -> None:
+    check_report(report(status="not_reached", tta_seconds=None), seeds=SEEDS)
+
+
+def test_two_evaluations_may_have_one_time_and_a_run_may_take_less_than_a_second() -> None:
+    at_once = [ReplayEvaluation(j / 2, j, 0.4, 97.0 + j, {}) for j in (1, 2)]
+    changes = {"tta_seconds": 0.4, "parent_seconds": 0.4, "child_seconds": 0.4}
+    check_report(report(evaluations=at_once, **changes), seeds=SEEDS)
+
+
+BACKWARDS = [ReplayEvaluation(1.0, 100, 0.9, 91.0, {}), ReplayEvaluation(2.0, 200, 0.8, 98.0, {})]
+
+
+NEGATIVE = [ReplayEvaluation(1.0, 100, -0.1, 98.0, {})]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"seed": 13}, "runs.seed"),
+        ({"index": 0}, "runs[1].index"),
+        ({"evaluations": BACKWARDS, "tta_seconds": 0.8}, "runs[1].evaluations.seconds"),
+        ({"evaluations": NEGATIVE, "tta_seconds": -0.1}, "runs[1].evaluations.seconds"),
+        ({"evaluations": []}, "runs[1].tta_seconds"),
+        ({"tta_seconds": None}, "runs[1].tta_seconds"),
+        ({"tta_seconds": 0.7}, "runs[1].tta_seconds"),
+        ({"tta_seconds": 1.0}, "runs[1].tta_seconds"),  # it went on after its target
+        ({"parent_seconds": 0.0}, "runs[1].parent_seconds"),
+        ({"child_seconds": None}, "runs[1].child_seconds"),
+    ],
+)
+def test_an_impossible_report_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(RuleError) as refused:
+        check_report(report(**changes), seeds=SEEDS)
+    assert refused.value.field == field
+
+
+def test_the_refusal_does_not_tell_the_seeds() -> None:
+    with pytest.raises(RuleError) as refused:
+        check_report(report(seed=13), seeds=SEEDS)
+    assert "12" not in str(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5])
+def test_a_run_that_goes_on_to_its_end_may_have_reached_at_any_evaluation(seconds: float) -> None:
+    check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.7, 2.0])
+def test_a_time_between_evaluations_is_refused_for_a_run_to_its_end_too(seconds: float) -> None:
+    with pytest.raises(RuleError) as refused:
+        check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
+    assert refused.value.field == "runs[1].tta_seconds"
+
+
+MLPERF, DAWNBENCH = Clock("mlperf"), Clock("dawnbench")
+
+
+LEDGER = {"init": 2.0, "train": 1.0, "eval": 0.5}
+
+
+RUN = ReplayRun(
+    index=0,
+    seed=1,
+    status="reached",
+    evaluations=[ReplayEvaluation(1.0, 100, 1.5, 98.0, LEDGER)],
+    ledger=LEDGER,
+    tta_seconds=1.5,
+    parent_seconds=1.5,
+    child_seconds=1.5,
+)
+
+
+REPORT = ReplayReport([RUN], WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {}))
+
+
+def test_seconds_are_those_of_the_ledger_on_the_clock() -> None:
+    check_ledgers(RUN, MLPERF, division="closed")
+    with pytest.raises(RuleError, match=r"3\.0 s by its ledger on the dawnbench clock"):
+        check_ledgers(RUN, DAWNBENCH, division="closed")
+
+
+def test_no_phase_loses_seconds_though_the_total_grows() -> None:
+    moved = replace(RUN, ledger=LEDGER | {"eval": 0.0, "train": 9.0})
+    with pytest.raises(RuleError, match=r"eval loses seconds"):
+        check_ledgers(moved, MLPERF, division="closed")
+
+
+def test_the_clocks_of_a_run_span_its_ledger_after_the_preparation() -> None:
+    check_spans(RUN)
+    with pytest.raises(RuleError, match=r"1\.500 s, as its ledger adds up"):
+        check_spans(replace(RUN, parent_seconds=3.5))
+
+
+def test_what_each_clock_leaves_out() -> None:
+    assert off_clock(RUN, MLPERF) == OffClock(preparation=2.0)
+    assert off_clock(RUN, DAWNBENCH) == OffClock(evaluation=0.5)
+
+
+@pytest.mark.parametrize(("calibrated", "passes"), [(1.0, True), (0.8, False)])
+def test_preparation_takes_at_most_twice_the_calibrated(calibrated: float, passes: bool) -> None:
+    # 2 * 1.0 + 0.25 = 2.25 s, 2 * 0.8 + 0.25 = 1.85 s; the run prepared for 2 s.
+    if passes:
+        check_off_clock(REPORT, MLPERF, [OffClock(preparation=calibrated)])
+        return
+    with pytest.raises(RuleError, match=r"at most 1\.850 s of preparation"):
+        check_off_clock(REPORT, MLPERF, [OffClock(preparation=calibrated)])
+
+
+def test_without_calibrated_seconds_nothing_is_compared() -> None:
+    check_off_clock(REPORT, MLPERF, [])

@@ -1,0 +1,509 @@
+"""Systems: their descriptions and their prices."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finishline.rules.benchmarks.prices import (
+    Price,
+    PriceBook,
+    PriceEntry,
+    SystemPrice,
+    inference_cost_usd_per_10000,
+    is_web_address,
+    price_of_system,
+    price_on,
+    read_price,
+    system_price_usd_per_hour,
+    training_cost_usd,
+)
+from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.submissions.claim import read_claim
+from finishline.rules.submissions.descriptions import (
+    REQUIRED_FIELDS,
+    SystemDescription,
+    read_entry_system,
+    read_system,
+)
+
+GOOD: dict[str, Any] = dict.fromkeys(REQUIRED_FIELDS, "") | {
+    "submitter": "EXAMPLE",
+    "division": "closed",
+    "status": "Available on-premise",
+    "system_name": "One node",
+    "number_of_nodes": "2",
+    "host_processors_per_node": 2,
+    "host_processor_core_count": "64",
+    "host_processor_caches": "N/A",
+    "accelerators_per_node": "8",
+    "accelerator_model_name": "NVIDIA H100",
+    "framework": "PyTorch",
+    "other_software_stack": {"cuda_version": "12.8", "python": 3.11, "notes": ""},
+}
+
+
+def read(**changes: Any) -> SystemDescription:
+    return read_system(json.dumps(GOOD | changes).encode(), file="one.json")
+
+
+def codes(description: SystemDescription) -> list[tuple[str | None, str | None]]:
+    return [(problem.code, problem.field) for problem in description.problems]
+
+
+def test_a_good_file_is_read_with_numbers_as_text_and_text_as_numbers() -> None:
+    system = read()
+
+    assert (system.submitter, system.division, system.framework) == ("EXAMPLE", "closed", "PyTorch")
+    assert (system.number_of_nodes, system.accelerators_per_node, system.accelerators) == (2, 8, 16)
+    assert (system.host_processors_per_node, system.host_processor_core_count) == (2, 64)
+    assert system.host_processor_vcpu_count is None, "an empty field is absent"
+    assert "host_processor_caches" not in system.fields, "and so is N/A"
+    assert system.fields["host_processors_per_node"] == "2"
+    assert system.software == {"cuda_version": "12.8", "python": "3.11"}
+    assert system.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("stack", "software"),
+    [
+        ("Nemo 2.3.0, ROCm 7", {"": "Nemo 2.3.0, ROCm 7"}),
+        ([{"cuda": "12"}, {"nccl": "2"}], {"cuda": "12", "nccl": "2"}),
+        ("", {}),
+        (None, {}),
+        ([], {}),
+    ],
+)
+def test_the_software_stack_is_a_table_a_list_of_tables_or_prose(
+    stack: object, software: dict[str, str]
+) -> None:
+    system = read(other_software_stack=stack)
+
+    assert (system.software, system.problems) == (software, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "field"),
+    [
+        ({"division": "half"}, "unknown_value", "division"),
+        ({"status": "soon"}, "unknown_value", "status"),
+        ({"submitter": " "}, "empty_field", "submitter"),
+        ({"submitter": "Unknown"}, "empty_field", "submitter"),
+        ({"number_of_nodes": "two"}, "not_a_count", "number_of_nodes"),
+        ({"number_of_nodes": 0}, "not_a_count", "number_of_nodes"),
+        ({"accelerators_per_node": -8}, "not_a_count", "accelerators_per_node"),
+        ({"accelerators_per_node": 7.5}, "not_a_count", "accelerators_per_node"),
+        ({"accelerators_per_node": 10**12}, "not_a_count", "accelerators_per_node"),
+        ({"cooling": ["air"]}, "wrong_type", "cooling"),
+        ({"hw_notes": "x" * 5000}, "long_field", "hw_notes"),
+        ({"other_software_stack": [1]}, "wrong_type", "other_software_stack"),
+        ({"other_software_stack": {"a": {}}}, "wrong_type", "other_software_stack.a"),
+    ],
+)
+def test_what_is_wrong_is_listed_and_the_rest_is_read(
+    changes: dict[str, Any], code: str, field: str
+) -> None:
+    system = read(**changes)
+
+    assert codes(system) == [(code, field)]
+    assert system.problems[0].file == "one.json"
+    assert system.problems[0].expected
+    assert system.system_name == "One node"
+
+
+def test_every_missing_field_is_listed() -> None:
+    system = read_system(b"{}", file="one.json")
+
+    assert codes(system) == [("missing_field", name) for name in REQUIRED_FIELDS]
+    assert system.accelerators is None
+
+
+def test_a_field_that_is_there_twice_is_listed() -> None:
+    content = json.dumps(GOOD)[:-1] + ', "division": "open"}'
+    system = read_system(content.encode(), file="one.json")
+
+    assert codes(system) == [("repeated_field", "division")]
+
+
+def test_control_characters_do_not_come_through() -> None:
+    assert read(system_name="a\x1b[2Jb").system_name == "a [2Jb"
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    content = b"\xef\xbb\xbf" + json.dumps(GOOD).encode()
+
+    assert read_system(content, file="one.json").problems == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"a": NaN}', b" " * 2**21, b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"],
+)
+def test_what_is_no_json_object_is_refused(content: bytes) -> None:
+    with pytest.raises(RuleError) as caught:
+        read_system(content, file="one.json")
+    assert caught.value.file == "one.json"
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(changes=st.dictionaries(st.sampled_from(REQUIRED_FIELDS) | st.text(), _JSON))
+def test_any_json_object_gives_a_description_or_a_rule_error(changes: dict[str, Any]) -> None:
+    try:
+        system = read(**changes)
+    except RuleError:
+        return
+    assert all(problem.code for problem in system.problems)
+
+
+def test_every_published_description_is_read(archives: Path) -> None:
+    """Expected: the figures the reference tools took from the same files."""
+    root = archives / "mlperf"
+    expected = json.loads((root / "expected_v51.json").read_text())
+    for group in expected["groups"]:
+        path = root / "v5.1" / group["org"] / "systems" / f"{group['system']}.json"
+        system = read_system(path.read_bytes(), file=path.name)
+        assert system.number_of_nodes == int(group["nodes"])
+        assert system.accelerators_per_node == int(group["accelerators_per_node"])
+        assert system.accelerator_model_name == group["accelerator"]
+        assert system.status == group["availability"]
+        assert system.division == group["division"]
+
+
+def test_what_is_odd_about_the_published_descriptions(archives: Path) -> None:
+    """One of 21 files has a field twice; nothing else is wrong with any."""
+    paths = sorted((archives / "mlperf").glob("*/*/systems/*.json"))
+    assert len(paths) == 21
+    odd = {
+        path.stem: codes(read_system(path.read_bytes(), file=path.name))
+        for path in paths
+        if read_system(path.read_bytes(), file=path.name).problems
+    }
+    assert odd == {"1xXE7745x8RTXPro6000-PCIe-96GB": [("repeated_field", "accelerator_frequency")]}
+
+
+NODE: dict[str, Any] = {
+    "num_nodes": 80, "cpu": "2x Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "num_cores": 40,
+    "num_vcpus": 80, "accelerator": "Tesla V100-SXM2-16GB", "num_accelerators": 8,
+    "sys_mem_size": 512,
+}  # fmt: skip
+
+
+ENTRY: dict[str, Any] = {
+    "division": "closed", "status": "on-prem", "hardware": "DGX-1V", "framework": "MXNet",
+    "os": "Ubuntu 16.04", "libraries": "cuda 10", "power": "N/A",
+}  # fmt: skip
+
+
+def read_entry(*nodes: object, **entry: object) -> SystemDescription:
+    content = json.dumps(ENTRY | {"nodes": list(nodes)} | entry).encode()
+    return read_entry_system(content, file="entry.json")
+
+
+def test_an_entry_is_told_in_the_words_of_later_rounds() -> None:
+    system = read_entry(NODE)
+    assert (system.system_name, system.division, system.framework) == ("DGX-1V", "closed", "MXNet")
+    assert (system.operating_system, system.software) == ("Ubuntu 16.04", {"": "cuda 10"})
+    assert (system.number_of_nodes, system.accelerators_per_node) == (80, 8)
+    assert (system.accelerators, system.accelerator_model_name) == (640, "Tesla V100-SXM2-16GB")
+    assert (system.host_processors_per_node, system.host_processor_core_count) == (2, 20)
+    assert system.host_processor_model_name == "Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz"
+    assert (system.host_memory_capacity, system.host_processor_vcpu_count) == ("512 GB", 80)
+    assert system.fields["hardware"] == "DGX-1V"
+    assert (system.fields["num_accelerators"], system.problems) == ("8", ())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "name", "count", "accelerators"),
+    [
+        (64, "tpuv2-512", 512, 512),
+        (2, "tpuv3-32", 32, 32),
+        (1, "tpuv2-8", 8, 8),
+        (36, "Tesla V100-SXM3-H-32GB", 16, 576),
+    ],
+)
+def test_a_slice_has_its_accelerators_in_all_nodes_together(
+    nodes: int, name: str, count: int, accelerators: int
+) -> None:
+    """Expected: what the submitters' names say of their systems."""
+    node = NODE | {"num_nodes": nodes, "accelerator": name, "num_accelerators": count}
+    assert read_entry(node).accelerators == accelerators
+
+
+def test_a_system_without_accelerators_has_its_processors_in_its_name() -> None:
+    node = NODE | {"num_nodes": 4, "cpu": "Intel(R) Xeon(R) Platinum 8180", "num_vcpus": "NA",
+                   "accelerator": "NA", "num_accelerators": 0, "num_cores": 112,
+                   "sys_mem_size": "768G"}  # fmt: skip
+    system = read_entry(node, hardware="4-nodes 4x Intel(R) Xeon(R) Platinum 8180 processor")
+    assert (system.host_processors_per_node, system.host_processor_core_count) == (4, 28)
+    assert (system.accelerator_model_name, system.accelerators) == (None, 0)
+    assert (system.host_memory_capacity, system.host_processor_vcpu_count) == ("768G", None)
+    assert system.problems == ()
+
+
+def test_accelerators_in_the_name_are_no_processors() -> None:
+    assert (
+        read_entry(NODE | {"cpu": "Skylake"}, hardware="w/8xV100").host_processors_per_node is None
+    )
+
+
+def test_nodes_of_several_kinds_are_added_up_and_keep_what_they_share() -> None:
+    system = read_entry(NODE | {"num_nodes": 3}, NODE | {"num_nodes": 1, "num_cores": 8})
+    assert (system.number_of_nodes, system.accelerators) == (4, 32)
+    assert (system.host_processor_core_count, system.host_processors_per_node) == (None, 2)
+    assert system.fields["nodes[1].num_cores"] == "8"
+
+
+@pytest.mark.parametrize("nodes", [None, [], "two", [3], [NODE, 3]])
+def test_nodes_that_are_none_are_a_problem_and_nothing_is_refused(nodes: object) -> None:
+    [problem] = read_entry(nodes=nodes).problems
+    assert (problem.file, problem.field) == ("entry.json", "nodes")
+
+
+def test_counts_that_are_none_are_left_out() -> None:
+    system = read_entry(NODE | {"num_nodes": -1, "num_cores": [], "num_accelerators": "8 or so"})
+    assert (system.number_of_nodes, system.accelerators) == (None, None)
+    assert system.host_processor_core_count is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"[" * 9999])
+def test_what_is_no_object_is_refused(content: bytes) -> None:
+    with pytest.raises(RuleError):
+        read_entry_system(content, file="entry.json")
+
+
+CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
+
+
+STATED = {"price_usd_per_hour": 30.0, "price_source": "a list", "cloud": CLOUD}
+
+
+MARCH = st.integers(1, 31).map(lambda day: date(2026, 3, day))
+
+
+def entry(number: int, usd: float, starts: date, **others: Any) -> PriceEntry:
+    names = {"provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand"}
+    values = names | {"source_url": "https://cloud.example"} | others
+    return PriceEntry(number, Price(usd_per_hour=usd, effective_on=starts, **values))
+
+
+def test_the_book_goes_before_what_a_system_states_from_its_first_day_on() -> None:
+    found = entry(1, 12.5, date(2026, 3, 5))
+    book = PriceBook([found])
+
+    assert price_of_system(STATED, book, on=date(2026, 3, 5)) == SystemPrice(25.0, found, 2)
+    assert price_of_system(STATED, book, on=date(2026, 3, 4)) == SystemPrice(30.0)
+    elsewhere = STATED | {"cloud": CLOUD | {"region": "south"}}
+    assert price_of_system(elsewhere, book, on=date(2026, 3, 5)) == SystemPrice(30.0)
+
+
+def test_a_spot_price_never_ranks_but_the_book_may_price_the_same_system() -> None:
+    spot = STATED | {"pricing": "spot"}
+    assert price_of_system(spot, PriceBook([]), on=date(2026, 3, 5)).usd_per_hour is None
+
+    both = PriceBook(
+        [entry(1, 4.0, date(2026, 3, 1), pricing="spot"), entry(2, 10.0, date(2026, 3, 1))]
+    )
+    assert price_of_system(spot, both, on=date(2026, 3, 5)).usd_per_hour == 20.0
+
+
+def test_a_system_that_was_not_rented_has_the_price_it_states() -> None:
+    book = PriceBook([entry(1, 12.5, date(2026, 3, 5))])
+    owned = {"price_usd_per_hour": 3.0, "price_source": "a list"}  # as stored before clouds
+    assert price_of_system(owned, book, on=date(2026, 3, 9)) == SystemPrice(3.0)
+    assert price_of_system(owned | {"price_usd_per_hour": None}, book, on=date(2026, 3, 9)) == (
+        SystemPrice(None)
+    )
+
+
+@given(starts=st.lists(MARCH, max_size=8), on=MARCH, replaced=st.integers(1, 8))
+def test_a_sorted_book_finds_what_a_search_of_all_entries_finds(
+    starts: list[date], on: date, replaced: int
+) -> None:
+    entries = [entry(number, number * 1.5, day) for number, day in enumerate(starts, start=1)]
+    if replaced <= len(entries):
+        late = len(entries) + 1
+        entries.append(entry(late, 99.0, date(2026, 3, 15), supersedes=replaced))
+    name = ("cloud", "gpu.8", "north")
+    assert PriceBook(entries).find(name, on=on) == price_on(entries, *name, on=on)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"cloud": {"provider": "cloud", "instance": "gpu.8"}}, "system.cloud.region"),
+        ({"cloud": CLOUD | {"count": 0}}, "system.cloud.count"),
+        ({"cloud": CLOUD | {"instance": "two\nlines"}}, "system.cloud.instance"),
+        ({"cloud": CLOUD | {"zone": "a"}}, "system.cloud.zone"),
+        ({"cloud": "gpu.8"}, "system.cloud"),
+        ({"pricing": "reserved"}, "system.pricing"),
+    ],
+)
+def test_a_cloud_that_cannot_be_looked_up_is_refused_by_its_field(
+    change: dict[str, Any], field: str, read_claim_of: Callable[..., Any]
+) -> None:
+    with pytest.raises(ClaimError) as refused:
+        read_claim_of(**change)
+    assert refused.value.field == field
+
+
+@pytest.fixture
+def read_claim_of(digits: Any) -> Callable[..., Any]:
+    """Reads a claim whose system has these fields beside the needed ones."""
+
+    def read(**system: Any) -> Any:
+        table = {
+            "benchmark": "digits", "division": "closed", "model": "m", "framework": "f",
+            "system": {"name": "n", "hardware_class": "cpu", "processor": "p"} | system,
+            "runs": ["run_0.log"],
+        }  # fmt: skip
+        return read_claim(json.dumps(table).encode(), file="s.json", benchmarks={"digits": digits})
+
+    return read
+
+
+def test_a_claim_names_what_was_rented(read_claim_of: Callable[..., Any]) -> None:
+    system = read_claim_of(cloud=CLOUD).system
+    assert vars(system.cloud) == CLOUD
+    assert (system.pricing, read_claim_of().system.cloud) == ("on_demand", None)
+
+
+ROW = {
+    "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": 12.5,
+    "effective_on": "2026-03-01", "source_url": "https://cloud.example/prices",
+}  # fmt: skip
+
+
+@pytest.fixture
+def make_price() -> Callable[..., PriceEntry]:
+    """Builds entries of one instance: number, price, and the day of March it starts on."""
+
+    def build(number: int, usd_per_hour: float, day: int, **others: Any) -> PriceEntry:
+        written = ROW | {"usd_per_hour": usd_per_hour, "effective_on": date(2026, 3, day)}
+        return PriceEntry(number, read_price(written | others, file="test"))
+
+    return build
+
+
+def usd(found: PriceEntry | None) -> float | None:
+    return found.price.usd_per_hour if found is not None else None
+
+
+def on(book: list[PriceEntry], day: int, name: str = "gpu.8") -> float | None:
+    return usd(price_on(book, "cloud", name, "north", on=date(2026, 3, day)))
+
+
+def test_the_latest_price_that_has_started_holds(make_price: Callable[..., PriceEntry]) -> None:
+    book = [make_price(2, 20.0, 10), make_price(1, 10.0, 5)]
+
+    assert [on(book, day) for day in (4, 5, 9, 10, 31)] == [None, 10.0, 10.0, 20.0, 20.0]
+    assert on(book, 31, "gpu.4") is None
+    assert price_on([], "cloud", "gpu.8", "north", on=date(2026, 3, 1)) is None
+
+
+@pytest.mark.parametrize("field", ["provider", "instance", "region"])
+def test_a_price_of_another_name_does_not_hold(
+    make_price: Callable[..., PriceEntry], field: str
+) -> None:
+    assert on([make_price(1, 10.0, 5, **{field: "Other"})], 6) is None
+
+
+def test_spot_never_holds_however_late_it_is(make_price: Callable[..., PriceEntry]) -> None:
+    book = [make_price(1, 10.0, 5), make_price(2, 3.0, 6, pricing="spot")]
+
+    assert on(book, 7) == 10.0
+    assert on(book[1:], 7) is None
+
+
+def test_of_two_from_the_same_day_the_one_added_later_holds(
+    make_price: Callable[..., PriceEntry],
+) -> None:
+    assert on([make_price(2, 11.0, 5), make_price(1, 10.0, 5)], 5) == 11.0
+
+
+def test_what_is_superseded_holds_on_no_day(make_price: Callable[..., PriceEntry]) -> None:
+    wrong, right = make_price(1, 100.0, 5), make_price(2, 10.0, 7, supersedes=1)
+
+    assert [on([wrong, right], day) for day in (5, 6, 7)] == [None, None, 10.0]
+    better = make_price(3, 9.0, 5, supersedes=2)
+    assert [on([wrong, right, better], day) for day in (5, 8)] == [9.0, 9.0]
+    # A correction of the name: the entry under the wrong one holds no more.
+    renamed = make_price(2, 100.0, 5, instance="gpu.4", supersedes=1)
+    assert (on([wrong, renamed], 6), on([wrong, renamed], 6, "gpu.4")) == (None, 100.0)
+
+
+def test_a_row_is_read_whole() -> None:
+    more = {"pricing": "spot", "note": "from the list", "supersedes": 3}
+
+    assert read_price(ROW, file="p.csv") == Price(
+        "cloud", "gpu.8", "north", "on_demand", 12.5, date(2026, 3, 1),
+        "https://cloud.example/prices",
+    )  # fmt: skip
+    assert read_price(ROW | more, file="p.csv").supersedes == 3
+    assert read_price(ROW | more, file="p.csv").pricing == "spot"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("provider", ""), ("provider", None), ("instance", "x" * 201), ("region", "a\nb"),
+     ("pricing", "reserved"), ("usd_per_hour", 0), ("usd_per_hour", -1.0),
+     ("usd_per_hour", "12.5"), ("usd_per_hour", float("nan")), ("usd_per_hour", 1e8),
+     ("effective_on", "1 March"), ("effective_on", None), ("effective_on", 20260301),
+     ("source_url", "javascript:alert(1)"), ("source_url", "https://"), ("supersedes", 0),
+     ("note", "x" * 2001), ("price", 1)],
+)  # fmt: skip
+def test_a_wrong_field_is_named_with_file_and_line(field: str, value: object) -> None:
+    with pytest.raises(RuleError) as refused:
+        read_price(ROW | {field: value}, file="p.csv", line=4)
+
+    error = refused.value
+    assert (error.file, error.line, error.field) == ("p.csv", 4, field)
+    assert error.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [("https://a.example/x?y#z", True), ("HTTP://a", True), ("ftp://a", False), ("//a", False),
+     ("https:///x", False), ("https://a b", False), ("https://?x", False), ("", False)],
+)  # fmt: skip
+def test_a_source_is_an_address_that_can_be_followed(text: str, good: bool) -> None:
+    assert is_web_address(text) is good
+
+
+def test_cost_is_hours_to_the_target_times_the_price_per_hour() -> None:
+    # dawn-bench-entries, CIFAR10/train/BAIDU-USA-GAIT_BaiduNet9P_8GV100: 0.01234526 h at
+    # 8.5058 USD/h is shown as 0.11 USD.
+    cost = training_cost_usd(44.442936, 8.5058)
+
+    assert cost == pytest.approx(0.10500631, abs=1e-8)
+
+
+@pytest.mark.parametrize(("seconds", "price"), [(None, 3.06), (44.0, None), (None, None)])
+def test_without_a_time_or_a_price_there_is_no_cost(
+    seconds: float | None, price: float | None
+) -> None:
+    assert training_cost_usd(seconds, price) is None
+
+
+def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown() -> None:
+    assert training_cost_usd(44.0, 0.0) == 0.0
+
+
+def test_inference_is_priced_by_ten_thousand_items() -> None:
+    assert inference_cost_usd_per_10000(1.5e-6) == pytest.approx(0.015)
+    assert inference_cost_usd_per_10000(None) is None
+
+
+def test_a_system_costs_as_much_as_its_accelerators_and_without_any_as_one() -> None:
+    assert system_price_usd_per_hour(2.5, 8) == 20.0
+    assert system_price_usd_per_hour(2.5, 0) == 2.5

@@ -1,0 +1,493 @@
+"""Texts and tables that strangers write: names, TOML, fields and errors."""
+
+import math
+import time
+import tomllib
+import unicodedata
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from finishline.rules.errors import (
+    BenchmarkError,
+    ClaimError,
+    LogFormatError,
+    RuleError,
+    SubmissionError,
+)
+from finishline.rules.fields import Fields
+from finishline.rules.text import (
+    GROUPS,
+    MOST_BYTES,
+    count_text,
+    did_you_mean,
+    fault_in,
+    near_miss,
+    parse_toml,
+    skeletons,
+)
+from finishline.rules.untrusted import read_plain
+from finishline.rules.verification.messages import (
+    Failure,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("paypal", "ρɑуραӏ"), ("scope", "ѕсоре"), ("Circle", "Сігсӏе"), ("google", "ցoօɡle"),
+        ("alice", "Alice"), ("alice", "a1ice"), ("alice", "aIice"), ("Bob", "BОB"), ("bob", "b0b"),
+        ("modal", "rnodal"), ("ada", "ａｄａ"), ("ada", "𝐚𝐝𝐚"), ("кот", "κοτ"),
+        ("Straße", "STRASSE"),
+        ("José", "Jose\u0301"), ("José", "Jоsе\u0301"), ("Example Labs", "EXAMPLE LABS"),
+    ],
+)  # fmt: skip
+def test_names_of_one_shape_look_alike(one: str, other: str) -> None:
+    assert not skeletons(one).isdisjoint(skeletons(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("alice", "alicia"), ("ali", "all"), ("José", "Jose"), ("gpu-1", "gpu-2"), ("мир", "mip"),
+     ("Example Labs", "Example Lab"), ("李", "王")],
+)  # fmt: skip
+def test_names_that_differ_do_not(one: str, other: str) -> None:
+    assert skeletons(one).isdisjoint(skeletons(other))
+
+
+def test_each_letter_has_one_prototype_which_is_none_of_the_others() -> None:
+    groups = GROUPS.split()
+    others = [letter for group in groups for letter in group[1:]]
+    assert len(others) == len(set(others))
+    assert not {group[0] for group in groups} & set(others)
+    assert all(unicodedata.normalize("NFKC", letter) == letter for letter in others)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        (" ada", "space"), ("ada ", "space"), ("", "empty"), ("ad\u202ea", "direction"),
+        ("ad\u2066a", "direction"), ("ad\u200ba", "show nothing"), ("a\u3164", "show nothing"),
+        ("ａda", "'ada'"), ("Jose\u0301", "'José'"), ("\u2460", "'1'"),
+    ],
+)  # fmt: skip
+def test_a_new_name_has_one_plain_form(name: str, fault: str) -> None:
+    assert fault in (fault_in(name) or "")
+
+
+@pytest.mark.parametrize("name", ["ada", "Example Labs", "José", "李 雷", "Юрий", "o.k-2_b@c"])
+def test_names_of_any_script_are_fine(name: str) -> None:
+    assert fault_in(name) is None
+
+
+KNOWN = ("name", "min_runs", "max_runs", "hardware_class", "reference_runs", "count")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("nmae", "name"),
+        ("cuont", "count"),
+        ("hardwareClass", "hardware_class"),
+        ("hardware-class", "hardware_class"),
+        ("reference_run", "reference_runs"),
+        ("Min_Runs", "min_runs"),
+        ("mx_runs", "max_runs"),
+        ("coumt", "count"),  # four of five letters: just alike
+    ],
+)
+def test_a_misspelt_name_is_told_apart_from_its_neighbours(written: str, meant: str) -> None:
+    assert near_miss(written, KNOWN) == meant
+    assert did_you_mean(written, KNOWN) == f" (did you mean {meant!r}?)"
+
+
+@pytest.mark.parametrize("written", ["temperature", "runs", "", "x", "price"])
+def test_a_name_like_none_of_them_is_no_guess(written: str) -> None:
+    assert near_miss(written, KNOWN) is None
+    assert did_you_mean(written, KNOWN) == ""
+
+
+def test_names_that_differ_as_min_runs_from_max_runs_are_two_names() -> None:
+    assert near_miss("min_runs", ["max_runs"]) is None
+    assert near_miss("processor", ["processor_count"]) is None
+
+
+def test_of_a_strangers_table_only_so_many_names_of_some_length_are_compared() -> None:
+    filler = [f"field_{number}" for number in range(200)]
+
+    assert near_miss("naem", [*filler[1:], "name"]) == "name"
+    assert near_miss("naem", [*filler, "name"]) is None
+    assert near_miss("a" * 101, ["a" * 101]) is None
+    assert near_miss("a" * 101, ["a" * 100]) is None
+    assert near_miss("a" * 100, ["a" * 101]) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs"), (1688, "1,688 runs")]
+)
+def test_one_of_something_is_told_apart_from_several(number: int, shown: str) -> None:
+    assert count_text(number, "run") == shown
+
+
+def test_a_word_may_take_more_than_an_s() -> None:
+    assert [count_text(number, "was", "were") for number in (1, 2)] == ["1 was", "2 were"]
+
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+HOSTILE = {
+    "dots": (b"\n\n" + b"a." * 100_000 + b"a = 1", 3, "too many dots"),
+    "dots with blanks": (b"a . " * 50_000 + b"a = 1", 1, "too many dots"),
+    "dots of a header": (b"x = 1\n[" + b"a." * 100_000 + b"a]", 2, "too many dots"),
+    "quoted dots": (b'"a".' * 50_000 + b"a = 1", 1, "too many dots"),
+    "dots in a table": (b"x = { " + b"a." * 100_000 + b"a = 1 }", 1, "too many dots"),
+    "lists": (b"x = " + b"[" * 100_000, 1, "nested too deeply"),
+    "lists on lines": (b"x = " + b"[\n" * 100_000, 17, "nested too deeply"),
+    "tables": (b"x = " + b"{a = " * 30_000, 1, "nested too deeply"),
+    "digits": (b"y = 1\nx = " + b"9" * 200_000, 2, "a number of 200000 characters"),
+    "negative": (b"x = -" + b"9" * 5_000, 1, "a number of 5001 characters"),
+    "hexadecimal": (b"x = 0x" + b"f" * 200_000, 1, "a number of 200002 characters"),
+    "exponent": (b"x = 1e" + b"9" * 200_000, 1, "a number of 200002 characters"),
+    "after a text": (b'x = """a\\"""" # "\ny = ' + b"9" * 5_000, 2, "a number of 5000"),
+    "name": (b"n" * 200_000 + b" = 1", 1, "a name of 200000 characters"),
+    "length": (b"x = 1\n" * MOST_BYTES, None, "bytes"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_would_hold_up_the_parser_is_refused_with_its_place(name: str) -> None:
+    content, line, message = HOSTILE[name]
+    began = time.process_time()
+    with pytest.raises(BenchmarkError, match=message) as caught:
+        parse_toml(content, file="odd.toml", error=BenchmarkError)
+    assert time.process_time() - began < 1.0
+    assert (caught.value.file, caught.value.line) == ("odd.toml", line)
+    assert caught.value.expected is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'x = "' + b"a." * 500 + b'" # ' + b"[" * 500 + b"9" * 500,
+        b"x = '" + b"[" * 500 + b'\'\ny = """\n' + b"a.\n" * 500 + b'"""""\nz = 1',
+        b"x = '''" + b"9" * 500 + b"' [[[[[[[[[[[[[[[[[[[[ '''''\ny = [" + b"1.5, " * 500 + b"]",
+        b'x = "\\"' + b"{" * 500 + b'\\\\"\ny = 2030-01-02T03:04:05.678+01:00',
+        b"x = [\n" + b"  [1.0, 2.0], # [[\n" * 500 + b"]\n" + b"[[t]]\na.b.c = -1.5e-3\n" * 500,
+    ],
+)
+def test_texts_and_comments_may_hold_anything(content: bytes) -> None:
+    assert parse_toml(content, file="x.toml") == tomllib.loads(content.decode())
+
+
+@pytest.mark.parametrize("content", [b"x = ", b'x = "', b"x = '''", b"\xff = 1", b'"""' * 79_999])
+def test_what_is_no_toml_is_refused(content: bytes) -> None:
+    with pytest.raises(RuleError, match=r"x\.toml.* not TOML: .*expected a TOML file"):
+        parse_toml(content, file="x.toml")
+
+
+def test_every_definition_of_the_repository_is_within_bounds() -> None:
+    for path in (CHECKOUT / "benchmarks").glob("*.toml"):
+        content = path.read_bytes()
+        assert parse_toml(content, file=path.name) == tomllib.loads(content.decode())
+
+
+def test_nothing_else_parses_toml() -> None:
+    found = [
+        path.name
+        for folder in ("finishline", "server", "worker", "reference_models")
+        for path in (CHECKOUT / folder).rglob("*.py")
+        if "import tomllib" in path.read_text()
+    ]
+    assert found == ["text.py"]
+
+
+def test_an_error_says_where_what_and_what_was_expected() -> None:
+    error = LogFormatError(
+        "hours went from 0.42 to 0.40", file="entry.tsv", line=17, expected="growing hours"
+    )
+
+    assert str(error) == "entry.tsv line 17: hours went from 0.42 to 0.40; expected growing hours"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ({}, "wrong"),
+        ({"file": "a.json"}, "a.json: wrong"),
+        ({"field": "runs.count"}, "field runs.count: wrong"),
+        ({"file": "a.json", "field": "runs"}, "a.json, field runs: wrong"),
+        ({"file": "a.log", "line": 3, "field": "seed"}, "a.log line 3, field seed: wrong"),
+        ({"line": 3}, "line 3: wrong"),
+    ],
+)
+def test_absent_places_are_left_out(place: dict[str, object], text: str) -> None:
+    assert str(RuleError("wrong", **place)) == text  # type: ignore[arg-type]
+
+
+def test_one_error_stands_for_itself() -> None:
+    error = ClaimError("wrong")
+
+    assert error.problems == [error]
+
+
+def test_a_submission_error_keeps_every_problem_and_tells_the_first() -> None:
+    problems: list[RuleError] = [
+        ClaimError("first", file="submission.json", field="runs", expected="three"),
+        LogFormatError("second", file="run_1.log", line=4),
+    ]
+
+    error = SubmissionError(problems)
+
+    assert error.problems == problems
+    assert str(error) == "submission.json, field runs: first (and 1 more); expected three"
+
+
+Read = Callable[[Fields], Any]
+
+
+def fields(table: object) -> Fields:
+    return Fields(table, file="digits.toml", error=BenchmarkError, path="runs")
+
+
+GETTERS: list[tuple[Read, str]] = [
+    (lambda f: f.text("x"), "a text of 1 to 4000 characters"),
+    (lambda f: f.choice("x", ("closed", "open")), "a text of 1 to 4000 characters"),
+    (lambda f: f.number("x"), "a number"),
+    (lambda f: f.number("x", minimum=0.0), "a number of at least 0"),
+    (lambda f: f.number("x", maximum=5.0), "a number of at most 5"),
+    (lambda f: f.number("x", minimum=0.5, maximum=5.0), "a number from 0.5 to 5"),
+    (lambda f: f.integer("x"), "a whole number"),
+    (lambda f: f.integer("x", minimum=1, maximum=9), "a whole number from 1 to 9"),
+    (lambda f: f.texts("x"), "a list of texts"),
+    (lambda f: f.numbers("x"), "a list of numbers"),
+    (lambda f: f.table("x"), "a table"),
+]
+
+
+@pytest.mark.parametrize("table", [{}, {"x": None}])
+@pytest.mark.parametrize(("read", "expected"), GETTERS)
+def test_a_missing_or_null_field_names_file_field_and_what_was_expected(
+    read: Read, expected: str, table: dict[str, None]
+) -> None:
+    with pytest.raises(BenchmarkError) as caught:
+        read(fields(table))
+
+    error = caught.value
+    assert (error.file, error.field, error.expected) == ("digits.toml", "runs.x", expected)
+    assert error.message == "missing"
+
+
+WRONG: list[Any] = [
+    (lambda f: f.text("x"), 5, "number 5"),
+    (lambda f: f.text("x"), "", "text ''"),
+    (lambda f: f.text("x"), " \n ", "text"),
+    (lambda f: f.text("x"), "a" * 4001, "..."),
+    (lambda f: f.text("x"), "a\x1b[31m", "control characters"),
+    (lambda f: f.text("x"), "a\x00", "control characters"),
+    (lambda f: f.text("x"), "a\x9b31m", "control characters"),
+    (lambda f: f.text("x"), "0.1 s \u202e model", "control characters"),
+    (lambda f: f.text("x"), "\u2066model", "control characters"),
+    (lambda f: f.text("x"), "a\u2028b", "control characters"),
+    (lambda f: f.optional_text("x"), [], "list []"),
+    (lambda f: f.choice("x", ("closed", "open")), "half", "unknown value 'half'"),
+    (lambda f: f.number("x"), "0.9", "text '0.9'"),
+    (lambda f: f.number("x"), True, "true/false True"),
+    (lambda f: f.number("x"), math.nan, "got nan"),
+    (lambda f: f.number("x"), math.inf, "got inf"),
+    (lambda f: f.number("x"), 10**400, "got 1000"),
+    pytest.param(
+        lambda f: f.number("x"), 10**5000, "thousands of digits", id="more digits than are shown"
+    ),
+    (lambda f: f.number("x", minimum=1.0), 0.999, "got 0.999"),
+    (lambda f: f.optional_number("x", maximum=1.0), 1.001, "got 1.001"),
+    (lambda f: f.integer("x"), 1.0, "number 1.0"),
+    (lambda f: f.integer("x"), False, "true/false False"),
+    (lambda f: f.integer("x", minimum=1), 0, "got 0"),
+    (lambda f: f.optional_integer("x", maximum=9), 10, "got 10"),
+    (lambda f: f.boolean("x", default=False), 1, "number 1"),
+    (lambda f: f.boolean("x", default=False), "true", "text 'true'"),
+    (lambda f: f.texts("x"), [], "list []"),
+    (lambda f: f.texts("x"), ["a", 1], "list ['a', 1]"),
+    (lambda f: f.texts("x"), "abc", "text 'abc'"),
+    (lambda f: f.numbers("x"), [], "list []"),
+    (lambda f: f.numbers("x"), [1.0, math.nan], "list [1.0, nan]"),
+    (lambda f: f.numbers("x"), [1.0, 10**400], "list [1.0, 1000"),
+    (lambda f: f.numbers("x"), [True], "list [True]"),
+    (lambda f: f.table("x"), [], "list instead of a table"),
+    (lambda f: f.optional_table("x"), "", "text instead of a table"),
+    (lambda f: f.tables("x"), {"a": 1}, "dict {'a': 1}"),
+]
+
+
+@pytest.mark.parametrize(("read", "value", "message"), WRONG)
+def test_a_wrong_value_is_shown_with_its_file_and_field(
+    read: Read, value: Any, message: str
+) -> None:
+    with pytest.raises(BenchmarkError) as caught:
+        read(fields({"x": value}))
+
+    error = caught.value
+    assert (error.file, error.field) == ("digits.toml", "runs.x")
+    assert message in error.message
+    assert error.expected
+    assert len(error.message) < 200, "a long value is cut short"
+
+
+def test_good_values_come_back_typed() -> None:
+    table = {
+        "text": " open ",
+        "number": 3,
+        "integer": 3,
+        "boolean": True,
+        "texts": ["a"],
+        "numbers": [1, 2.5],
+        "table": {"a": 1},
+        "tables": [{"a": 1}, {"a": 2}],
+    }
+    read = fields(table)
+
+    assert read.text("text") == "open"
+    assert read.choice("text", ("closed", "open")) == "open"
+    assert isinstance(read.number("number"), float)
+    assert read.integer("integer", minimum=3, maximum=3) == 3
+    assert read.boolean("boolean", default=False) is True
+    assert read.texts("texts") == ("a",)
+    assert read.numbers("numbers") == (1.0, 2.5)
+    assert read.table("table").integer("a") == 1
+    assert [item.integer("a") for item in read.tables("tables")] == [1, 2]
+    read.refuse_unknown()
+
+
+def test_absent_optional_fields_are_none_or_their_default() -> None:
+    read = fields({"null": None})
+
+    assert read.optional_text("null") is None
+    assert read.optional_number("absent") is None
+    assert read.optional_integer("absent") is None
+    assert read.optional_table("absent") is None
+    assert read.tables("absent") == []
+    assert read.text("absent", default="closed") == "closed"
+    assert read.boolean("absent", default=True) is True
+
+
+def test_fields_in_nested_tables_have_dotted_names() -> None:
+    read = Fields({"runs": [{}, {"system": {"price": "x"}}]}, file="a.json")
+
+    with pytest.raises(RuleError) as caught:
+        read.tables("runs")[1].table("system").number("price")
+
+    assert caught.value.field == "runs[1].system.price"
+
+
+def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
+    read = fields({"count": 1, "cuont": 1})
+    read.integer("count")
+
+    with pytest.raises(BenchmarkError) as caught:
+        read.refuse_unknown()
+
+    assert (caught.value.field, caught.value.expected) == ("runs.cuont", "one of count")
+
+
+def test_a_field_that_was_read_is_no_misspelt_one() -> None:
+    read = fields({"counts": 1, "cuont": 1})
+    read.integer("counts")
+
+    with pytest.raises(BenchmarkError) as caught:
+        read.integer("count")
+
+    assert caught.value.message == "missing (did you mean 'count' where it says 'cuont'?)"
+    read.raw("cuont")
+    with pytest.raises(BenchmarkError) as again:
+        read.integer("count")
+    assert again.value.message == "missing"
+
+
+def test_fields_that_were_listed_count_as_known() -> None:
+    read = fields({"a": 1, "b": 2})
+
+    assert dict(read.items()) == {"a": 1, "b": 2}
+    read.refuse_unknown()
+
+
+@pytest.mark.parametrize("value", [None, [], "a", 1, True])
+def test_what_is_no_table_is_refused(value: object) -> None:
+    with pytest.raises(BenchmarkError, match="instead of a table") as caught:
+        fields(value)
+
+    assert caught.value.field == "runs"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    seconds: float
+    kind: Literal["a", "b"] = "a"
+
+
+@dataclass(frozen=True)
+class Tree:
+    name: str
+    count: int
+    leaves: list[Leaf]
+    pairs: tuple[Leaf, ...] = ()
+    numbers: dict[str, float] = field(default_factory=dict)
+    note: str | None = None
+    first: Leaf | None = None
+    anything: Any = None
+
+
+GOOD: dict[str, Any] = {"name": "oak", "count": 2, "leaves": [{"seconds": 1}]}
+
+
+def test_a_table_is_read_with_its_defaults() -> None:
+    tree = read_plain(Tree, GOOD | {"first": {"seconds": 0.5, "kind": "b"}}, path="")
+
+    assert tree == Tree("oak", 2, [Leaf(1.0)], first=Leaf(0.5, "b"))
+    assert isinstance(tree.leaves[0].seconds, float)
+
+
+def test_a_report_comes_back_as_it_was_written() -> None:
+    evaluation = ReplayEvaluation(1.0, 1152, 0.5, 45.5, {"train": 0.5})
+    failure = Failure("time_limit", "run_time_limit", "too long", "nothing")
+    run = ReplayRun(0, 7, "failed", [evaluation], {"train": 0.5}, failure=failure)
+    system = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {"torch": "2.13.0"})
+    report = ReplayReport([run], system)
+
+    assert read_plain(ReplayReport, asdict(report), path="report") == report
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"name": 1}, "tree.name"),
+        ({"name": None}, "tree.name"),
+        ({"count": True}, "tree.count"),
+        ({"count": 1.0}, "tree.count"),
+        ({"leaves": {}}, "tree.leaves"),
+        ({"leaves": [1]}, "tree.leaves[0]"),
+        ({"leaves": [{}]}, "tree.leaves[0].seconds"),
+        ({"leaves": [{"seconds": "1"}]}, "tree.leaves[0].seconds"),
+        ({"leaves": [{"seconds": True}]}, "tree.leaves[0].seconds"),
+        ({"leaves": [{"seconds": 10**400}]}, "tree.leaves[0].seconds"),
+        ({"leaves": [{"seconds": float("inf")}]}, "tree.leaves[0].seconds"),
+        ({"leaves": [{"seconds": 1, "kind": "c"}]}, "tree.leaves[0].kind"),
+        ({"leaves": [{"seconds": 1, "kind": []}]}, "tree.leaves[0].kind"),
+        ({"pairs": [{"seconds": None}]}, "tree.pairs[0].seconds"),
+        ({"numbers": {"x": "y"}}, "tree.numbers.x"),
+        ({"numbers": [1]}, "tree.numbers"),
+        ({"note": 3}, "tree.note"),
+        ({"strange": 3}, "tree.strange"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(RuleError) as refused:
+        read_plain(Tree, GOOD | change, path="tree")
+    assert refused.value.field == where
