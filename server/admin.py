@@ -142,7 +142,7 @@ def _services(database: Database) -> Services:
         settings=settings,
         database=database,
         artifacts=make_store(settings),
-        benchmarks=load_definitions(settings.benchmarks_dir),
+        benchmarks=load_definitions(settings.benchmarks_dir, database),
     )
 
 

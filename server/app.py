@@ -100,10 +100,11 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     Raises RuntimeError if the database is not migrated.
     """
     connect_rooms()
-    benchmarks = load_definitions(settings.benchmarks_dir)
+    database = Database(settings.database_url, lock_seconds=LOCK_SECONDS)
+    benchmarks = load_definitions(settings.benchmarks_dir, database)
     services = Services(
         settings=settings,
-        database=Database(settings.database_url, lock_seconds=LOCK_SECONDS),
+        database=database,
         artifacts=make_store(settings),
         benchmarks=benchmarks,
         standings=lambda session: Standings(session, benchmarks).of,

@@ -11,15 +11,15 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from server.base.database import INSERTS, Database
 from server.base.models import Board, BoardChange
+from server.base.room_state import state_of
 from server.base.viewer import seeing_as_anybody
 
 log = logging.getLogger(__name__)
@@ -224,19 +224,15 @@ class VersionedCache:
                 weight -= getattr(self._values.popitem(last=False)[1][1], "weight", 1)
 
 
-_caches: WeakKeyDictionary[Engine, dict[str, VersionedCache]] = WeakKeyDictionary()
-_making = threading.Lock()
+class DerivedCache(VersionedCache):
+    """Values derived from the submissions of one benchmark, by benchmark and name.
 
-
-def versioned_cache(session: Session, name: str, *, most: int) -> VersionedCache:
-    """The cache of a name for the database that a session reads, of at most this weight.
-
-    The session must be one that only reads: a writing one may see changes that are rolled back,
-    and their version be given to other changes.
+    For sessions that only read: a writing one may see changes that are rolled back, and their
+    version be given to other changes.
     """
-    with _making:
-        of_database = _caches.setdefault(cast(Engine, session.get_bind()), {})
-        return of_database.setdefault(name, VersionedCache(most))
+
+    def __init__(self) -> None:
+        super().__init__(MOST_DERIVED)
 
 
 def cached_for_board(
@@ -255,6 +251,6 @@ def cached_for_board(
     """
     if version is None:
         version = board_version(session, benchmark_id)
-    derived = versioned_cache(session, "derived", most=MOST_DERIVED)
+    derived = state_of(session, DerivedCache)
     with seeing_as_anybody(session):
         return derived.get((benchmark_id, name), version, lambda _earlier: make())

@@ -6,18 +6,14 @@ from pathlib import Path
 
 from finishline.rules.proof.proof import CodePart
 from server.base.places import SOURCE
-from server.base.settings import get_settings
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 @lru_cache
-def code_version() -> CodePart:
-    """The version of this process, read once."""
-    return CodePart(
-        version=version("finishline-server"),
-        commit=get_settings().code_commit or commit_of(SOURCE),
-    )
+def code_version(commit: str | None) -> CodePart:
+    """The version of this process, read once; its commit where the settings name none."""
+    return CodePart(version=version("finishline-server"), commit=commit or commit_of(SOURCE))
 
 
 def commit_of(checkout: Path) -> str | None:

@@ -1,27 +1,24 @@
-"""Waking this process's dispatch loop once something is committed that it may act on.
+"""Waking a loop of this process once something is committed that it may act on.
 
 Other processes hear nothing of it: theirs look by themselves every interval.
 """
 
-import threading
-from typing import cast
-from weakref import WeakKeyDictionary
+from threading import Event
 
-from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from server.base.database import after_commit
-
-_bells: WeakKeyDictionary[Engine, threading.Event] = WeakKeyDictionary()
-_lock = threading.Lock()
+from server.base.room_state import state_of
 
 
-def bell_of(engine: Engine) -> threading.Event:
-    """The bell that the dispatch loop of this database waits for."""
-    with _lock:
-        return _bells.setdefault(engine, threading.Event())
+class DispatchWakeup(Event):
+    """Set when an attempt may be sent."""
 
 
-def ring(session: Session) -> None:
-    """Wake the dispatch loop once this transaction is committed; never if it is rolled back."""
-    after_commit(session, bell_of(cast(Engine, session.get_bind())).set)
+class NoticeWakeup(Event):
+    """Set when an event may be fanned out or a delivery started."""
+
+
+def wake_after_commit(session: Session, wakeup: type[Event]) -> None:
+    """Set a loop's event once this transaction is committed; never if it is rolled back."""
+    after_commit(session, state_of(session, wakeup).set)

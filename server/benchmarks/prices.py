@@ -2,15 +2,14 @@
 
 import csv
 import io
-import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from threading import Lock
+from typing import Any
 
-from sqlalchemy import Engine, Row, func, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.prices import (
@@ -26,6 +25,7 @@ from server.base.database import utc_now
 from server.base.dates import csv_cell
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import PriceRow, Submission
+from server.base.room_state import state_of
 from server.benchmarks.price_schemas import PriceCreate, PriceQuery, PriceView, entry_of, price_view
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
@@ -180,32 +180,28 @@ def _logged(row: PriceRow) -> dict[str, Any]:
 NO_PRICES = PriceBook(())
 
 
-@dataclass(frozen=True)
-class _KeptBook:
-    """Cache of the book while `last` is its latest entry: entries are only ever added."""
+@dataclass
+class PriceBookCache:
+    """The book while `last` is its latest entry: entries are only ever added."""
 
-    last: int
-    book: PriceBook
-
-
-_books: WeakKeyDictionary[Engine, _KeptBook] = WeakKeyDictionary()
-_keeping = threading.Lock()
+    last: int = 0
+    book: PriceBook = NO_PRICES
+    lock: Lock = field(default_factory=Lock)
 
 
 def read_book(session: Session) -> PriceBook:
     """Read the price book from the cache, or from the database if it has a later entry."""
-    engine = cast(Engine, session.get_bind())
     last = session.scalar(select(func.max(PriceRow.id))) or 0
-    with _keeping:
-        kept = _books.get(engine)
-    if kept is not None and kept.last == last:
-        return kept.book
+    cache = state_of(session, PriceBookCache)
+    with cache.lock:
+        if cache.last == last:
+            return cache.book
     entries = [entry_of(row) for row in session.scalars(select(PriceRow))]
     book = PriceBook(entries)
     # A writing session's rows may be rolled back, and their numbers given to other entries.
     if not session.connection().get_execution_options().get("finishline_write", False):
-        with _keeping:
-            _books[engine] = _KeptBook(max((e.number for e in entries), default=0), book)
+        with cache.lock:
+            cache.last, cache.book = max((e.number for e in entries), default=0), book
     return book
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -19,27 +19,34 @@ from finishline.rules.archive.definitions import (
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
-from server.base.database import insert_missing, utc_now
+from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import BenchmarkDefinition, Board, Submission
 from server.base.models.visibility import ranks
+from server.base.room_state import state_of
 from server.base.services import OfferedBenchmarks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c
 _KEPT_SHA256 = select(_KEPT.sha256).where(_KEPT.sha256 == bindparam("sha256"))
 
-_definitions: dict[str, Benchmark] = {}
-_texts: dict[str, bytes] = {}
+
+@dataclass
+class KnownDefinitions:
+    """Definitions by hash: benchmarks that were read from stored texts, and texts of files."""
+
+    benchmarks: dict[str, Benchmark] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
 
 
-def load_definitions(folder: Path) -> OfferedBenchmarks:
+def load_definitions(folder: Path, database: Database) -> OfferedBenchmarks:
     """Load every benchmark of a folder; later changes of its files have no effect.
 
     Raises BenchmarkError if the folder holds none.
     """
     benchmarks = load_benchmarks(folder)
+    texts = database.state.of(KnownDefinitions).texts
     for benchmark in benchmarks.values():
-        _texts[benchmark.sha256] = definition_file(benchmark.benchmark_id, folder).read_bytes()
+        texts[benchmark.sha256] = definition_file(benchmark.benchmark_id, folder).read_bytes()
     return OfferedBenchmarks(benchmarks.values())
 
 
@@ -129,7 +136,7 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
     """
     if session.connection().scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
         return
-    content = _text_of(benchmark, folder)
+    content = _text_of(session, benchmark, folder)
     insert_missing(
         session,
         BenchmarkDefinition,
@@ -147,11 +154,11 @@ def definition_text(session: Session, benchmark: Benchmark, folder: Path) -> byt
     Raises ConflictError if its file was changed before its text was read.
     """
     kept = session.get(BenchmarkDefinition, benchmark.sha256)
-    return kept.content.encode() if kept is not None else _text_of(benchmark, folder)
+    return kept.content.encode() if kept is not None else _text_of(session, benchmark, folder)
 
 
-def _text_of(benchmark: Benchmark, folder: Path) -> bytes:
-    content = _texts.get(benchmark.sha256)
+def _text_of(session: Session, benchmark: Benchmark, folder: Path) -> bytes:
+    content = state_of(session, KnownDefinitions).texts.get(benchmark.sha256)
     if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
         content = definition_file(benchmark.benchmark_id, folder).read_bytes()
     if hashlib.sha256(content).hexdigest() != benchmark.sha256:
@@ -168,10 +175,11 @@ def definition(session: Session, sha256: str) -> Benchmark:
     Cached for the process: the text of a hash never changes, and a live page asks four times a
     second.
     """
-    if sha256 not in _definitions:
+    known = state_of(session, KnownDefinitions).benchmarks
+    if sha256 not in known:
         row = session.get(BenchmarkDefinition, sha256)
         if row is None:
             raise NotFoundError(f"There is no benchmark definition {sha256}.")
         content = row.content.encode()
-        _definitions[sha256] = read_benchmark(content, file=f"{row.benchmark_id}.toml")
-    return _definitions[sha256]
+        known[sha256] = read_benchmark(content, file=f"{row.benchmark_id}.toml")
+    return known[sha256]

@@ -18,7 +18,8 @@ from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
 from finishline.rules.statistics.separation import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
-from server.base.board_versions import changes_between, versioned_cache
+from server.base.board_versions import VersionedCache, changes_between
+from server.base.room_state import state_of
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import read_book
 from server.boards.lens import (
@@ -233,6 +234,13 @@ def board_in_division(
     return boards[0]
 
 
+class RowsCache(VersionedCache):
+    """The rows of boards, by benchmark and kind."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_ROWS)
+
+
 def _cached_rows(session: Session, benchmark: Benchmark, kind: Kind, version: int) -> _Version:
     """The rows of a board at a version: only those that changed are read, where that is known."""
 
@@ -244,8 +252,7 @@ def _cached_rows(session: Session, benchmark: Benchmark, kind: Kind, version: in
                 return _Version(known.rows.after(session, changed), dict(known.orders), {})
         return _Version(read_rows(session, benchmark, kind), {}, {})
 
-    rows = versioned_cache(session, "rows", most=MOST_ROWS)
-    return rows.get((benchmark.benchmark_id, kind), version, read)
+    return state_of(session, RowsCache).get((benchmark.benchmark_id, kind), version, read)
 
 
 def _changed_rows(

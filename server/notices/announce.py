@@ -12,7 +12,7 @@ from urllib.parse import quote
 from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
-from server.base.database import after_commit, before_commit, utc_now
+from server.base.database import before_commit, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import (
     CalibrationAdopted,
@@ -32,8 +32,8 @@ from server.base.models import (
     Webhook,
     WorkerRow,
 )
+from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
-from server.notices.wakeup import waking_of
 
 EventKind = Literal[
     "submission.accepted",
@@ -334,7 +334,7 @@ def _write(session: Session) -> None:
         return
     rows = [new_event(item.kind, item.describe()) for item in announced]
     session.execute(insert(NoticeEvent), rows)
-    after_commit(session, waking_of(session).set)
+    wake_after_commit(session, NoticeWakeup)
 
 
 Purpose = Literal["confirm", "unsubscribe"]

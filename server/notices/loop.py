@@ -16,6 +16,7 @@ from server.base.database import Database, utc_now
 from server.base.errors import ContentError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.settings import MailServer, Settings, parse_smtp_url
+from server.base.wakeup import NoticeWakeup
 from server.notices.announce import CONFIRM
 from server.notices.deliveries import Claimed, claim, first_due, next_due, settle
 from server.notices.fan_out import next_event_due, spread
@@ -28,7 +29,6 @@ from server.notices.mailing import (
     unsubscribe_url,
 )
 from server.notices.pruning import PRUNE_EVERY, prune
-from server.notices.wakeup import waking
 from server.notices.webhooks import Answer, check_url, signature_headers
 
 
@@ -133,7 +133,7 @@ class NoticeLoop:
         self._benchmarks = dict(benchmarks)
         self._settings = settings
         self._with_mail = mail_server(settings) is not None
-        self._wake = waking(database.engine)
+        self._wake = database.state.of(NoticeWakeup)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._under_way: dict[int, Claimed] = {}

@@ -7,17 +7,17 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from server.base.database import after_commit, utc_now
+from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.services import Services
+from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.benchmarks.queries import find_benchmark
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row
 from server.notices.pruning import forget_events
 from server.notices.schemas import MailCreate, Wanted, WebhookCreate
 from server.notices.subscribers import ALL, is_confirmed
-from server.notices.wakeup import waking_of
 from server.notices.webhooks import check_url, new_secret
 from server.people.accounts import ORGANISERS
 from server.people.audit import Subject as AuditSubject
@@ -193,7 +193,7 @@ def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Deliver
     delivery = Delivery(**waiting_row(row["id"], now), webhook=hook)
     session.add(delivery)
     session.flush()
-    after_commit(session, waking_of(session).set)
+    wake_after_commit(session, NoticeWakeup)
     return delivery
 
 
@@ -210,7 +210,7 @@ def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
         )
     delivery.state, delivery.ended_at = "waiting", None
     delivery.failures, delivery.due_at = 0, utc_now()
-    after_commit(session, waking_of(session).set)
+    wake_after_commit(session, NoticeWakeup)
     return delivery
 
 
@@ -285,7 +285,7 @@ def _ask_to_confirm(
     row = new_event(CONFIRM, Subject(subscription.user_id, None, {"user": caller.name}))
     session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
     session.add(Delivery(**waiting_row(row["id"], now), mail=subscription))
-    after_commit(session, waking_of(session).set)
+    wake_after_commit(session, NoticeWakeup)
 
 
 def confirm(subscription: MailSubscription) -> None:

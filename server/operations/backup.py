@@ -134,7 +134,7 @@ def _fill(services: Services, root: Path, folder: Path, choice: Choice, say: Pro
         content=database.content,
         made_at=made_at,
         schema_revision=database.revision,
-        code=code_version(),
+        code=code_version(services.settings.code_commit),
         audit_head=database.audit_head,
         tables=database.tables,
         left_out=LEFT_OUT,

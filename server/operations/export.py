@@ -87,7 +87,7 @@ def export_everything(
             content="public" if wanted.public else "everything",
             made_at=made_at,
             schema_revision=revision,
-            code=code_version(),
+            code=code_version(services.settings.code_commit),
             audit_head=head,
             tables=written.tables,
             left_out=tables_left_out(public=wanted.public),

@@ -28,7 +28,7 @@ from server.base.database import to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
-from server.base.wakeup import ring
+from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.cross_checks import give_up_cross_check
@@ -214,7 +214,7 @@ def finish_attempt(
         end_with_report(session, verification, report)
     if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
         _mark_worker(session, attempt.worker, "idle")
-        ring(session)
+        wake_after_commit(session, DispatchWakeup)
     if refused is not None:
         tell_of_refusal(session, attempt, refused)
     return attempt

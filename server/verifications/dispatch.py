@@ -25,7 +25,7 @@ from server.base.database import Database, utc_now
 from server.base.models import Attempt
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
-from server.base.wakeup import bell_of
+from server.base.wakeup import DispatchWakeup
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
@@ -54,7 +54,7 @@ class Dispatcher:
         self._broker = broker
         self._settings = settings
         self._stop = threading.Event()
-        self._bell = bell_of(database.engine)
+        self._bell = database.state.of(DispatchWakeup)
         self._woken = False
         self._is_idle = False
         self._tended_at = 0.0

@@ -11,7 +11,7 @@ from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.events import WorkerOut, emit
 from server.base.models import Attempt, AuditRecord, QueueRow, WorkerRow
-from server.base.wakeup import ring
+from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.free_workers import FAILED
@@ -62,7 +62,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
         .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
         .values(send_after=utc_now())
     )
-    ring(session)
+    wake_after_commit(session, DispatchWakeup)
 
 
 def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reason: str) -> None:
@@ -102,7 +102,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
         raise ConflictError(f"Worker {name} is neither paused nor drained.")
     before = {"held": worker.held}
     _release(worker)
-    ring(session)
+    wake_after_commit(session, DispatchWakeup)
     _note(session, caller, "worker.resume", name, reason, before, {"held": None})
 
 
@@ -148,7 +148,7 @@ def resume_queue(
         what = "Not everything is" if hardware_class is None else f"The queue of {name} is not"
         raise ConflictError(f"{what} paused.")
     row.paused_at = row.paused_by = row.paused_because = None
-    ring(session)
+    wake_after_commit(session, DispatchWakeup)
     record(
         session,
         caller,

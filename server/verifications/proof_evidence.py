@@ -12,6 +12,8 @@ from finishline.rules.submissions.claim import TrainedWith, stored_system
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, utc_now
 from server.base.models import Evidence, Submission, Verification
+from server.base.room_state import state_of
+from server.base.services import Services
 from server.base.standing import claimed_runs
 from server.submissions.service import runs_with_curves
 
@@ -27,9 +29,14 @@ def keep_evidence(session: Session, verification: Verification) -> None:
         verification_id=verification.id,
         benchmark_sha256=verification.benchmark_sha256,
         submission=submission_part(session, submission),
-        code=asdict(code_version()),
+        code=code_part(session),
         created_at=utc_now(),
     )
+
+
+def code_part(session: Session) -> dict[str, Any]:
+    """Version of the running code, as plain JSON."""
+    return asdict(code_version(state_of(session, Services).settings.code_commit))
 
 
 def submission_part(session: Session, submission: Submission) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from finishline.rules.proof.proof import (
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
-from server.base.code_version import code_version
 from server.base.database import moment_text
 from server.base.errors import ConflictError, LostFileError, NotFoundError
 from server.base.models import (
@@ -39,7 +38,7 @@ from server.base.models import (
 from server.base.settings import MIB
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.cross_checks import own_again
-from server.verifications.proof_evidence import submission_part
+from server.verifications.proof_evidence import code_part, submission_part
 from server.verifications.report_checks import posted_events
 
 Table = dict[str, Any]
@@ -73,7 +72,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
         "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
         "report": None if verification.state == "cancelled" else verification.report,
         "verdict": _verdict_part(session, verification),
-        "code": kept.code if kept is not None else asdict(code_version()),
+        "code": kept.code if kept is not None else code_part(session),
     }
 
 

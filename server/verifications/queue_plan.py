@@ -1,18 +1,16 @@
 """Cache of the queue plan: one forecast for all readers, until a fact it depends on changes."""
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
-from weakref import WeakKeyDictionary
+from threading import Lock
 
-from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from server.base.models import WorkerRow
+from server.base.room_state import state_of
 from server.verifications.forecast import (
     NO_WORKER,
     Expected,
@@ -85,15 +83,11 @@ class _Kept:
 
 
 @dataclass
-class _Shared:
-    """Latest plan of a database, and the lock under which one thread makes it for all."""
+class PlanCache:
+    """Latest plan, and the lock under which one thread makes it for all."""
 
-    making: threading.Lock = field(default_factory=threading.Lock)
+    making: Lock = field(default_factory=Lock)
     kept: _Kept | None = None
-
-
-_plans: WeakKeyDictionary[Engine, _Shared] = WeakKeyDictionary()
-_sharing = threading.Lock()
 
 
 def worker_there(row: WorkerRow) -> WorkerThere:
@@ -109,22 +103,17 @@ def read_plan(session: Session, situation: Situation, now: datetime) -> Plan:
     It has all queued attempts, whether or not the viewer may see them. The session must only read:
     a transaction's own writes may be rolled back.
     """
-    shared = _shared_plan(cast(Engine, session.get_bind()))
-    with shared.making:
-        kept = shared.kept
+    cache = state_of(session, PlanCache)
+    with cache.making:
+        kept = cache.kept
         if situation.waiting.count == 0:
-            shared.kept = None
+            cache.kept = None
             return Plan()
         if kept is not None and kept.situation == situation and _is_fresh(kept):
             return kept.plan
         plan = _make_plan(session, situation, now)
-        shared.kept = _Kept(situation, time.monotonic(), plan)
+        cache.kept = _Kept(situation, time.monotonic(), plan)
         return plan
-
-
-def _shared_plan(engine: Engine) -> _Shared:
-    with _sharing:
-        return _plans.setdefault(engine, _Shared())
 
 
 def _is_fresh(kept: _Kept) -> bool:

@@ -23,7 +23,7 @@ from server.base.database import utc_now
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, JobTraining, Pool, Submission, Verification
 from server.base.standing import claim_of
-from server.base.wakeup import ring
+from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
@@ -235,4 +235,4 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
     verification.state = "queued"
     session.flush()
     emit(session, VerificationChanged(verification, "queued", attempt))
-    ring(session)
+    wake_after_commit(session, DispatchWakeup)

@@ -12,7 +12,7 @@ from server.base.errors import ConflictError, NotFoundError
 from server.base.events import WorkerOut, emit
 from server.base.hardware_classes import register_class, roof_misfit
 from server.base.models import User, WorkerProbeRow, WorkerRow
-from server.base.wakeup import ring
+from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker
@@ -203,7 +203,7 @@ def confirm_worker(
     register_class(session, worker, origin=f"worker {name}, confirmed by {actor.name}"[:200])
     worker.confirmed_at, worker.confirmed_by = utc_now(), actor.user_id
     follow_worker(session, name)
-    ring(session)
+    wake_after_commit(session, DispatchWakeup)
     record(
         session,
         actor,

@@ -12,7 +12,7 @@ from server.base.database import insert_missing, to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.hardware_classes import refuse_misfit
 from server.base.models import HardwareClassRow, WorkerRow
-from server.base.wakeup import ring
+from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.dependencies import Caller
 from server.verifications.holds import end_drain, order_for
 
@@ -55,7 +55,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
     )
     if hello.state == "idle":
-        ring(session)
+        wake_after_commit(session, DispatchWakeup)
     if hello.state == "stopping":
         end_drain(session, name)
     no_roof = hardware_class is not None and hardware_class.roof is None

@@ -74,8 +74,6 @@ def upgraded(
     with pytest.raises(BenchmarkError):
         parse_benchmark(path.read_bytes(), file=path.name)
     path.write_text(path.read_text().replace(WRONG, MENDED))
-    monkeypatch.setattr(queries, "_definitions", {})
-    monkeypatch.setattr(queries, "_texts", {})
     with serving(settings) as later:
         yield later
 
@@ -103,7 +101,6 @@ def test_a_second_server_takes_it_over(
     folder.mkdir()
     second = settings_of(folder, f"sqlite:///{folder / 'finishline.db'}")
     second.benchmarks_dir = tmp_path / "benchmarks"
-    queries._definitions.clear()
     with unserved(second) as empty:
         restore(empty, tmp_path / "backups")
     with serving(second) as other:

@@ -11,11 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from server.base.board_versions import versioned_cache
 from server.base.database import Database
 from server.base.models import Token, User
 from server.base.request_context import CURRENT
-from server.boards.ranked import MOST_ROWS
+from server.boards.ranked import RowsCache
 from tests.support.pages import BROWSER, words_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
@@ -170,8 +169,7 @@ def test_what_an_organiser_looks_at_is_cached_for_nobody(
 
     def cached() -> list[Any]:
         app: Any = client.app
-        with database.read() as session:
-            of_rows = versioned_cache(session, "rows", most=MOST_ROWS)
+        of_rows = database.state.of(RowsCache)
         rows = [(key, version) for key, (version, _) in of_rows._values.items()]
         return [*rows, *app.board_cache._entries]
 
