@@ -29,7 +29,7 @@ def token_table(tokens: Sequence[View]) -> RenderableType:
 def user_table(users: Sequence[View]) -> RenderableType:
     """The users of a server, as admins see them."""
     if not users:
-        return Text("No user fits.", style="dim")
+        return Text("No matching user.", style="dim")
     table = make_table(
         "name", "role", "organisation", "e-mail", "tokens", "last used", "state", right=("tokens",)
     )
@@ -49,7 +49,7 @@ def user_table(users: Sequence[View]) -> RenderableType:
 def organisation_table(organisations: Sequence[View]) -> RenderableType:
     """The organisations of a server."""
     if not organisations:
-        return Text("There is no organisation yet.", style="dim")
+        return Text("No organisations yet.", style="dim")
     table = make_table("organisation", "users", right=("users",))
     for item in organisations:
         table.add_row(or_dash(item.get("name")), or_dash(item.get("users")))
@@ -64,7 +64,9 @@ def account_lines(view: View) -> list[RenderableType]:
     return [
         Text(whose, style="bold"),
         Text(f"token {view.get('token_id')}: {view.get('label') or 'without a label'}"),
-        Text(f"role {role}" + (f"; yours may be up to {highest}" if highest != role else "")),
+        Text(
+            f"role {role}" + (f"; your account allows up to {highest}" if highest != role else "")
+        ),
         Text(f"scopes {', '.join(view.get('scopes') or ()) or 'none'}"),
         Text(f"expires {minute_text(view.get('expires_at'))}"),
     ]
@@ -79,7 +81,7 @@ MEASURES = {
 def quota_table(views: Sequence[View]) -> RenderableType:
     """Use of each quota, and when there is room again."""
     table = make_table(
-        "whose", "of what", "used", "reserved", "allowed", "room again",
+        "subject", "quota", "used", "reserved", "allowed", "resets",
         right=("used", "reserved", "allowed"),
     )  # fmt: skip
     for view in views:
@@ -98,7 +100,7 @@ def quota_table(views: Sequence[View]) -> RenderableType:
 
 def set_quota_table(view: View) -> RenderableType:
     """Quotas of each user, and those set apart from the defaults."""
-    table = make_table("whose", "of what", "allowed", "reason", right=("allowed",))
+    table = make_table("subject", "quota", "allowed", "reason", right=("allowed",))
     for measure, allowed in view["defaults"].items():
         name, each = _measure(measure)
         table.add_row(Text("each user", style="dim"), name, _allowed(allowed, each), "")

@@ -54,7 +54,8 @@ def read_log(path: Path) -> list[Record]:
     except (OSError, RuleError, KeyError, TypeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CliError(
-            f"No audit log in {path} ({why}): expected what `finishline audit-log --out` wrote.",
+            f"No audit log in {path} ({why}). Expected a file written by "
+            "`finishline audit-log --out`.",
             exit_code=ExitCode.REFUSED,
         ) from error
 
@@ -72,7 +73,7 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
     missing = head is not None and not has_head(records, head)
     problems = [str(problem) for problem in chain.problems]
     if missing:
-        problems.append(f"the noted head {head} is not in the log: it was cut off or rewritten")
+        problems.append(f"head {head} is not in the log: the log was cut off or rewritten")
     view = {
         "whole": not problems,
         "records": chain.records,
@@ -86,5 +87,5 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
 def _lines(chain: Chain, problems: list[str]) -> list[RenderableType]:
     told = f"{count_text(chain.records, 'record')}, head {chain.head.sha256}"
     if not problems:
-        return [told, Text("Every record is as it was written.", style="bold green")]
+        return [told, Text("Every record matches its hash.", style="bold green")]
     return [told, *(Text(f"  {problem}", style="bold red") for problem in problems)]

@@ -15,8 +15,8 @@ from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.tables import ABSENT, make_table
 
 DOING = {
-    "throughput": "training and inferring on made-up data",
-    "audit": "watching one training step: precision, FLOPs",
+    "throughput": "training and inference on made-up data",
+    "audit": "profiling one training step: precision, FLOPs",
     "roofs": "measuring the roofs of this machine",
 }
 
@@ -61,7 +61,9 @@ def run_bench(options: BenchOptions, *, told: Callable[[str], None]) -> dict[str
             return result
         errors.seek(0)
         said = [line.strip() for line in errors.read().decode(errors="replace").splitlines()]
-        last = next((line for line in reversed(said) if line), f"it ended with exit code {code}")
+        last = next(
+            (line for line in reversed(said) if line), f"exit code {code} of the measurement"
+        )
         raise CliError(last.removeprefix("error: "), exit_code=ExitCode.REFUSED)
 
 
@@ -85,7 +87,7 @@ Row = tuple[str, str, str]
 
 def bench_table(result: Mapping[str, Any]) -> Table:
     """One line for each figure; absent ones with the reason."""
-    table = make_table("what", "figure", "how", right=("figure",))
+    table = make_table("measure", "figure", "note", right=("figure",))
     for row in (*_throughput(result), *_beside(result), *_roofs(result)):
         table.add_row(*row)
     return table
@@ -95,14 +97,14 @@ def _throughput(result: Mapping[str, Any]) -> Iterator[Row]:
     for name, items in (("training", "samples"), ("inference", "items")):
         found = result[name]
         low, high = found["slowest"], found["fastest"]
-        how = f"{found['items_per_call']} at once; rounds from {low:.4g} to {high:.4g}"
+        how = f"batches of {found['items_per_call']}; rounds from {low:.4g} to {high:.4g}"
         yield name, f"{found['items_per_second']:.4g} {items}/s", how
     target = result.get("to_target")
     if target is None:
-        yield "to the target", ABSENT, "no reference runs at this batch size"
+        yield "time to target", ABSENT, "no reference runs at this batch size"
         return
     how = f"{target['epochs']:.2f} epochs of {target['epoch_seconds']:.4g} s, steps alone"
-    yield "to the target", f"{target['training_seconds']:.4g} s", how
+    yield "time to target", f"{target['training_seconds']:.4g} s", how
 
 
 def _beside(result: Mapping[str, Any]) -> Iterator[Row]:
@@ -124,10 +126,10 @@ def _beside(result: Mapping[str, Any]) -> Iterator[Row]:
 def _work(result: Mapping[str, Any]) -> Iterator[Row]:
     audit, work, point = result.get("precision"), result.get("work"), result.get("roofline")
     if audit is not None:
-        yield "precision", audit["lowest"] or ABSENT, f"narrowest type touched in {audit['scope']}"
+        yield "precision", audit["lowest"] or ABSENT, f"narrowest type used in {audit['scope']}"
     if work is not None:
         how = f"matmuls and convolutions of {work['batch_size']} samples"
-        yield "work of a step", f"{work['step_flops'] / GIGA:.4g} GFLOP", how
+        yield "work per step", f"{work['step_flops'] / GIGA:.4g} GFLOP", how
     if point is None:
         return
     mfu = point["utilisation"]
@@ -135,7 +137,7 @@ def _work(result: Mapping[str, Any]) -> Iterator[Row]:
     yield "utilisation (MFU)", ABSENT if mfu is None else f"{100 * mfu:.3g} %", how
     if point["intensity"] is not None:
         bound = point["bound"]
-        how = "no roof to hold it against" if bound is None else f"bound by {bound}"
+        how = "no measured roof to compare with" if bound is None else f"bound by {bound}"
         yield "arithmetic intensity", f"{point['intensity']:.4g} FLOP/byte", how
 
 

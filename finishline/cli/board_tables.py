@@ -30,9 +30,9 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
     entries = board.get("entries") or []
     if not entries:
         return Text(
-            "No submission here fits what was asked for."
+            "No submission matches the filters."
             if filtered
-            else "No submissions here yet; `finishline submit PATH` makes the first.",
+            else "No submissions yet. Upload the first with `finishline submit PATH`.",
             style="dim",
         )
     if board.get("kind") == "inference":

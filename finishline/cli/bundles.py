@@ -57,9 +57,9 @@ def read_bundle(content: bytes, *, file: str) -> Bundle:
         with zipfile.ZipFile(io.BytesIO(content)) as opened:
             files = _read_files(opened, file=file)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        raise _refusal(file, f"no readable zip ({error})", expected="a proof bundle") from error
+        raise _refusal(file, f"not a readable zip ({error})", expected="a proof bundle") from error
     if PROOF_NAME not in files:
-        raise _refusal(file, f"holds no {PROOF_NAME}", expected="a proof bundle")
+        raise _refusal(file, f"contains no {PROOF_NAME}", expected="a proof bundle")
     document = _document(files.pop(PROOF_NAME), file=f"{file}/{PROOF_NAME}")
     return Bundle(document, {name.partition("/")[2]: found for name, found in files.items()})
 
@@ -73,9 +73,9 @@ def _read_files(opened: zipfile.ZipFile, *, file: str) -> dict[str, bytes]:
     for entry in entries:
         place = f"{file}/{entry.filename[:100]}"
         if not ALLOWED_NAME.fullmatch(entry.filename):
-            raise _refusal(place, "no name for a file here", expected=f"{PROOF_NAME} or logs/SHA")
+            raise _refusal(place, "unexpected file name", expected=f"{PROOF_NAME} or logs/SHA")
         if entry.filename in files:
-            raise _refusal(place, "is there twice", expected="each file once")
+            raise _refusal(place, "appears twice", expected="each file once")
         if entry.flag_bits & 1:
             raise _refusal(place, "is encrypted", expected="a file that can be read")
         limit = PROOF_LIMIT_BYTES if entry.filename == PROOF_NAME else FILE_LIMIT_BYTES
@@ -104,7 +104,7 @@ def _document(content: bytes, *, file: str) -> dict[str, Any]:
 
 def _refusal(file: str, message: str, *, expected: str) -> CliError:
     return CliError(
-        "This is no proof bundle that can be checked.",
+        "This is not a valid proof bundle.",
         exit_code=ExitCode.REFUSED,
         problems=[Problem(message=message, file=file, expected=expected)],
     )
@@ -113,8 +113,8 @@ def _refusal(file: str, message: str, *, expected: str) -> CliError:
 KEY_BYTES = 32
 KEY_FILE_LIMIT_BYTES = 1024 * 1024
 NO_KEY = (
-    "no key to hold it against, and anybody can sign with a key of their own: name the server's "
-    "public key with --key"
+    "no trusted key given, and anyone can sign with a key of their own; pass the server's public "
+    "key with --key"
 )
 
 
@@ -152,17 +152,17 @@ def check_signature(document: Mapping[str, Any], keys: Sequence[bytes]) -> list[
 
 
 def _intact(document: Mapping[str, Any], signature: Mapping[str, Any]) -> Check:
-    compared = "Ed25519 signature over everything but itself"
+    compared = "Ed25519 signature over the rest of the document"
     try:
         public = _key(signature["public_key"])
         if signature.get("key_id") != key_id_of(public):
-            return Check("signature", "fail", compared, "the key id is not that of the key")
+            return Check("signature", "fail", compared, "the key id does not match the key")
         value = bytes.fromhex(signature["value"])
         Ed25519PublicKey.from_public_bytes(public).verify(value, signed_bytes(document))
     except InvalidSignature:
         return Check("signature", "fail", compared, "the document was changed after it was signed")
     except (KeyError, ValueError, TypeError, RuleError) as error:
-        return Check("signature", "fail", compared, f"no signature that can be read: {error!r}")
+        return Check("signature", "fail", compared, f"unreadable signature: {error!r}")
     return Check("signature", "pass", compared)
 
 
@@ -172,5 +172,5 @@ def _signer(signature: Mapping[str, Any], keys: Sequence[bytes]) -> Check:
     if not keys:
         return Check("signer", "fail", compared, NO_KEY)
     if signature.get("public_key") not in {key.hex() for key in keys}:
-        return Check("signer", "fail", compared, "none of the trusted keys has signed this")
+        return Check("signer", "fail", compared, "not signed by any trusted key")
     return Check("signer", "pass", compared)

@@ -20,7 +20,7 @@ from finishline.rules.text import count_text
 def calibration_table(calibrations: Sequence[View]) -> RenderableType:
     """The calibrations of a server."""
     if not calibrations:
-        return Text("No calibration yet; start one with `finishline calibrate`.", style="dim")
+        return Text("No calibrations yet. Start one with `finishline calibrate`.", style="dim")
     table = make_table("calibration", "benchmark", "version", "state", "runs", "sizes", "adopted")
     for item in calibrations:
         table.add_row(
@@ -38,9 +38,9 @@ def calibration_table(calibrations: Sequence[View]) -> RenderableType:
 def calibration_lines(view: View) -> list[RenderableType]:
     """One calibration: its state, and epochs to converge by batch size."""
     if view.get("outdated"):
-        judges = ", of an earlier definition: judges nothing that is planned now"
+        judges = ", for an earlier definition: not used for new replays"
     else:
-        judges = ", judges what is planned now" if view["judges"] else ""
+        judges = ", used for new replays" if view["judges"] else ""
     header = (
         f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}, "
         f"{view['state']}, {view['runs_finished']} of {count_text(view['runs_planned'], 'run')}"
@@ -68,7 +68,7 @@ def size_table(sizes: Sequence[View]) -> Table:
 def comparison_table(view: View) -> RenderableType:
     """Two calibrations by batch size: means, difference, and whether it is more than noise."""
     if not view["sizes"]:
-        return Text("They have no batch size in common.", style="dim")
+        return Text("No batch size in common.", style="dim")
     right = ("batch size", "first", "second", "difference", "p", "band apart")
     table = make_table(*right, right=right)
     for size in view["sizes"]:
@@ -88,7 +88,7 @@ def calibration_toml(view: View) -> Iterable[str]:
     """The runs that went to their end as the `[[reference_runs]]` of a benchmark file."""
     yield (
         f"# Calibration {view['id']} of {view['benchmark']}, version {view['version']},\n"
-        f"# asked for on {str(view['created_at'])[:10]}; runs {view['runs_sha256']}."
+        f"# requested on {str(view['created_at'])[:10]}; runs {view['runs_sha256']}."
     )
     for made_on in sorted({_made_on(run["system"]) for run in view["runs"]}):
         yield f"# Made on {made_on}."

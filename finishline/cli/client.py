@@ -42,7 +42,7 @@ NEXT_STEPS = {
 def _wait(seconds: float) -> None:
     """Wait as long as the server asks, with a message at a terminal."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"The server is busy and asks to wait {seconds:.0f} s.\n")
+        sys.stderr.write(f"The server is busy; retrying in {seconds:.0f} s.\n")
     time.sleep(seconds)
 
 

@@ -82,7 +82,7 @@ def _not_found(name: str, folders: list[Path]) -> CliError:
     holds = f"; it holds {', '.join(known) or 'none'}" if folders else ""
     return CliError(
         f"There is no benchmark {name!r} {where}{did_you_mean(name, known)}{holds}. "
-        f"A server's own is fetched with `finishline benchmark fetch {name}`.",
+        f"Fetch a server's own with `finishline benchmark fetch {name}`.",
         exit_code=ExitCode.NOT_FOUND,
     )
 

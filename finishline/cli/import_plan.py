@@ -63,7 +63,7 @@ def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
     # An entry of inference is its JSON alone, even with other files beside it.
     logs = [] if record["kind"] == "inference" else [entry.tsv]
     if entry.json is None or None in logs or definition is None:
-        return _unsent(record, "It is not a whole entry.")
+        return _unsent(record, "The entry is incomplete.")
     return Parcel(
         path=entry.path,
         claim=entry.json,
@@ -100,7 +100,7 @@ def _day(published: date | None) -> dict[str, str]:
 def _outside(submission: Submission) -> Unsent:
     return Unsent(
         submission.path,
-        "outside a package (ORG/results/SYSTEM/BENCHMARK), so nobody knows whose it is",
+        "outside a package (ORG/results/SYSTEM/BENCHMARK), so its submitter is unknown",
     )
 
 

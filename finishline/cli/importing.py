@@ -26,7 +26,7 @@ RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
 # Interval of checks for an interrupt.
 POLL_SECONDS = 0.1
-LEFT = "left before the server answered; it may be stored"
+LEFT = "interrupted before the server responded; it may be stored"
 # These say that nothing at all will be taken, so the others need not be tried.
 FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 

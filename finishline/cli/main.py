@@ -39,7 +39,7 @@ TERMINATED = 143  # 128 + SIGTERM.
 
 app = typer.Typer(
     name="finishline",
-    help="Submit training runs, replay them, rank what was verified.",
+    help="Submit training runs, replay them, rank measured times.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -11,8 +11,8 @@ from finishline.cli.tables import View, make_table, minute, number_text, or_dash
 def audit_table(records: Sequence[View]) -> RenderableType:
     """Records of the audit log, newest first."""
     if not records:
-        return Text("Nothing was changed yet.", style="dim")
-    table = make_table("id", "when", "who", "what", "subject", "reason")
+        return Text("No actions yet.", style="dim")
+    table = make_table("id", "when", "who", "action", "subject", "reason")
     for item in records:
         table.add_row(
             str(item.get("id")),
@@ -28,9 +28,9 @@ def audit_table(records: Sequence[View]) -> RenderableType:
 def price_table(prices: Sequence[View]) -> RenderableType:
     """Entries of the price book; superseded ones name the entry that replaces them."""
     if not prices:
-        return Text("No price here yet; add one with `finishline prices add`.", style="dim")
+        return Text("No prices yet. Add one with `finishline prices add`.", style="dim")
     table = make_table(
-        "id", "provider", "instance", "region", "kind", "$/hour", "from", "standing", "source",
+        "id", "provider", "instance", "region", "kind", "$/hour", "from", "status", "source",
         right=("id", "$/hour"), spare=("source", "kind"),
     )  # fmt: skip
     for item in prices:
@@ -53,8 +53,8 @@ def price_table(prices: Sequence[View]) -> RenderableType:
 def webhook_table(hooks: Sequence[View]) -> RenderableType:
     """A user's webhooks; disabled ones with the reason."""
     if not hooks:
-        return Text("No webhook here yet; make one with `finishline webhook add`.", style="dim")
-    table = make_table("id", "of", "events", "state", "address", right=("events",))
+        return Text("No webhooks yet. Make one with `finishline webhook add`.", style="dim")
+    table = make_table("id", "scope", "events", "state", "address", right=("events",))
     for item in hooks:
         state = "failing" if item.get("failing_since") else "on"
         table.add_row(
@@ -70,9 +70,9 @@ def webhook_table(hooks: Sequence[View]) -> RenderableType:
 def delivery_table(deliveries: Sequence[View]) -> RenderableType:
     """Deliveries to a webhook, with the latest try of each."""
     if not deliveries:
-        return Text("Nothing was sent to it; `finishline webhook test ID` does.", style="dim")
+        return Text("No deliveries yet. Send one with `finishline webhook test ID`.", style="dim")
     table = make_table(
-        "id", "event", "state", "tries", "answer", "ms", "next try", right=("id", "tries", "ms")
+        "id", "event", "state", "tries", "response", "ms", "next retry", right=("id", "tries", "ms")
     )
     for item in deliveries:
         tries = item.get("tries") or [{}]

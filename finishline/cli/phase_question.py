@@ -32,7 +32,7 @@ def ask_phase(url: str, scored: ScoredSubmission) -> tuple[View, list[Text]]:
     if found.get("sha256") != scored.result.benchmark_sha256:
         lines.append(
             Text(
-                f"That server scores under another definition, {str(found.get('sha256'))[:12]}; "
+                f"The server scores by another definition, {str(found.get('sha256'))[:12]}; "
                 f"this check used {scored.result.benchmark_sha256[:12]}.",
                 "yellow",
             )

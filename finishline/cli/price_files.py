@@ -41,7 +41,7 @@ def read_prices(path: Path) -> list[Price]:
         for row in rows(text, path.name)
     ]
     if not prices:
-        raise RuleError("no price in it", file=path.name, expected="a price")
+        raise RuleError("no prices", file=path.name, expected="at least one price")
     return prices
 
 
@@ -57,7 +57,7 @@ def _csv_rows(text: str, file: str) -> Iterator[Row]:
             if len(cells) != len(header):
                 raise RuleError(
                     count_text(len(cells), "cell"), file=file, line=reader.line_num,
-                    expected=f"{len(header)}, one for each name of the header",
+                    expected=f"{len(header)}, one for each column of the header",
                 )  # fmt: skip
             named = zip(header, (cell.strip() for cell in cells), strict=True)
             table = {name: _value(name, cell) for name, cell in named if cell}
@@ -95,9 +95,9 @@ def _toml_rows(text: str, file: str) -> Iterator[Row]:
                 expected="[[prices]] and nothing else",
             )
     if not isinstance(table.get("prices", []), list):
-        raise RuleError("no list of tables", file=file, field="prices", expected="[[prices]]")
+        raise RuleError("not a list of tables", file=file, field="prices", expected="[[prices]]")
     for number, row in enumerate(table.get("prices", []), start=1):
         path = f"prices[{number}]"
         if not isinstance(row, Mapping):
-            raise RuleError("no table", file=file, field=path, expected="[[prices]]")
+            raise RuleError("not a table", file=file, field=path, expected="[[prices]]")
         yield Row(row, path=path)

@@ -57,7 +57,7 @@ def _standing_lines(view: View) -> list[Text]:
     found = []
     if view.get("under_embargo"):
         found.append(
-            Text("Under embargo: organisers and its submitter's organisation see it.", "yellow")
+            Text("Under embargo: visible to organisers and the submitter's organisation.", "yellow")
         )
     if withdrawal := view.get("withdrawal"):
         words = f"Withdrawn by {withdrawal['by']} on {minute(withdrawal['at'])}: "
@@ -123,7 +123,7 @@ def verdict_lines(view: View) -> list[RenderableType]:
 
 def check_table(checks: Sequence[Check]) -> Table:
     """The checks of a proof, and why one did not pass."""
-    table = make_table("check", "result", "what was compared")
+    table = make_table("check", "result", "compared")
     for check in checks:
         compared = f"{check.compared}: {check.why}" if check.why else check.compared
         table.add_row(check.name, status_text(check.result), compared)

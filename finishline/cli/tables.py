@@ -42,7 +42,7 @@ class FittingTable(Table):
         yield from Table.__rich_console__(fitting, console, options)
         if left_out:
             named = ", ".join(left_out)
-            yield Text(f"Left out, for the terminal is narrow: {named}.", style="dim")
+            yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
 
     def _width(self, columns: Iterable[Column]) -> int:
         """The least width at which all of these columns say something."""
@@ -140,7 +140,7 @@ STATUS_STYLES = {
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
 WIDE = (
-    "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
+    "model", "system", "submitter", "processor", "compared", "reason", "reasons",
     "provider", "instance", "region", "source", "scopes", "label",
     "organisation", "e-mail", "address", "target", "divisions", "starts",
 )  # fmt: skip

@@ -67,7 +67,10 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
                 exit_code=ExitCode.USAGE,
             ) from error
         if not name:
-            raise CliError(f"--set {setting}: name a setting.", exit_code=ExitCode.USAGE)
+            raise CliError(
+                f"--set {setting}: no name; expected a name and a number, such as batch_size=64.",
+                exit_code=ExitCode.USAGE,
+            )
     return found
 
 
@@ -163,7 +166,7 @@ def local_system(device: str | None) -> View:
         system: View = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise CliError(
-            "This machine could not be described; name its class with --hardware-class.",
+            "This machine could not be described. Pass its class with --hardware-class.",
             exit_code=ExitCode.REFUSED,
         ) from error
     return system

@@ -55,7 +55,7 @@ def batch_lines(view: View) -> list[RenderableType]:
     gpu, cpu = view.get("gpu_seconds_expected"), view.get("cpu_seconds_expected")
     lines.append(
         f"{len(replays)} {verb}, {len(skipped)} skipped; expected "
-        f"{number_text(gpu)} GPU seconds, {number_text(cpu)} seconds on processors"
+        f"{number_text(gpu)} GPU seconds, {number_text(cpu)} CPU seconds"
     )
     return lines
 
@@ -84,7 +84,7 @@ def comparison_lines(view: View) -> list[RenderableType]:
         _difference_table(view.get("differences") or []),
     ]
     if not view.get("same_band"):
-        lines.append(Text("They were held to different bands.", style="yellow"))
+        lines.append(Text("Judged by different bands.", style="yellow"))
     lines += [
         f"{item.get('field')}: {item.get('first')} | {item.get('second')}"
         for item in view.get("systems") or []

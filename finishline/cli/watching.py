@@ -68,7 +68,7 @@ def _table_of(event: ServerEvent) -> dict[str, Any]:
         table = event.json()
     if not isinstance(table, dict):
         raise CliError(
-            f"The server sent an event {event.name!r} that is no JSON object.",
+            f"The server sent an event {event.name!r} that is not a JSON object.",
             exit_code=ExitCode.SERVER,
         )
     return table

@@ -37,14 +37,14 @@ def order_text(order: str, view: View) -> str:
     if worker.get("alive", True):
         return _order_to_living(order, worker)
     if order == "resume":
-        return "is not held any more, and does not run: start it again on its machine"
-    return "does not run; started again, it takes nothing until it is resumed"
+        return "is resumed but not running: start it again on its machine"
+    return "is not running; once started again, it leases nothing until it is resumed"
 
 
 def _order_to_living(order: str, worker: View) -> str:
     if order == "resume" and worker.get("drift"):
-        return "is not held any more, and gets no work as long as its canary is off its baseline"
-    return {"pause": "is paused", "drain": "is draining", "resume": "takes work again"}[order]
+        return "is resumed, and gets no work while its canary is off its baseline"
+    return {"pause": "is paused", "drain": "is draining", "resume": "is resumed"}[order]
 
 
 def _of_baseline(worker: View) -> str:
@@ -68,10 +68,10 @@ def queue_table(queue: View) -> RenderableType:
     classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
     if not classes:
         hidden = _under_embargo(queue)
-        return Text("Nothing else waits." if hidden else "Nothing waits.", style="dim")
+        return Text("Nothing else is queued." if hidden else "The queue is empty.", style="dim")
     table = make_table(
-        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
-        right=("place",), spare=("kind", "asked at"),
+        "hardware class", "place", "verification", "kind", "benchmark", "requested", "starts",
+        right=("place",), spare=("kind", "requested"),
     )  # fmt: skip
     for one in classes:
         for item in one["waiting"]:

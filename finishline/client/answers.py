@@ -38,7 +38,7 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
         return answer.json()
     except ValueError as error:
         raise Unavailable(
-            f"What answers at {url} is not a Finishline server (no JSON).",
+            f"{url} is not a Finishline server: its response is not JSON.",
             status=answer.status_code,
         ) from error
 
@@ -51,8 +51,8 @@ def read_view(kind: type[Model], document: object) -> Model:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
         raise Unavailable(
-            f"The server's answer is no {kind.__name__} (field {place}: {first['msg']}); "
-            "update the client or the server so that both are of one version."
+            f"Unexpected response from the server: not a valid {kind.__name__} (field {place}: "
+            f"{first['msg']}). Update the client or the server to the same version."
         ) from error
 
 
@@ -63,7 +63,7 @@ def error_of(answer: httpx2.Response) -> FinishlineError:
     detail = str(problem.get("detail") or problem.get("title") or "").strip()
     usual = Unavailable if status >= 500 or status < 400 else Refused
     return ERRORS.get(status, usual)(
-        detail or f"{answer.url} answered {status} {answer.reason_phrase}.",
+        detail or f"{answer.url} returned {status} {answer.reason_phrase}.",
         status=status,
         problems=[_problem(item) for item in _list_of_tables(problem.get("problems"))],
         retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After")),

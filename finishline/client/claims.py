@@ -53,7 +53,7 @@ def named_logs(logs: Logs) -> dict[str, Content]:
     paths = [_existing(Path(path)) for path in logs]
     named: dict[str, Content] = {path.name: path for path in paths}
     if len(named) < len(paths):
-        raise _refused("logs", "two logs of one name", "names that differ")
+        raise _refused("logs", "two logs with the same name", "a file name for each log")
     return named
 
 
@@ -69,7 +69,7 @@ def made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[s
     if not logs:
         problems.append(Problem("missing", field="logs", expected="one log for each run"))
     if problems:
-        raise Refused("This is not yet a submission: fields are missing.", problems=problems)
+        raise Refused("The submission lacks required fields.", problems=problems)
     claim = {name: value for name, value in fields.items() if value is not None}
     claim.setdefault("division", _division_of(next(iter(logs.values()))))
     claim.setdefault("framework", UNSTATED)
@@ -83,14 +83,14 @@ def _json_of(claim: Mapping[str, Any]) -> bytes:
         return content.encode()
     except (TypeError, ValueError) as error:
         expected = "texts, finite numbers, lists and tables"
-        raise _refused("submission", f"no JSON ({error})", expected) from error
+        raise _refused("submission", f"not JSON ({error})", expected) from error
 
 
 def _refuse_beside(fields: Mapping[str, Any]) -> None:
     """Refuse fields given beside the submission's own JSON, which states them."""
     beside = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
     if beside:
-        expected = "these in the submission's JSON alone"
+        expected = "only in the submission's JSON"
         raise _refused(", ".join(beside), "given beside a submission's JSON", expected)
 
 
@@ -113,4 +113,4 @@ def _existing(path: Path) -> Path:
 
 def _refused(field: str, message: str, expected: str) -> Refused:
     problem = Problem(message, field=field, expected=expected)
-    return Refused(f"This cannot be sent: {problem}.", problems=[problem])
+    return Refused(f"Invalid submission: {problem}.", problems=[problem])

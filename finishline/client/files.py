@@ -48,7 +48,7 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
-        raise _refused(claim, "not there", "a submission's JSON, or the folder that has it")
+        raise _refused(claim, "not there", "a submission's JSON, or its folder")
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")
@@ -94,12 +94,12 @@ def _listed_runs(claim: Path) -> list[str] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise _refused(claim, f"not JSON ({error})", "a JSON object") from error
     if not isinstance(document, dict):
-        raise _refused(claim, "no JSON object", "a JSON object")
+        raise _refused(claim, "not a JSON object", "a JSON object")
     runs = document.get("runs")
     if runs is None and ("author" in document or "benchmark" not in document):
         return None
     if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
-        message = "missing" if runs is None else "no list of file names"
+        message = "missing" if runs is None else "not a list of file names"
         written = near_miss("runs", document) if runs is None else None
         if written is not None:
             message += f" (did you mean 'runs' where it says {written!r}?)"
@@ -115,7 +115,7 @@ def _beside(claim: Path, name: str) -> Path:
         raise refusal(error) from error
     log = claim.parent / name
     if not log.is_file():
-        raise _refused(log, "not there", f"every run log that {claim.name} lists")
+        raise _refused(log, "not there", f"every run log listed in {claim.name}")
     return log
 
 
@@ -124,7 +124,7 @@ def refusal(error: RuleError) -> Refused:
     problems = problems_of(error.problems)
     count = count_text(len(problems), "problem")
     return Refused(
-        f"The rules refuse this input: {count}; mend what is listed and try again.",
+        f"The input breaks the rules: {count}. Correct it and try again.",
         problems=problems,
     )
 

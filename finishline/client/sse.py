@@ -33,7 +33,7 @@ class ServerEvent:
         except ValueError as error:
             raise Unavailable(
                 f"The server sent an event {self.name!r} that is not JSON; "
-                "update the command or the server so that both are of one version."
+                "update the client or the server to the same version."
             ) from error
 
 
@@ -105,7 +105,7 @@ def follow_events(
         failures += 1
         if failures >= max_failures:
             raise Unavailable(
-                f"The event stream broke off {failures} times in a row without an event; "
-                "see whether the server runs, then watch again."
+                f"The event stream failed {failures} times in a row without an event. "
+                "Check that the server runs, then watch again."
             )
         pause(min(LONGEST_PAUSE_SECONDS, 0.25 * 2**failures))

@@ -43,7 +43,7 @@ class Transport:
         if token:
             if not (token.isascii() and token.isprintable()):
                 raise ValueError(
-                    "The token has characters that no token has; expected fl_ and what follows it."
+                    "Invalid token: unexpected characters. Pass the whole token, from fl_ on."
                 )
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx2.Client(
@@ -148,7 +148,7 @@ class Transport:
                 content += chunk
                 if len(content) > limit_bytes:
                     raise FinishlineError(
-                        f"The answer of {self.url} is larger than {limit_bytes} bytes."
+                        f"The response of {self.url} is larger than {limit_bytes} bytes."
                     )
         return bytes(content)
 
@@ -173,7 +173,7 @@ class Transport:
             yield
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
-            raise NoAnswer(f"No answer from {self.url} ({reason}).") from error
+            raise NoAnswer(f"No response from {self.url} ({reason}).") from error
 
 
 def checked_url(url: str) -> str:
@@ -193,7 +193,7 @@ def segment(name: str) -> str:
 
 
 def _bad_url(url: str) -> ValueError:
-    return ValueError(f"{url!r} is no server address; write it like http://127.0.0.1:8000.")
+    return ValueError(f"Invalid server address {url!r}. Expected one like http://127.0.0.1:8000.")
 
 
 def _is_loopback(host: str) -> bool:

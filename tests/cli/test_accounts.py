@@ -36,7 +36,7 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
 
     shown = finishline("account", "show").out
     assert "ann, Example Labs" in shown
-    assert "role submitter; yours may be up to organiser" in shown
+    assert "role submitter; your account allows up to organiser" in shown
     listed = finishline("account", "tokens").out
     assert ("nightly" in listed, "2026-12-21 17:00" in listed) == (True, True)
     made = finishline("account", "make", "--scope", "submit", "--scope", "read", "--days", "0.5")
@@ -101,7 +101,7 @@ def test_an_admin_keeps_organisations_and_tokens(
     assert rotated.out.splitlines()[0] == "fl_y"
     assert body_of(standin.asked[-1]) == {"overlap_hours": 0.0, "expires_in_days": 30.0}
     assert finishline("admin", "token", "revoke", "7").out == (
-        "Token 7 is revoked.\nWith it ended 2 tokens made with it or rotated from it: 9, 12.\n"
+        "Token 7 is revoked.\nAlso revoked: 2 tokens made with it or rotated from it: 9, 12.\n"
     )
 
 

@@ -57,8 +57,8 @@ def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
     for outdated in (True, False):
         standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
     said = finishline("calibration", "show", "c1").out
-    assert "of an earlier definition: judges nothing that is planned now" in said
-    assert "2 of 2 runs, judges what is planned now" in finishline("calibration", "show", "c1").out
+    assert "for an earlier definition: not used for new replays" in said
+    assert "2 of 2 runs, used for new replays" in finishline("calibration", "show", "c1").out
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_a_calibration_of_another_benchmark_does_not_go_on(
     standin.answer(GET, DONE)
     ran = finishline("calibrate", "cifar10", "--continue", "c1")
     assert (ran.code, len(standin.asked)) == (2, 1)
-    assert "one of digits, not of cifar10" in ran.err
+    assert "belongs to digits, not to cifar10" in ran.err
 
 
 def test_show_has_a_line_for_each_batch_size(finishline: "Finishline", standin: "StandIn") -> None:
     standin.answer(GET, DONE | {"judges": True})
     out = finishline("calibration", "show", "c1").out
-    assert "judges what is planned now" in out
+    assert "used for new replays" in out
     assert out.splitlines()[-1].split() == ["64", "2/2", "2", "8.25", "0.50", "–"]
 
 

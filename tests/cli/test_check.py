@@ -126,7 +126,7 @@ def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder / "run_0.log"))
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith(f"check that as a whole: finishline check {folder}\n")
+    assert ran.err.endswith(f"check the whole submission: finishline check {folder}\n")
 
 
 def test_a_broken_log_line_is_named(finishline: "Finishline", tmp_path: Path) -> None:

@@ -53,11 +53,11 @@ def test_a_bundle_is_its_document_and_its_files_by_hash() -> None:
      f"logs\\{SHA}", "proof.json/x", "PROOF.JSON", f"logs/{SHA}x", f"logs/{SHA}\n"],
 )  # fmt: skip
 def test_no_other_name_is_read(name: str) -> None:
-    assert "no name for a file here" in refused(zip_of(("proof.json", b"{}"), (name, b"x")))
+    assert "unexpected file name" in refused(zip_of(("proof.json", b"{}"), (name, b"x")))
 
 
 def test_a_file_that_is_there_twice_is_refused() -> None:
-    assert "is there twice" in refused(zip_of(("proof.json", b"{}"), ("proof.json", b"{}")))
+    assert "appears twice" in refused(zip_of(("proof.json", b"{}"), ("proof.json", b"{}")))
 
 
 def test_too_many_files_are_refused() -> None:
@@ -100,9 +100,9 @@ def test_what_cannot_be_unpacked_is_refused() -> None:
     unknown = bytearray(good)
     unknown[good.index(b"PK\x01\x02") + 10] = 99
     for content in (broken, bytes(unknown), b"PK", b"PK\x03\x04rubbish", good[:-30]):
-        assert "no readable zip" in refused(content)
+        assert "not a readable zip" in refused(content)
     assert "is encrypted" in refused(bytes(encrypted))
-    assert "holds no proof.json" in refused(zip_of((f"logs/{SHA}", b"x")))
+    assert "contains no proof.json" in refused(zip_of((f"logs/{SHA}", b"x")))
     assert "not JSON" in refused(zip_of(("proof.json", b"{")))
     assert "given twice" in refused(b'{"a": 1, "a": 2}')
 

@@ -127,7 +127,7 @@ def test_exit_codes_follow_the_servers_answer(
 def test_no_server_is_exit_code_4_and_one_sentence(finishline: "Finishline") -> None:
     ran = finishline("benchmarks", "--url", "http://127.0.0.1:1")
     assert ran.code == 4
-    assert ran.err.startswith("error: No answer from http://127.0.0.1:1 ")
+    assert ran.err.startswith("error: No response from http://127.0.0.1:1 ")
     assert "finishline up" in ran.err
 
 
@@ -153,7 +153,7 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
     claim = tmp_path / "submission.json"
     claim.write_text("earlier")
     kept = finishline("run", "digits", "--out", str(tmp_path))
-    assert (kept.code, "holds a submission already" in kept.err) == (2, True)
+    assert (kept.code, "already has a submission" in kept.err) == (2, True)
     assert claim.read_text() == "earlier"
     for setting in ("batch_size=abc", "batch_size", "=3"):
         ran = finishline("run", "digits", "--out", str(tmp_path / "fresh"), "--set", setting)
@@ -255,7 +255,7 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(
     ran = finishline("verify", named, "--watch")
 
     assert (ran.code, ran.err) == (0, "")
-    assert "It is under way already" in ran.out
+    assert "already under way; following it" in ran.out
     assert "epoch 1      15.20 %" in ran.out
     assert "Verdict: verified" in ran.out
     assert not [asked for asked in standin.asked if asked.method == "POST"]
@@ -387,10 +387,10 @@ def test_an_empty_board_says_whether_others_were_left_out(
 ) -> None:
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
     assert finishline("leaderboard", "digits").out == (
-        "No submissions here yet; `finishline submit PATH` makes the first.\n"
+        "No submissions yet. Upload the first with `finishline submit PATH`.\n"
     )
     rejected = finishline("leaderboard", "digits", "--status", "rejected").out
-    assert rejected == "No submission here fits what was asked for.\n"
+    assert rejected == "No submission matches the filters.\n"
 
 
 def test_a_board_and_a_submission_say_how_they_are_known(
@@ -417,7 +417,7 @@ def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
 ) -> None:
     ran = finishline("check-proof", "s1")
     assert ran.code == 6
-    assert ran.err.endswith("`finishline show SUBMISSION` lists those of a submission.\n")
+    assert ran.err.endswith("`finishline show SUBMISSION` lists a submission's verifications.\n")
 
 
 def test_the_help_of_a_command_breaks_lines_at_the_width_alone() -> None:
@@ -454,11 +454,11 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
 @pytest.mark.parametrize(
     ("order", "worker", "told"),
     [
-        ("resume", {"alive": True, "drift": None}, "takes work again"),
-        ("resume", {"alive": False}, "is not held any more, and does not run: start it again"),
-        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work as long as its canary"),
-        ("pause", {"alive": False}, "started again, it takes nothing until it is resumed"),
-        ("drain", {"alive": False}, "does not run"),
+        ("resume", {"alive": True, "drift": None}, "is resumed"),
+        ("resume", {"alive": False}, "is resumed but not running: start it again"),
+        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its canary"),
+        ("pause", {"alive": False}, "once started again, it leases nothing until it is resumed"),
+        ("drain", {"alive": False}, "is not running"),
         ("drain", {"alive": True}, "is draining"),
     ],
 )
@@ -480,7 +480,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
         standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
     assert "w 1 is paused" in finishline("workers", "pause", "w 1", "--reason", "fans").out
     assert "w 1 is draining" in finishline("workers", "drain", "w 1", "--reason", "fans").out
-    assert "takes work again" in finishline("workers", "resume", "w 1").out
+    assert "is resumed" in finishline("workers", "resume", "w 1").out
     assert finishline("workers", "drain", "w 1").code == 2
     assert "Every queue is paused" in finishline("queue", "pause", "--reason", "move").out
     assert "queue of cpu is resumed" in finishline("queue", "resume", "cpu").out
@@ -501,7 +501,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
     assert "nobody knows" in listed
     assert "2026-01-01 00:00Z" in listed
     assert finishline("queue").out.splitlines() == [
-        "Nothing waits.",
+        "The queue is empty.",
         "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
         "cpu paused by olga since 2026-01-01 00:00 UTC: we move",
     ]
@@ -512,7 +512,10 @@ def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
 ) -> None:
     classes = [{"hardware_class": "cpu", "waiting": [], "under_embargo": 2}]
     standin.answer("GET /api/v1/queue", {"classes": classes})
-    assert finishline("queue").out.splitlines() == ["2 under embargo wait.", "Nothing else waits."]
+    assert finishline("queue").out.splitlines() == [
+        "2 under embargo wait.",
+        "Nothing else is queued.",
+    ]
     classes[0]["under_embargo"] = 1
     standin.answer("GET /api/v1/queue", {"classes": classes})
     assert finishline("queue").out.splitlines()[0] == "1 under embargo waits."

@@ -11,7 +11,7 @@ FAREWELLS = {"drained: ending": "was drained"}
     ("code", "said", "words"),
     [
         (0, "INFO drained: ending\nbye\n", "was drained"),
-        (0, "INFO ready\n", "ended as if it was told to (exit code 0)"),
+        (0, "INFO ready\n", "exited without a request to stop (exit code 0)"),
         (1, "INFO drained: ending\n", "died (exit code 1)"),
         (-9, "", "died (SIGKILL)"),
         (-1000, "", "died (signal 1000)"),

@@ -416,7 +416,7 @@ def test_without_a_server_everything_is_listed_as_failed(
     assert ran.code == 4
     failed = ran.json()["failed"]
     assert len(failed) == 3
-    assert "No answer from" in failed[0]["reason"]
+    assert "No response from" in failed[0]["reason"]
 
 
 def test_a_token_that_may_not_import_ends_the_import(
@@ -456,8 +456,8 @@ def test_people_are_told_what_was_not_tried_and_how_to_go_on(
     ran = import_it("mlperf", str(folder))
     left = 30 - len(keeper.keys)
     assert "0 submissions imported with 0 runs" in ran.out
-    assert f"{left} submissions not tried" in ran.out
-    assert "Run it again to go on" in ran.out
+    assert f"{left} submissions not sent" in ran.out
+    assert "Run it again to continue" in ran.out
     assert "said 403" in ran.err
 
 
@@ -562,7 +562,7 @@ def test_the_day_of_a_round_is_sent_where_it_is_given(
     claims = import_it("mlperf", str(packages), *given).json()["to_import"]
     assert {each["claim"]["submission"]["submitted_on"] for each in claims} == {"2024-11-13"}
     refused = import_it("dawnbench", str(tree), *given)
-    assert (refused.code, "a day of its own" in refused.err) == (1, True)
+    assert (refused.code, "its own date" in refused.err) == (1, True)
 
 
 def test_at_most_four_submissions_are_sent_at_a_time(
@@ -606,4 +606,4 @@ def test_a_path_with_nothing_of_that_kind_is_an_error(
 ) -> None:
     ran = import_it("dawnbench", str(packages), "--json")
     assert ran.code == 1
-    assert "nothing to import" in ran.error()["message"]
+    assert "Nothing to import" in ran.error()["message"]

@@ -70,7 +70,10 @@ def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
 
 @pytest.mark.parametrize(
     ("more", "end", "told"),
-    [((), "withdrawal", "is withdrawn; it stays"), (("--undo",), "reinstatement", "ranks again")],
+    [
+        ((), "withdrawal", "is withdrawn; its page stays"),
+        (("--undo",), "reinstatement", "ranks again"),
+    ],
 )
 def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
     more: tuple[str, ...], end: str, told: str, finishline: "Finishline", standin: "StandIn"

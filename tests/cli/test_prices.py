@@ -34,7 +34,7 @@ def test_prices_are_listed_with_what_supersedes_them(
     assert "cloud [x]" in ran.out
     assert "superseded by 9" in ran.out
     standin.answers["GET /api/v1/prices"] = [(200, {"prices": []})]
-    assert "No price here yet" in finishline("prices", "list").out
+    assert "No prices yet" in finishline("prices", "list").out
 
 
 def test_a_price_is_added_with_its_source_and_day(
@@ -44,7 +44,7 @@ def test_a_price_is_added_with_its_source_and_day(
     given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
     ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
 
-    assert (ran.code, ran.out) == (0, "Price 7 is in the book.\n")
+    assert (ran.code, ran.out) == (0, "Price 7 added.\n")
     assert json.loads(standin.asked[0].body) == SENT
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
     assert finishline("prices", "add", *given).code == 2  # No source.
@@ -71,7 +71,7 @@ def test_csv_and_toml_are_imported_alike(
     ran = finishline("prices", "import", str(table))
     finishline("prices", "import", str(toml))
 
-    assert (ran.code, ran.out) == (0, "2 prices added, 1 was there already.\n")
+    assert (ran.code, ran.out) == (0, "2 prices added, 1 skipped as already known.\n")
     bodies = [json.loads(asked.body)["prices"] for asked in standin.asked]
     assert bodies == [[SENT, SENT | {"note": "n", "supersedes": 3}]] * 2
 
@@ -93,7 +93,7 @@ def test_csv_and_toml_are_imported_alike(
             "[[price]]",
             "p.toml, field price: unknown field (did you mean 'prices'?); expected [[prices]]",
         ),
-        ("p.toml", "prices = 1", "p.toml, field prices: no list of tables"),
+        ("p.toml", "prices = 1", "p.toml, field prices: not a list of tables"),
         ("p.toml", "", "no price"),
         (
             "p.csv",

@@ -67,7 +67,7 @@ def test_people_see_submission_field_before_and_after(
 
     assert "sub-1:\n  tta_seconds: 0.5 -> 0.944\n" in out
     assert (
-        "3 of 3 submissions scored again under the stored definitions: "
+        "3 of 3 submissions rescored under the stored definitions: "
         "1 changed, 2 unchanged, 0 failed." in out
     )
     two_batches(standin)
@@ -94,8 +94,8 @@ def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
     ran = finishline("rescore")
 
     assert ran.code == 4
-    assert "2 of 3 submissions scored again" in ran.out
-    assert "It ended early" in ran.out
+    assert "2 of 3 submissions rescored" in ran.out
+    assert "The rescoring ended early" in ran.out
     assert "broken today" in ran.err
 
 

@@ -167,7 +167,7 @@ def test_what_is_not_there_or_holds_nothing_is_one_sentence(
     assert "Cannot read" in finishline("score", str(tmp_path / "gone")).err
     ran = finishline("score", str(tmp_path))
     assert (ran.code, ran.out) == (1, "")
-    assert "no submission" in ran.err
+    assert "No submission found" in ran.err
 
 
 def test_a_fault_of_ours_hides_no_other_record(

@@ -88,7 +88,7 @@ def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left
     assert "seconds" not in header
     assert row.endswith("nkdf7dywwe82")
     assert all(name in row for name in ("Four autho", "Custom Res", "Tesla V100", "0:00:10"))
-    assert told.startswith("Left out, for the terminal is narrow: epochs, seconds")
+    assert told.startswith("Columns left out on a narrow terminal: epochs, seconds")
 
 
 def test_a_board_of_costs_keeps_the_cost_on_a_narrow_terminal() -> None:
@@ -128,7 +128,7 @@ def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal() -> None:
     assert "≥ 0.7200" in third
     assert "mlperf-v4.1-stable_diffusion" in second
     assert first.split()[:2] == ["benchmark", "target"]
-    assert told.rstrip() == "Left out, for the terminal is narrow: divisions, clock."
+    assert told.rstrip() == "Columns left out on a narrow terminal: divisions, clock."
 
 
 def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:

@@ -27,7 +27,7 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
 
     assert service.environment["FINISHLINE_MEASURE"] == told
     assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
-    assert service.farewells[DRAINED] == "was drained and takes nothing until it is resumed"
+    assert service.farewells[DRAINED] == "was drained and leases no attempts until it is resumed"
     assert f'log.info("{DRAINED}")' in inspect.getsource(intake), "what a drained worker says"
 
 

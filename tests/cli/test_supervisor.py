@@ -118,7 +118,7 @@ def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_
     assert code == 0
     assert re.search(r"second died \(SIGKILL\); starting it again in 0\.\d s", output)
     assert re.search(r"second went as it was told; starting it again in 0\.\d s", output)
-    assert "second ended as if it was told to (exit code 0); starting it again" in output
+    assert "second exited without a request to stop (exit code 0); starting it again" in output
     assert output.count("died") == output.count("went as it was told") == 1
     assert not is_alive(after)
 

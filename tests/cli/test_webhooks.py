@@ -49,7 +49,7 @@ def test_webhooks_and_deliveries_are_listed(finishline: "Finishline", standin: "
     assert "No answer." in sent.out
     assert standin.asked[-1].path == "/api/v1/webhooks/h1/deliveries?state=waiting&limit=50"
     standin.answers["GET /api/v1/webhooks"] = [(200, {"webhooks": []})]
-    assert "No webhook here yet" in finishline("webhook", "list").out
+    assert "No webhooks yet" in finishline("webhook", "list").out
 
 
 def test_what_is_asked_of_one_webhook(finishline: "Finishline", standin: "StandIn") -> None:

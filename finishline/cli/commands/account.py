@@ -22,12 +22,12 @@ from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import open_screen
 
-app = typer.Typer(no_args_is_help=True, help="Who you are, and your own tokens.")
+app = typer.Typer(no_args_is_help=True, help="Your account and your own tokens.")
 
 
 @app.command("show")
 def show_account(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
-    """Show whose token this is, and what it may do until when."""
+    """Show the token's user, role, scopes and expiry."""
     with ServerClient(url, token) as server:
         view = server.get("/me")
     open_screen(as_json=as_json).answer(view, account_lines(view))
@@ -46,7 +46,8 @@ def list_own_tokens(url: Url = DEFAULT_URL, token: Token = None, as_json: Json =
 @app.command("make")
 def make_own_token(
     role: Annotated[
-        Role | None, typer.Option("--role", help="That of the token you use, or a lesser one.")
+        Role | None,
+        typer.Option("--role", help="Role of the new token: at most that of the one in use."),
     ] = None,
     scopes: Scopes = None,
     label: Label = None,
@@ -55,7 +56,7 @@ def make_own_token(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Make a token for yourself, within the one you use. It is shown this once."""
+    """Make a token for yourself, with at most your token's rights. It is shown only once."""
     body = given(role=role, label=label, scopes=scopes, expires_in_days=days)
     with ServerClient(url, token) as server:
         view = server.post("/me/tokens", body)
@@ -66,7 +67,7 @@ def make_own_token(
 @app.command("rotate")
 def rotate_own_token(
     token_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id of a token; the one you use.")
+        str | None, typer.Argument(metavar="[ID]", help="Id of a token (default: the one in use).")
     ] = None,
     overlap_hours: Overlap = 0.0,
     days: Days = None,
@@ -74,7 +75,7 @@ def rotate_own_token(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Have a fresh token take over from one of yours. It is shown this once."""
+    """Replace one of your tokens by a fresh one. It is shown only once."""
     with ServerClient(url, token) as server:
         chosen = token_id if token_id is not None else str(server.get("/me")["token_id"])
         view = rotate(server, f"/me/tokens/{segment(chosen)}", overlap_hours, days)
@@ -86,7 +87,7 @@ def rotate_own_token(
 def revoke_own_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke one of your tokens and all that descend from it: made with it, or rotated from it."""
+    """Revoke one of your tokens and every token made with it or rotated from it."""
     with ServerClient(url, token) as server:
         view = server.delete(f"/me/tokens/{segment(token_id)}")
     show_revoked(token_id, view, as_json=as_json)

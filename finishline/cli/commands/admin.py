@@ -17,21 +17,23 @@ Scopes = Annotated[
     list[str] | None,
     typer.Option(
         "--scope",
-        help="read, submit, organise, administer, work or tokens; once for each, all if left out.",
+        help="read, submit, organise, administer, work, tokens. Repeat for several; default: all.",
     ),
 ]
-Label = Annotated[str | None, typer.Option("--label", help="What it is for.")]
+Label = Annotated[str | None, typer.Option("--label", help="Purpose of the token.")]
 Days = Annotated[float | None, typer.Option("--days", min=0.001, help="Days until it expires.")]
 Overlap = Annotated[
     float,
-    typer.Option("--overlap-hours", min=0, max=168, help="How long the old one still works."),
+    typer.Option(
+        "--overlap-hours", min=0, max=168, help="Hours for which the old token stays valid."
+    ),
 ]
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
 
 
 @tokens_app.command("list")
 def list_tokens(
-    user: Annotated[str | None, typer.Option("--user", help="Only of this user.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only tokens of this user.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -54,7 +56,7 @@ def make_token(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Make a token for somebody. It is shown this once."""
+    """Make a token for a user. It is shown only once."""
     body = given(user=user, role=role, label=label, scopes=scopes, expires_in_days=days)
     with ServerClient(url, token) as server:
         view = server.post("/tokens", body)
@@ -75,7 +77,7 @@ def rotate_token(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Have a fresh token take over from one. It is shown this once."""
+    """Replace a token by a fresh one. It is shown only once."""
     with ServerClient(url, token) as server:
         view = rotate(server, f"/tokens/{segment(token_id)}", overlap_hours, days)
     show_secret(view, as_json=as_json)
@@ -86,7 +88,7 @@ def rotate_token(
 def revoke_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke a token and all that descend from it: made with it, or rotated from it."""
+    """Revoke a token and every token made with it or rotated from it."""
     with ServerClient(url, token) as server:
         view = server.delete(f"/tokens/{segment(token_id)}")
     show_revoked(token_id, view, as_json=as_json)
@@ -107,31 +109,33 @@ def given(**options: object) -> dict[str, object]:
 
 def show_secret(view: View, *, as_json: bool) -> None:
     """A token that was made, and that it has to be kept."""
-    lines = [str(view.get("token")), f"Keep it: it is not shown again (id {view.get('id')})."]
+    lines = [str(view.get("token")), f"Store it now: it is not shown again (id {view.get('id')})."]
     open_screen(as_json=as_json).answer(view, lines)
 
 
 def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
     """Say which tokens ended together."""
     ended = [str(each) for each in view["revoked"]]
-    lines = [f"Token {token_id} {'is revoked' if token_id in ended else 'had ended'}."]
+    lines = [f"Token {token_id} {'is revoked' if token_id in ended else 'had already ended'}."]
     if others := [each for each in ended if each != token_id]:
         told = count_text(len(others), "token")
-        lines.append(f"With it ended {told} made with it or rotated from it: {', '.join(others)}.")
+        lines.append(f"Also revoked: {told} made with it or rotated from it: {', '.join(others)}.")
     open_screen(as_json=as_json).answer(view, lines)
 
 
 users = typer.Typer(no_args_is_help=True, help="Users: list, add, set, disable, enable.")
 organisations = typer.Typer(no_args_is_help=True, help="Organisations: list, add.")
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
-Organisation = Annotated[str | None, typer.Option("--organisation", help="Where they belong.")]
-Email = Annotated[str | None, typer.Option("--email", help="Where notices to them go.")]
+Organisation = Annotated[
+    str | None, typer.Option("--organisation", help="Organisation of the user.")
+]
+Email = Annotated[str | None, typer.Option("--email", help="E-mail address for notices.")]
 
 
 @users.command("list")
 def list_users(
     search: Annotated[
-        str | None, typer.Option("--q", help="Only those whose name or e-mail holds this.")
+        str | None, typer.Option("--q", help="Only users with this text in their name or e-mail.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -154,16 +158,16 @@ def list_users(
 @users.command("add")
 def add_user(
     name: Name,
-    role: Annotated[Role, typer.Option("--role", help="The highest role of their tokens.")] = (
-        "submitter"
-    ),
+    role: Annotated[
+        Role, typer.Option("--role", help="Highest role that their tokens may have.")
+    ] = ("submitter"),
     organisation: Organisation = None,
     email: Email = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Add a user. Their tokens are made apart: `finishline admin token make`."""
+    """Add a user. Make their tokens with `finishline admin token make`."""
     body = {"name": name, "role": role, "organisation": organisation, "email": email}
     with ServerClient(url, token) as server:
         view = server.post("/users", body)
@@ -175,28 +179,28 @@ def add_user(
 def set_user(
     name: Name,
     role: Annotated[
-        Role | None, typer.Option("--role", help="The highest role of their tokens.")
+        Role | None, typer.Option("--role", help="Highest role that their tokens may have.")
     ] = None,
     organisation: Organisation = None,
     email: Email = None,
     no_organisation: Annotated[
-        bool, typer.Option("--no-organisation", help="They belong to none.")
+        bool, typer.Option("--no-organisation", help="Remove the user from the organisation.")
     ] = False,
     no_email: Annotated[
-        bool, typer.Option("--no-email", help="No notices go to them by mail.")
+        bool, typer.Option("--no-email", help="Remove the e-mail address.")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Change a user's role, organisation or e-mail. What is left out stays."""
+    """Change a user's role, organisation or e-mail. Omitted options stay unchanged."""
     given = {"role": role, "organisation": organisation, "email": email}
     change: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     change |= {"organisation": None} if no_organisation else {}
     change |= {"email": None} if no_email else {}
     if not change:
         raise CliError(
-            "Nothing to change: name --role, --organisation or --email.", exit_code=ExitCode.USAGE
+            "Nothing to change. Pass --role, --organisation or --email.", exit_code=ExitCode.USAGE
         )
     return _change(name, change, url=url, token=token, as_json=as_json)
 
@@ -205,7 +209,7 @@ def set_user(
 def disable_user(
     name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Refuse a user's tokens and end their sessions; what they submitted stays."""
+    """Refuse a user's tokens and end their sessions. Their submissions stay."""
     return _change(name, {"disabled": True}, url=url, token=token, as_json=as_json)
 
 
@@ -213,7 +217,7 @@ def disable_user(
 def enable_user(
     name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Accept a user's tokens again, as far as they were not revoked."""
+    """Accept a user's tokens again, except those that were revoked."""
     return _change(name, {"disabled": False}, url=url, token=token, as_json=as_json)
 
 
@@ -242,10 +246,10 @@ def add_organisation(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Add an organisation, for users to belong to."""
+    """Add an organisation."""
     with ServerClient(url, token) as server:
         view = server.post("/organisations", {"name": name})
-    open_screen(as_json=as_json).answer(view, [f"{name} is added."])
+    open_screen(as_json=as_json).answer(view, [f"Organisation {name} added."])
     return int(ExitCode.OK)
 
 

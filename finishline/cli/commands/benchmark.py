@@ -14,7 +14,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
 
-app = typer.Typer(no_args_is_help=True, help="A benchmark's phases, and its definition.")
+app = typer.Typer(no_args_is_help=True, help="A benchmark's phases and definition.")
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
@@ -22,7 +22,7 @@ Moment = str | None
 
 @app.callback()
 def _benchmark() -> None:
-    """A benchmark's phases: show them, set them. Its definition: fetch it from a server."""
+    """Show or set a benchmark's phases; fetch its definition from a server."""
 
 
 @app.command("phases")
@@ -31,29 +31,29 @@ def phases(
     opens: Annotated[
         Moment,
         typer.Option(
-            "--opens", metavar="MOMENT", help="Takes submissions from then on: 2026-12-01T09:00Z."
+            "--opens", metavar="MOMENT", help="Submissions open, such as 2026-12-01T09:00Z."
         ),
     ] = None,
     freezes: Annotated[
-        Moment, typer.Option("--freezes", metavar="MOMENT", help="Its rules are frozen from then.")
+        Moment, typer.Option("--freezes", metavar="MOMENT", help="The rules freeze.")
     ] = None,
     closes: Annotated[
-        Moment, typer.Option("--closes", metavar="MOMENT", help="Takes none from then on.")
+        Moment, typer.Option("--closes", metavar="MOMENT", help="Submissions close.")
     ] = None,
     embargo: Annotated[
-        Moment, typer.Option("--embargo", metavar="MOMENT", help="Results are hidden until then.")
+        Moment, typer.Option("--embargo", metavar="MOMENT", help="The embargo on results ends.")
     ] = None,
     reason: Annotated[Moment, typer.Option("--reason", help="Why; kept in the audit log.")] = None,
     unfreeze: Annotated[
-        bool, typer.Option("--unfreeze", help="Allow --freezes to change what is frozen already.")
+        bool, typer.Option("--unfreeze", help="Allow --freezes after the freeze has begun.")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Show the phases of a benchmark, or change the dates that are given (organisers only).
+    """Show the phases of a benchmark, or set some of its dates (organisers only).
 
-    A date that is not given stays as it is; `none` takes it away.
+    Omitted dates stay unchanged; `none` removes a date.
     """
     given = dict(zip(NAMES, (opens, freezes, closes, embargo), strict=True))
     changes = {name: value for name, value in given.items() if value is not None}
@@ -81,21 +81,21 @@ def _lines(found: View) -> list[RenderableType]:
 def fetch(
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Write over a file that says otherwise.")
+        bool, typer.Option("--replace", help="Overwrite a file that differs.")
     ] = False,
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Put a server's definition into the folder that `run` and `check` read."""
+    """Download a server's definition into the folder that `run` and `check` read."""
     with ServerClient(url, token) as server:
         content, found = download_definition(server, benchmark)
     path = (benchmarks_dir or FETCHED) / f"{found.benchmark_id}.toml"
     _write(path, content, replace=replace)
     document = {"benchmark": found.benchmark_id, "path": str(path), "sha256": found.sha256}
     open_screen(as_json=as_json).answer(
-        document, [f"{path} holds {found.benchmark_id} as {url} has it ({found.sha256[:12]})."]
+        document, [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]})."]
     )
     return int(ExitCode.OK)
 
@@ -104,8 +104,8 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
     try:
         if path.exists() and path.read_bytes() != content and not replace:
             raise CliError(
-                f"{path} is there and says otherwise. Look at it; --replace puts the server's "
-                "in its place.",
+                f"{path} differs from the server's definition. Compare them, or overwrite the file "
+                "with --replace.",
                 exit_code=ExitCode.REFUSED,
             )
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,17 +26,21 @@ def calibrate(
         int | None, typer.Option("--runs", min=1, max=200, help="Runs at each batch size.")
     ] = None,
     continued: Annotated[
-        str | None, typer.Option("--continue", help="Go on with this calibration.")
+        str | None, typer.Option("--continue", help="Continue this calibration.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Wait until every run is made.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with it.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Wait until every run is trained.")
+    ] = False,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Reason; shown with the calibration.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Train the reference to its end with sealed seeds, many times (organisers only).
 
-    With --watch the exit code is 0 when every run was made and 3 when some could not be.
+    With --watch the exit code is 0 if every run was trained and 3 if some failed.
     """
     screen = open_screen(as_json=as_json)
     sizes = read_batch_sizes(batch_sizes) if batch_sizes is not None else None
@@ -85,7 +89,7 @@ def go_on(
     found = server.get(path)
     if found["benchmark"] != benchmark:
         raise CliError(
-            f"Calibration {calibration} is one of {found['benchmark']}, not of {benchmark}.",
+            f"Calibration {calibration} belongs to {found['benchmark']}, not to {benchmark}.",
             exit_code=ExitCode.USAGE,
         )
     view: View = server.post(f"{path}/continue", {"batch_sizes": sizes, "runs": runs})
@@ -110,7 +114,7 @@ Calibration = Annotated[str, typer.Argument(metavar="ID", help="Id of a calibrat
 @app.command("list")
 def list_calibrations(
     benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Of this benchmark only.")
+        str | None, typer.Option("--benchmark", help="Only calibrations of this benchmark.")
     ] = None,
     limit: Limit = 20,
     url: Url = DEFAULT_URL,
@@ -127,9 +131,9 @@ def list_calibrations(
 def show_calibration(
     calibration: Calibration,
     toml: Annotated[
-        bool, typer.Option("--toml", help="Write its runs as a benchmark file holds them.")
+        bool, typer.Option("--toml", help="Print its runs in the format of a benchmark file.")
     ] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="With --json: every run behind it.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --json: include every run.")] = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> int:
@@ -151,7 +155,9 @@ def compare_calibrations(
     calibration: Calibration,
     other: Annotated[
         str | None,
-        typer.Argument(metavar="[WITH]", help="Another one; else the benchmark file's own runs."),
+        typer.Argument(
+            metavar="[WITH]", help="Calibration to compare with (default: the file's own runs)."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -167,12 +173,12 @@ def compare_calibrations(
 @app.command("adopt")
 def adopt_calibration(
     calibration: Calibration,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason; shown with the calibration.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Judge by a calibration what is planned from now on (organisers only)."""
+    """Use a calibration for replays planned from now on (organisers only)."""
     with ServerClient(url, token) as server:
         view = server.post(f"/calibrations/{segment(calibration)}/adopt", {"reason": reason})
     open_screen(as_json=as_json).answer(view, calibration_lines(view))
@@ -183,7 +189,7 @@ def adopt_calibration(
 def cancel_calibration(
     calibration: Calibration, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """End what is under way and keep what is finished (organisers only)."""
+    """Cancel the remaining runs and keep the finished ones (organisers only)."""
     with ServerClient(url, token) as server:
         view = server.post(f"/calibrations/{segment(calibration)}/cancel", {})
     open_screen(as_json=as_json).answer(view, calibration_lines(view))

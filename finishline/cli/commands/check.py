@@ -51,15 +51,15 @@ BenchmarkOption = Annotated[
     str | None,
     typer.Option(
         "--benchmark",
-        help="Benchmark of a DAWNBench entry, which names none; `check` takes a definition file.",
+        help="Benchmark of a DAWNBench entry, which names none: an id; for `check` also a file.",
     ),
 ]
 DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
 FETCH = (
-    "A server's own benchmark is fetched with `finishline benchmark fetch` and its id; "
-    "`finishline check --url` asks the server for it."
+    "Download a server's own benchmark with `finishline benchmark fetch ID`, "
+    "or check against the server with `finishline check --url`."
 )
 NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
 NO_INTERVAL = Problem(str(StatisticsMissingError()))
@@ -74,11 +74,10 @@ def check(
     url: ServerToAsk = None,
     as_json: Json = False,
 ) -> int:
-    """Check a submission, or every submission of an archive, by the rules the server uses.
+    """Check a submission, an archive or a benchmark definition by the server's rules.
 
-    Nothing is sent. With --url the server gives the definition of a benchmark that is not known
-    here, and is asked whether it would take the submission at this moment. A benchmark's own
-    definition is checked too.
+    Nothing is sent. With --url the server provides definitions that are missing here, and says
+    whether the benchmark takes submissions at present.
     """
     if path.suffix == ".toml":
         return _check_definition(read_definition(path), as_json=as_json)
@@ -185,7 +184,7 @@ def _refuse_log_of_submission(path: Path) -> None:
     """Refuse one log of a submission: only the submission says how many runs count."""
     if (path.parent / CLAIM_NAME).is_file():
         raise CliError(
-            f"{path} is a log of the submission beside it; check that as a whole: "
+            f"{path} is a log of the submission beside it; check the whole submission: "
             f"finishline check {quote(str(path.parent))}",
             exit_code=ExitCode.USAGE,
         )

@@ -29,7 +29,7 @@ from finishline.rules.proof.check import Check, check_proof
 from finishline.rules.text import count_text
 
 FILE_ENDINGS = (".zip", ".json")
-WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
+WHERE_THEY_ARE = "`finishline show SUBMISSION` lists a submission's verifications."
 # Checks that derive figures by rules; at the verdict other rules may have been in force.
 DERIVED = frozenset({"score", "band", "verdict"})
 
@@ -47,23 +47,23 @@ def check_proof_of(
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option("--log", help="Check an audit log instead: a file of `audit-log --out`."),
+        typer.Option("--log", help="Check an audit log instead, written by `audit-log --out`."),
     ] = None,
     head: Annotated[
-        str | None, typer.Option("--head", help="A head of the log that was noted earlier.")
+        str | None, typer.Option("--head", help="Head of the log, noted earlier.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Check that a verdict follows from what it stands on. A file is checked offline.
+    """Check that a verdict follows from its evidence. A file is checked offline.
 
-    Of a file, --key names whom to trust; of an id, bundle and keys come from the server. The exit
-    code is 0 if no check fails and 1 if one does.
+    For a file, pass the server's public key with --key; for an id, proof and keys come from the
+    server. The exit code is 0 if no check fails, else 1.
     """
     if (proof is None) == (log is None):
         raise CliError(
-            "Name a verification or its proof, or an audit log with --log.",
+            "Pass a verification id, a proof file, or an audit log with --log.",
             exit_code=ExitCode.USAGE,
         )
     if log is not None:
@@ -106,7 +106,7 @@ def _fetch(
         keys = keys_in(listed)
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(
-            f"What {url} lists as keys are none ({error!r}).", exit_code=ExitCode.SERVER
+            f"{url} did not return valid public keys ({error!r}).", exit_code=ExitCode.SERVER
         ) from error
     bundle = read_bundle(content, file="proof.zip")
     _require_asked_for(bundle.document, verification)
@@ -146,8 +146,8 @@ def _judged_by(document: Mapping[str, Any]) -> Text:
     told = code if isinstance(code, Mapping) else {}
     commit = f", commit {str(told['commit'])[:60]}" if told.get("commit") else ""
     return Text(
-        "What it stands on is as it was signed. Rules are corrected now and then: it was judged by "
-        f"Finishline {str(told.get('version'))[:60]}{commit}; check it with that one too."
+        "The signed evidence is intact, but these rules lead to another result. The verdict was "
+        f"reached by Finishline {str(told.get('version'))[:60]}{commit}; check with that one too."
     )
 
 

@@ -32,25 +32,25 @@ EXAMPLES = {
     Kind.DAWNBENCH: "a DAWNBench tree (TASK/train/*.json)",
     Kind.MLPERF: "an MLPerf package (ORG/results/SYSTEM/BENCHMARK/result_0.txt)",
 }
-What = Annotated[Kind, typer.Argument(metavar="dawnbench|mlperf", help="What the archive is.")]
-Where = Annotated[Path, typer.Argument(metavar="PATH", help="Where the archive is.")]
+What = Annotated[Kind, typer.Argument(metavar="dawnbench|mlperf", help="Kind of archive.")]
+Where = Annotated[Path, typer.Argument(metavar="PATH", help="Path of the archive.")]
 Published = Annotated[
     datetime | None,
     typer.Option(
         "--published",
         formats=["%Y-%m-%d"],
-        help="Day an MLPerf round was published, where the server does not know it.",
+        help="Publication date of an MLPerf round that the server does not know.",
     ),
 ]
 Commit = Annotated[
     str | None,
     typer.Option(
         "--commit",
-        help="Commit of the archive, where PATH is no checkout that names it. Results of a known "
-        "archive are numbered.",
+        help="Commit of the archive, if PATH is not a git checkout. Only results of a known commit "
+        "are numbered.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the uploads without sending them.")]
 
 
 def import_archive(
@@ -66,12 +66,12 @@ def import_archive(
 ) -> int:
     """Send the submissions in a published archive to the server (organisers only).
 
-    What is there already is not sent twice, so an import that was interrupted goes on when it is
-    run again. Ctrl-C waits for what is on its way, then says what became of each.
+    Stored submissions are skipped, so an interrupted import continues when it is run again.
+    Ctrl-C waits for the uploads in progress, then lists the outcome of each.
     """
     if published is not None and kind is Kind.DAWNBENCH:
         raise CliError(
-            "Every DAWNBench entry has a day of its own; --published is for MLPerf rounds.",
+            "--published is for MLPerf rounds; each DAWNBench entry has its own date.",
             exit_code=ExitCode.REFUSED,
         )
     day = None if published is None else published.date()
@@ -80,7 +80,7 @@ def import_archive(
     found = of_kind(find_in(path), kind)
     if not found.submissions:
         raise CliError(
-            f"There is nothing to import at {path}; name {EXAMPLES[kind]}.",
+            f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.",
             exit_code=ExitCode.REFUSED,
         )
     started = time.monotonic()
@@ -119,10 +119,10 @@ def _source_line(commit: str | None) -> str:
     name = None if commit is None else source_name(commit)
     if name is not None:
         return f"Source: {name} at {commit}."
-    found = "PATH names no commit" if commit is None else f"{commit} is in no known archive"
+    found = "PATH is not a git checkout" if commit is None else f"unknown commit {commit}"
     return (
-        f"Source not checked: {found}. The results are shown without a number; import again from a "
-        "checkout of the published repository, or with --commit, to number them."
+        f"Source not checked: {found}. The results are not numbered; to number them, import again "
+        "from a checkout of the published repository, or with --commit."
     )
 
 
@@ -184,8 +184,8 @@ def _lines(
     yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
     if left:
         yield Text(
-            f"{count_text(len(left), 'submission')} not tried: the import ended early. "
-            "Run it again to go on; what is there already is not sent twice."
+            f"{count_text(len(left), 'submission')} not sent: the import ended early. "
+            "Run it again to continue; stored submissions are not sent twice."
         )
 
 

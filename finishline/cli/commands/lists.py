@@ -20,7 +20,7 @@ from finishline.cli.submission_tables import submission_lines
 Choice = str | None
 Metric = Annotated[
     Choice,
-    typer.Option("--metric", help="tta or cost; of inference: latency or inference_cost."),
+    typer.Option("--metric", help="tta or cost; for inference: latency or inference_cost."),
 ]
 
 
@@ -49,15 +49,15 @@ def leaderboard(
     evidence: Annotated[
         Choice, typer.Option("--evidence", help="measured, published or claimed.")
     ] = None,
-    search: Annotated[Choice, typer.Option("--q", help="Words to look for.")] = None,
+    search: Annotated[Choice, typer.Option("--q", help="Search text.")] = None,
     sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
     order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
     withdrawn: Annotated[
-        bool, typer.Option("--withdrawn", help="Show what was withdrawn too, unranked.")
+        bool, typer.Option("--withdrawn", help="Also list withdrawn submissions, unranked.")
     ] = False,
     preview: Annotated[
         bool,
-        typer.Option("--preview", help="As if its embargo were over now (organisers)."),
+        typer.Option("--preview", help="Show the board as after its embargo (organisers)."),
     ] = False,
     limit: Limit = 50,
     url: Url = DEFAULT_URL,

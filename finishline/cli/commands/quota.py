@@ -17,17 +17,19 @@ from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 
-quota_app = typer.Typer(help="What you may use, and what you used of it.")
+quota_app = typer.Typer(help="Your quotas and their use.")
 SubjectKind = Literal["user", "organisation", "benchmark"]
-Kind = Annotated[SubjectKind, typer.Argument(help="Whose quota.")]
-Subject = Annotated[str, typer.Argument(help="Name of the user or organisation; benchmark's id.")]
+Kind = Annotated[SubjectKind, typer.Argument(help="Kind of subject.")]
+Subject = Annotated[
+    str, typer.Argument(help="Name of the user or organisation, or the benchmark's id.")
+]
 
 
 @quota_app.callback(invoke_without_command=True)
 def own_quota(
     context: typer.Context, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Show what you may submit and have replayed, and what you used of it."""
+    """Show your quotas for uploads and replays, and their use."""
     if context.invoked_subcommand is not None:
         return int(ExitCode.OK)
     with ServerClient(url, token) as server:
@@ -38,7 +40,7 @@ def own_quota(
 
 @quota_app.command("list")
 def list_quotas(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
-    """List the quotas that are unlike the server's own (organisers only)."""
+    """List the quotas that differ from the defaults (organisers only)."""
     with ServerClient(url, token) as server:
         view = server.get("/quotas")
     open_screen(as_json=as_json).answer(view, [set_quota_table(view)])
@@ -49,7 +51,7 @@ def list_quotas(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = Fal
 def show_quota(
     kind: Kind, subject: Subject, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Show what somebody, or all on a benchmark, used of what is allowed (organisers only)."""
+    """Show the quotas of a user, an organisation or a benchmark (organisers only)."""
     with ServerClient(url, token) as server:
         view = server.get(_path(kind, subject))
     _show(view, as_json=as_json)
@@ -75,10 +77,10 @@ def set_quota(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Set what a user, each member of an organisation, or all on a benchmark may use."""
+    """Set the quotas of a user, of each member of an organisation, or of a benchmark."""
     if submissions is None and gpu_hours is None:
         raise CliError(
-            "Say what to set: --submissions-per-day or --gpu-hours-per-month.",
+            "Nothing to set. Pass --submissions-per-day or --gpu-hours-per-month.",
             exit_code=ExitCode.USAGE,
         )
     body: dict[str, Any] = {"reason": reason}
@@ -110,24 +112,25 @@ def _amount(text: str, *, each: int) -> int | str:
         number = -1.0
     if not 0 <= number < 1e9:
         raise CliError(
-            f"{text!r} is no amount; expected a number, unlimited, or default.",
+            f"Invalid amount {text!r}. Expected a number, unlimited or default.",
             exit_code=ExitCode.USAGE,
         )
     return round(number * each)
 
 
 prices_app = typer.Typer(no_args_is_help=True, help="The price book: list, add, import.")
-Name = Annotated[str, typer.Argument(help="As the provider's price list calls it.")]
+Name = Annotated[str, typer.Argument(help="Name in the provider's price list.")]
 Filter = str | None
 
 
 @prices_app.command("list")
 def list_prices(
-    provider: Annotated[Filter, typer.Option("--provider", help="Of this provider.")] = None,
-    instance: Annotated[Filter, typer.Option("--instance", help="Of this instance.")] = None,
-    region: Annotated[Filter, typer.Option("--region", help="Of this region.")] = None,
+    provider: Annotated[Filter, typer.Option("--provider", help="Only this provider.")] = None,
+    instance: Annotated[Filter, typer.Option("--instance", help="Only this instance.")] = None,
+    region: Annotated[Filter, typer.Option("--region", help="Only this region.")] = None,
     on: Annotated[
-        Filter, typer.Option("--on", metavar="DAY", help="Only what holds on a day: 2026-11-21.")
+        Filter,
+        typer.Option("--on", metavar="DAY", help="Only prices valid on a day, such as 2026-11-21."),
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -145,24 +148,28 @@ def add_price(
     instance: Name,
     region: Name,
     usd_per_hour: Annotated[
-        float, typer.Argument(metavar="USD_PER_HOUR", help="US dollars for an hour of one.")
+        float, typer.Argument(metavar="USD_PER_HOUR", help="US dollars per hour of one instance.")
     ],
     effective_on: Annotated[
-        str, typer.Option("--from", metavar="DAY", help="The day it holds from: 2026-11-21.")
+        str,
+        typer.Option("--from", metavar="DAY", help="First day of validity, such as 2026-11-21."),
     ],
-    source_url: Annotated[str, typer.Option("--source", help="Address of the page that says so.")],
+    source_url: Annotated[
+        str, typer.Option("--source", help="Address of the provider's price page.")
+    ],
     pricing: Annotated[
-        Literal["on_demand", "spot"], typer.Option("--pricing", help="Spot never ranks.")
+        Literal["on_demand", "spot"], typer.Option("--pricing", help="Spot prices never rank.")
     ] = "on_demand",
-    note: Annotated[Filter, typer.Option("--note", help="A remark; kept with it.")] = None,
+    note: Annotated[Filter, typer.Option("--note", help="Note, shown with the price.")] = None,
     supersedes: Annotated[
-        int | None, typer.Option("--supersedes", min=1, help="Number of a price that was wrong.")
+        int | None,
+        typer.Option("--supersedes", min=1, help="Id of the wrong price that this one replaces."),
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Add a price (organisers only). Nothing is ever changed: correct it by another one."""
+    """Add a price (organisers only). Prices are never edited: --supersedes corrects one."""
     body = {
         "provider": provider, "instance": instance, "region": region, "pricing": pricing,
         "usd_per_hour": usd_per_hour, "effective_on": effective_on, "source_url": source_url,
@@ -170,7 +177,7 @@ def add_price(
     }  # fmt: skip
     with ServerClient(url, token) as server:
         view = server.post("/prices", body)
-    open_screen(as_json=as_json).answer(view, [f"Price {view['id']} is in the book."])
+    open_screen(as_json=as_json).answer(view, [f"Price {view['id']} added."])
     return int(ExitCode.OK)
 
 
@@ -181,15 +188,15 @@ def import_prices(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Add every price of a file, or none (organisers only). What is there already is left out."""
+    """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
     try:
         prices = read_prices(path)
     except RuleError as error:
         raise refusal(error) from error
     with ServerClient(url, token) as server:
         view = server.post("/prices/import", {"prices": [_body(price) for price in prices]})
-    there = count_text(view["already_there"], "was", "were")
-    told = f"{count_text(len(view['added']), 'price')} added, {there} there already."
+    added = count_text(len(view["added"]), "price")
+    told = f"{added} added, {view['already_there']} skipped as already known."
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
 

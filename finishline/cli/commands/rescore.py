@@ -51,19 +51,21 @@ def rescore(
         str | None, typer.Option("--benchmark", help="Only submissions of this benchmark.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would change; change nothing.")
+        bool, typer.Option("--dry-run", help="List the changes without storing them.")
     ] = False,
     definition: Annotated[
         Literal["stored", "current"],
-        typer.Option("--definition", help="The definition each result names, or the server's."),
+        typer.Option(
+            "--definition", help="Score by each result's own definition, or the server's."
+        ),
     ] = "stored",
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Derive results again from their raw logs and keep what changed (organisers only).
+    """Score results again from their raw logs and store the changes (organisers only).
 
-    Doing it twice changes nothing, so one that was interrupted is simply run again.
+    A second run changes nothing. If one is interrupted, run it again.
     """
     report = Report(definition=definition, dry_run=dry_run)
     body = {"benchmark": benchmark, "dry_run": dry_run, "definition": definition}
@@ -93,7 +95,7 @@ def _bar(as_json: bool) -> Iterator[Advance]:
         yield lambda _done, _total: None
         return
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Scoring again", total=None)
+        task = progress.add_task("Rescoring", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
@@ -112,9 +114,9 @@ def _lines(report: Report) -> Iterator[RenderableType]:
     verb = "would change" if report.dry_run else "changed"
     all_of_them = count_text(report.total or 0, "submission")
     yield Text(
-        f"{report.submissions} of {all_of_them} scored again under the "
+        f"{report.submissions} of {all_of_them} rescored under the "
         f"{report.definition} definitions: {len(report.changed)} {verb}, "
         f"{report.unchanged} unchanged, {len(report.failed)} failed."
     )
     if report.next_cursor is not None:
-        yield Text("It ended early; run it again for the others.")
+        yield Text("The rescoring ended early. Run it again for the rest.")

@@ -43,7 +43,7 @@ def run(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: the benchmark's number)."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -69,19 +69,19 @@ def run(
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
-    """Train a benchmark's reference model here and write the submission it makes."""
+    """Train a benchmark's reference model here and write a submission."""
     require_training_packages("run")
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise CliError(
-            f"{out} holds a submission already; choose another folder, or take that away.",
+            f"{out} already has a submission. Choose another folder, or remove it.",
             exit_code=ExitCode.USAGE,
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     require_trainable(definition, chosen, division=division)
     if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
         raise CliError(
-            "--ticket says runs, seeds, settings and division; leave those options out.",
+            "--ticket sets runs, seeds, settings and division. Remove those options.",
             exit_code=ExitCode.USAGE,
         )
     training = Training(
@@ -146,7 +146,7 @@ def _with_ticket(
             }
             got = server.post("/tickets", wanted)
     except CliError as error:
-        screen.say(f"No ticket, so the runs take seeds of their own: {error.message}")
+        screen.say(f"No ticket, so the runs choose their own seeds: {error.message}")
         return training
     file = training.out / "ticket.json"
     write_ticket(file, got)
@@ -168,7 +168,7 @@ def train_shown(training: Training, progress: ReplayProgress, screen: Screen) ->
 
 
 Seconds = Annotated[
-    float, typer.Option(min=0.1, max=600.0, help="Seconds of training, and of inference.")
+    float, typer.Option(min=0.1, max=600.0, help="Seconds to measure training, then inference.")
 ]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
 Device = Annotated[
@@ -178,7 +178,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for several."),
 ]
-Out = Annotated[Path | None, typer.Option(help="Write the result there as JSON too.")]
+Out = Annotated[Path | None, typer.Option(help="Also write the result to this file (JSON).")]
 
 
 def bench(
@@ -191,7 +191,7 @@ def bench(
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
-    """Measure training and inference on made-up data, and what this machine could do at best."""
+    """Measure training and inference on made-up data, and the roofs of this machine."""
     require_training_packages("bench")
     file, _ = find_benchmark(benchmark, benchmarks_dir)
     options = BenchOptions(

@@ -54,7 +54,7 @@ Definitions = Annotated[
     ),
 ]
 ServerOfDefinitions = Annotated[
-    str | None, typer.Option("--url", help="Score also by the definitions that this server has.")
+    str | None, typer.Option("--url", help="Also use the definitions of this server.")
 ]
 Rcp = Annotated[
     Points, typer.Option("--rcp", help="Reference convergence points: pruned, or all of them.")
@@ -74,7 +74,7 @@ def score(
     found = [find_in(path) for path in paths]
     if not any(each.submissions for each in found):
         raise CliError(
-            "There is no submission here; name a DAWNBench tree (TASK/train/*.json), an MLPerf "
+            "No submission found. Pass a DAWNBench tree (TASK/train/*.json), an MLPerf "
             "package (ORG/results/SYSTEM/BENCHMARK/result_0.txt) or a log.",
             exit_code=ExitCode.REFUSED,
         )

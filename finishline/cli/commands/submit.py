@@ -31,7 +31,7 @@ from finishline.client.files import idempotency_key, open_parts
 
 def submit(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A submission's JSON, or the folder that has it.")
+        Path, typer.Argument(metavar="PATH", help="A submission's JSON, or its folder.")
     ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
@@ -104,7 +104,10 @@ def ticket(
         Path | None, typer.Option("--out", help="File to write (default: ticket-ID.json).")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, help="Seeds: as the rules ask, up to twice.")
+        int | None,
+        typer.Option(
+            "--runs", min=1, help="Seeds (default: the benchmark's runs; at most twice that)."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -113,14 +116,16 @@ def ticket(
     division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
     hardware_class: Annotated[
         str | None,
-        typer.Option("--hardware-class", help="What will train (default: this machine)."),
+        typer.Option(
+            "--hardware-class", help="Hardware class that will train (default: this machine's)."
+        ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
     ] = None,
     ticket_id: Annotated[
-        str | None, typer.Option("--id", help="Write the file of an open ticket of yours again.")
+        str | None, typer.Option("--id", help="Write the file of one of your open tickets again.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -152,18 +157,20 @@ def ticket(
 
 def withdraw(
     submission: Annotated[str, typer.Argument(help="Id of a submission of yours.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why; shown on its page.")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Reason; shown on the submission's page.")
+    ],
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let it rank again (organisers only).")
+        bool, typer.Option("--undo", help="Reinstate the submission (organisers only).")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Withdraw a submission: it ranks nowhere and stays readable at its address."""
+    """Withdraw a submission from its board. Its page stays."""
     path = f"/submissions/{segment(submission)}/{'reinstatement' if undo else 'withdrawal'}"
     with ServerClient(url, token) as server:
         view = server.post(path, {"reason": reason})
-    told = "ranks again" if undo else "is withdrawn; it stays at its address, unranked"
+    told = "ranks again" if undo else "is withdrawn; its page stays, unranked"
     open_screen(as_json=as_json).answer(view, [f"Submission {view['id']} {told}."])
     return int(ExitCode.OK)

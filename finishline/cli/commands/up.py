@@ -56,7 +56,7 @@ def up(
 ) -> int:
     """Start broker, server and one worker on this machine, and keep them running.
 
-    Ctrl-C or SIGTERM stops all of it. With --json one document is written once all is ready.
+    Ctrl-C or SIGTERM stops everything. --json writes one document when everything is ready.
     """
     _refuse_contradictions(worker=worker, demo=demo, once=once, as_json=as_json)
     require_server("up")
@@ -77,9 +77,9 @@ def up(
 
 def _refuse_contradictions(*, worker: bool, demo: bool, once: bool, as_json: bool) -> None:
     for wrong, sentence in (
-        (once and not demo, "--once goes with --demo; without it there is no verdict to wait for."),
-        (demo and not worker, "--demo needs the worker that --no-worker leaves out."),
-        (demo and as_json, "--demo prints for people; run `finishline demo --json` beside `up`."),
+        (once and not demo, "--once needs --demo: without it there is no verdict to wait for."),
+        (demo and not worker, "--demo needs a worker. Remove --no-worker."),
+        (demo and as_json, "--demo has no JSON output. Run `finishline demo --json` beside `up`."),
     ):
         if wrong:
             raise CliError(sentence, exit_code=ExitCode.USAGE)
@@ -90,10 +90,10 @@ def _demo_command(url: str, var: Path) -> list[str]:
 
 
 def demo(
-    benchmark: Annotated[str, typer.Option("--benchmark", help="What to train.")] = "digits",
+    benchmark: Annotated[str, typer.Option("--benchmark", help="Id of a benchmark.")] = "digits",
     runs: Annotated[
         int | None,
-        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: the benchmark's number)."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Wait for the verdict and show the replay.")
@@ -103,10 +103,10 @@ def demo(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> int:
-    """Train, submit, ask for a verification, watch it, and show the leaderboard.
+    """Train, submit, request a verification, watch it, and show the leaderboard.
 
-    Uses the tokens that `finishline up` keeps in its var folder. The exit code is 0 when the
-    row ends measured and 3 when it ends otherwise.
+    Uses the tokens that `finishline up` keeps in its var folder. The exit code is 0 if the
+    row ends measured, else 3.
     """
     screen = open_screen(as_json=as_json)
     require_training_packages("demo")
@@ -129,8 +129,8 @@ def _kept_token(var: Path, name: str) -> str:
     token = read_token(path)
     if token is None:
         raise CliError(
-            f"There is no token in {path}; start `finishline up` there, or point --var at the "
-            "folder of the server that runs.",
+            f"There is no token in {path}. Start `finishline up` there, or pass the folder of "
+            "the running server with --var.",
             exit_code=ExitCode.NOT_ALLOWED,
         )
     return token

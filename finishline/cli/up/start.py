@@ -156,7 +156,7 @@ def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
             code = supervisor.run("demo", options.demo, plan.environment(), None)
             if options.once:
                 return code
-            screen.say(f"The server goes on at {plan.url}; stop it with Ctrl-C.")
+            screen.say(f"The server keeps running at {plan.url}; stop it with Ctrl-C.")
         supervisor.keep()
     except StopAskedError:
         # Asked to exit after a verdict, a stop before it is not a verdict.
@@ -273,7 +273,7 @@ def invitation(options: UpOptions, plan: Plan) -> list[str]:
         f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
         "To administer it (python -m server.admin): export "
         + " ".join(f"{name}={quote(plan.environment()[name])}" for name in OF_ADMINISTRATORS),
-        "To keep users and organisations, make an admin's token: "
+        "To manage users and organisations, make an admin's token: "
         "python -m server.admin token --user YOU --role admin",
     ]
     if not options.worker:

@@ -166,7 +166,7 @@ class Supervisor:
         elif now - kept.life.started_at > kept.service.ready_limit_seconds:
             if not kept.life.was_ready:
                 raise _never_answered(kept.service)
-            self.say(f"{kept.service.name} does not answer and is ended")
+            self.say(f"{kept.service.name} does not respond and is stopped")
             signal_group(kept.process.pid, signal.SIGKILL)
 
     def _bury(self, kept: _Kept, now: float) -> None:
@@ -254,7 +254,7 @@ def _given_up(kept: _Kept, policy: RestartPolicy) -> CliError:
 
 def _never_answered(service: Service) -> CliError:
     return CliError(
-        f"{service.name} did not answer within {service.ready_limit_seconds:g} s "
+        f"{service.name} did not respond within {service.ready_limit_seconds:g} s "
         f"({last_line(service.log) or 'it wrote nothing'}); see {service.log}.",
         exit_code=ExitCode.SERVER,
     )
