@@ -9,6 +9,8 @@ from typing import Any, Literal, Self, TypeVar
 
 import httpx2
 
+from finishline.api.boards import BoardView, PreviewView
+from finishline.api.comparisons import SubmissionComparison
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
 from finishline.client.answers import read_view
@@ -19,7 +21,6 @@ from finishline.client.retries import Retries
 from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Transport, segment
 from finishline.client.views.benchmarks import Benchmark, BenchmarkList
-from finishline.client.views.boards import Board, Comparison, PreviewedBoard
 from finishline.client.views.prices import Price, PriceList
 from finishline.client.views.queue import Queue
 from finishline.client.views.quotas import MyQuota
@@ -132,7 +133,7 @@ class Client:
         found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}")
         return read_view(Benchmark, found)
 
-    def leaderboard(self, benchmark_id: str, **filters: object) -> Board:
+    def leaderboard(self, benchmark_id: str, **filters: object) -> BoardView:
         """A page of a benchmark's leaderboard.
 
         The filters are those of the board's address: division, metric, status, q, sort, order,
@@ -140,12 +141,12 @@ class Client:
         date_to, withdrawn, evidence, check.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
-        return read_view(Board, self._transport.get(path, filters))
+        return read_view(BoardView, self._transport.get(path, filters))
 
-    def preview(self, benchmark_id: str, **filters: object) -> PreviewedBoard:
+    def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
         """The same page as if the benchmark's embargo were over now; for organisers."""
         path = f"/leaderboards/{segment(benchmark_id)}/preview"
-        return read_view(PreviewedBoard, self._transport.get(path, filters))
+        return read_view(PreviewView, self._transport.get(path, filters))
 
     def submission(self, submission_id: str) -> SubmissionView:
         """A submission with its result, its runs and its verifications."""
@@ -195,11 +196,11 @@ class Client:
         path = f"/submissions/{segment(submission_id)}/runs/{run}/log"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
-    def compare(self, submissions: Sequence[SubmissionView | str]) -> Comparison:
+    def compare(self, submissions: Sequence[SubmissionView | str]) -> SubmissionComparison:
         """Compare each pair of two to six submissions of a benchmark: who is faster, how surely."""
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         found = self._transport.get("/compare", {"submissions": ",".join(ids)})
-        return read_view(Comparison, found)
+        return read_view(SubmissionComparison, found)
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""

@@ -12,6 +12,7 @@ from pydantic import (
     field_validator,
 )
 
+from finishline.api.dates import Day, DayField
 from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
@@ -23,7 +24,6 @@ from finishline.rules.benchmarks.prices import (
     Pricing,
     is_web_address,
 )
-from server.base.dates import Day, DayField
 from server.base.models import PriceRow
 
 LARGEST_IMPORT = 1000

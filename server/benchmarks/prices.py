@@ -21,8 +21,8 @@ from finishline.rules.benchmarks.prices import (
     superseded_by,
 )
 from server.base.board_versions import raise_all_board_versions
+from server.base.csv_cells import csv_cell
 from server.base.database import utc_now
-from server.base.dates import csv_cell
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import PriceRow, Submission
 from server.base.room_state import state_of

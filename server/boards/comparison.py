@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
-from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
@@ -15,59 +15,11 @@ from server.base.errors import ContentError, NotFoundError
 from server.base.models import SUBMITTER, Submission
 from server.submissions.service import convergence_factor, run_times
 
-
-class ComparedView(BaseModel):
-    """A submission that is compared; `run_seconds` of the runs that reached the target."""
-
-    submission_id: str
-    submitter: str
-    model: str
-    division: str
-    tta_seconds: float | None
-    runs_started: int
-    run_seconds: list[float]
-    single_run: bool
-    withdrawn: bool = False
-
-
-class PairView(BaseModel):
-    """The first submission against the second.
-
-    `ratio` is of the geometric means of their times, below 1 where the first is faster, with its
-    95 % interval. `p_faster` is the confidence that the first is faster on average (1 less the
-    one-sided p-value of Welch's test on log times), `p_one_run_faster` the share of pairs of runs
-    in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
-    `runs_needed` is how many runs each would need to tell a gap of this size apart. Absent figures
-    are those that a single run cannot give.
-    """
-
-    first: str
-    second: str
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    p_faster: float | None
-    p_one_run_faster: float | None
-    runs_needed: int | None
-    told_apart: bool
-    sentence: str
-
-
-class ComparisonView(BaseModel):
-    """Every pair of two to six submissions of one benchmark."""
-
-    benchmark: str
-    submissions: list[ComparedView]
-    pairs: list[PairView]
-
-
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"
 
 
-def compare_submissions(session: Session, text: str) -> ComparisonView:
+def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     """Every pair of the submissions that a list of ids names.
 
     Raises ContentError unless it names two to six submissions of one benchmark, each once, and
@@ -83,7 +35,9 @@ def compare_submissions(session: Session, text: str) -> ComparisonView:
         raise _refusal(message, "submissions of one benchmark")
     times = run_times(session, Submission.id.in_(ids))
     compared = [_compared(row, times.get(row.id, ())) for row in rows]
-    return ComparisonView(benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared))
+    return SubmissionComparison(
+        benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
+    )
 
 
 def _read_ids(text: str) -> list[str]:
@@ -145,7 +99,7 @@ def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
     )
 
 
-def _pairs(compared: Sequence[ComparedView]) -> list[PairView]:
+def _pairs(compared: Sequence[ComparedView]) -> list[ComparedPairView]:
     pairs = list(combinations(compared, 2))
     found = [compare(one.run_seconds, other.run_seconds) for one, other in pairs]
     tested = [place for place, c in enumerate(found) if c.p_value is not None]
@@ -158,9 +112,9 @@ def _pairs(compared: Sequence[ComparedView]) -> list[PairView]:
 
 def _pair(
     one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
-) -> PairView:
+) -> ComparedPairView:
     interval = found.ratio_interval
-    return PairView(
+    return ComparedPairView(
         first=one.submission_id,
         second=other.submission_id,
         ratio=found.ratio,

@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from server.base.board_versions import board_version
-from server.base.dates import csv_cell
+from server.base.csv_cells import csv_cell
 from server.base.middleware import reader_has, reader_takes_gzip
 from server.base.services import Services
 from server.boards.cache import hint_of

@@ -5,19 +5,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from finishline.api.boards import BoardQuery, BoardView, PreviewView
+from finishline.api.comparisons import RaceView, SubmissionComparison
+from finishline.api.records import RecordList
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
-from server.boards.comparison import ComparisonView, compare_submissions
+from server.boards.comparison import compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
-from server.boards.race import RaceView, read_race
-from server.boards.records import RecordList, list_records
-from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
+from server.boards.race import read_race
+from server.boards.records import list_records
 from server.boards.service import Board, preview_board, read_board
 from server.people.dependencies import OrganiserDep
 from server.people.signed_in import ViewerDep, viewer_for
 
 router = APIRouter(tags=["leaderboards"])
 races = APIRouter(tags=["verifications"])
+BoardQueryDep = Annotated[BoardQuery, Query()]
 SubmissionsDep = Annotated[
     str,
     Query(
@@ -78,7 +81,7 @@ def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
 @router.get("/compare")
 def get_comparison(
     submissions: SubmissionsDep, services: ServicesDep, viewer: ViewerDep
-) -> ComparisonView:
+) -> SubmissionComparison:
     """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
     with services.database.read(viewer) as session:
         return compare_submissions(session, submissions)

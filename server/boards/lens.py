@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import ColumnElement, Text, cast, select, true
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardPriceView, BoardQuery, LensView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import (
     PriceBook,
@@ -30,7 +31,6 @@ from finishline.rules.scoring.tta import display_seconds
 from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
 from server.base.models.visibility import hides_runs
 from server.boards.rows import BoardRow, is_own_price
-from server.boards.schemas import BoardQuery, LensView, PriceView
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
@@ -211,16 +211,16 @@ def price_of(query: BoardQuery) -> OtherPrice | None:
     return query.prices_on if query.price is None else query.price
 
 
-def price_view(price: OtherPrice) -> PriceView:
+def price_view(price: OtherPrice) -> BoardPriceView:
     """Describe the prices that replace the official ones, also in a sentence."""
     if isinstance(price, date):
-        return PriceView(
+        return BoardPriceView(
             usd_per_accelerator_hour=None,
             prices_on=price,
             note=f"Not the official costs: systems that name what was rented are at the price "
             f"book's prices of {price.isoformat()}, the others as stated.",
         )
-    return PriceView(
+    return BoardPriceView(
         usd_per_accelerator_hour=price,
         prices_on=None,
         note=f"Not the official costs: at {_dollars(price)} per "

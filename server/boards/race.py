@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.comparisons import (
+    EvaluationSoFar,
+    GhostPointView,
+    GhostView,
+    RaceView,
+    RunSoFar,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ghost import (
     GhostPoint,
@@ -24,64 +30,6 @@ from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.submissions.service import find_submission, runs_with_curves
 from server.verifications.figure_views import hidden_runs, without_quality
-
-
-class GhostPointView(BaseModel):
-    """A ghost at one of its evaluations; `index` (from 1) is the replay's that it stands beside.
-
-    `index` is None where it stands between two. `runs` is how many runs it is the mean of.
-    """
-
-    index: int | None
-    epoch: float | None
-    seconds: float
-    quality: float
-    runs: int
-
-
-class GhostView(BaseModel):
-    """A curve the replay is held beside.
-
-    "record" is the median run of the submission that holds the record of the division, which may
-    be the claim itself (`is_own`); "claim" is the mean over the claim's runs.
-    """
-
-    role: Literal["record", "claim"]
-    is_own: bool
-    submission_id: str
-    model: str
-    submitter: str
-    hardware_class: str
-    points: list[GhostPointView]
-
-
-class EvaluationSoFar(BaseModel):
-    """One evaluation of a replay."""
-
-    epoch: float | None
-    seconds: float
-    quality: float
-
-
-class RunSoFar(BaseModel):
-    """A run (`index` from 0) of the latest attempt; `status` is None while it goes on."""
-
-    index: int
-    status: str | None
-    evaluations: list[EvaluationSoFar]
-
-
-class RaceView(BaseModel):
-    """A replay beside its ghosts. `attempt` is the number of the attempt its runs are of.
-
-    `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
-    """
-
-    verification_id: str
-    attempt: int | None
-    runs: list[RunSoFar]
-    ghosts: list[GhostView]
-    why_no_record: str | None
 
 
 def read_race(session: Session, verification_id: str) -> RaceView:

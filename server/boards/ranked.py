@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
@@ -37,7 +38,6 @@ from server.boards.rows import (
     read_rows,
     which_submissions,
 )
-from server.boards.schemas import BoardEntry, BoardQuery
 
 # A row takes 4 KB.
 MOST_ROWS = 50_000

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
@@ -32,7 +33,6 @@ from server.base.models import (
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
 from server.base.viewer import seeing_as_anybody, seeing_figures
 from server.benchmarks.prices import BookCosts
-from server.boards.schemas import BoardEntry
 from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads
 

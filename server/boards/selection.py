@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardQuery
 from finishline.rules.scoring.measurements import PrecisionName
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
-from server.boards.schemas import BoardQuery
 
 # The narrowest type first; a measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardQuery, PreviewPart
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
 from finishline.rules.errors import BenchmarkError
@@ -30,13 +31,11 @@ from server.boards.ranked import (
     ranked_board,
 )
 from server.boards.records import (
-    RecordView,
     Standing,
     list_records,
     records_by_benchmark,
     standing_by_benchmark,
 )
-from server.boards.schemas import BoardQuery, PreviewPart
 from server.boards.selection import facets_of, first_place, select_page
 
 # Names that other rooms use; they import this module and no other of the room.
@@ -44,10 +43,8 @@ __all__ = [
     "FEWEST",
     "MOST",
     "BoardCache",
-    "BoardQuery",
     "Encoded",
     "PlacedRow",
-    "RecordView",
     "Reply",
     "Standing",
     "Standings",

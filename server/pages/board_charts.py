@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
+from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import band_at
 from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
@@ -22,7 +23,7 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.boards.service import BoardQuery, lens_of, list_records
+from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST

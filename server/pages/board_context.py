@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
@@ -18,7 +19,7 @@ from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.boards.service import BoardQuery, board_in_division, cut_board, facets_of, ranked_board
+from server.boards.service import board_in_division, cut_board, facets_of, ranked_board
 from web.formats import quality
 
 Problem = dict[str, Any]

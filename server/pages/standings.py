@@ -5,10 +5,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.base.board_versions import board_version
-from server.boards.service import BoardQuery, PlacedRow, ranked_board
+from server.boards.service import PlacedRow, ranked_board
 
 Context = dict[str, Any]
 

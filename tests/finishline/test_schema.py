@@ -12,10 +12,11 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from finishline import Client, NotFound
+from finishline.api.boards import BoardView, PreviewView
+from finishline.api.comparisons import SubmissionComparison
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
 from finishline.client.views.benchmarks import Benchmark, BenchmarkList
-from finishline.client.views.boards import Board, Comparison, PreviewedBoard
 from finishline.client.views.prices import PriceList
 from finishline.client.views.queue import Queue
 from finishline.client.views.quotas import MyQuota
@@ -36,10 +37,13 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "submit": (lambda client: client.submit({}, logs=LOGS, benchmark="b"), SubmissionView),
     "benchmarks": (lambda client: client.benchmarks(), BenchmarkList),
     "benchmark": (lambda client: client.benchmark("b"), Benchmark),
-    "leaderboard": (lambda client: client.leaderboard("b", **dict.fromkeys(FILTERS, "1")), Board),
+    "leaderboard": (
+        lambda client: client.leaderboard("b", **dict.fromkeys(FILTERS, "1")),
+        BoardView,
+    ),
     "preview": (
         lambda client: client.preview("b", **dict.fromkeys(FILTERS, "1")),
-        PreviewedBoard,
+        PreviewView,
     ),
     "ticket": (lambda client: client.ticket("b", hardware_class="h"), TicketView),
     "tickets": (lambda client: client.tickets(), TicketList),
@@ -47,7 +51,7 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionList),
     "runs": (lambda client: next(client.runs("b")), RunPage),
     "log": (lambda client: client.log("s", 0), None),
-    "compare": (lambda client: client.compare(["s", "t"]), Comparison),
+    "compare": (lambda client: client.compare(["s", "t"]), SubmissionComparison),
     "withdraw": (lambda client: client.withdraw("s", reason="r"), SubmissionView),
     "reinstate": (lambda client: client.reinstate("s", reason="r"), SubmissionView),
     "verify": (lambda client: client.verify("s", own_seeds=1), Verification),

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.base.board_versions import board_version, raise_board_version
@@ -20,7 +21,6 @@ from server.base.models import RunRow, Submission
 from server.base.settings import Settings
 from server.boards.encoding import encode_json
 from server.boards.ranked import board_as_seen, board_in_division
-from server.boards.schemas import BoardQuery
 from server.boards.service import cut_board
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

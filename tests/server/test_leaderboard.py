@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from finishline.client.views.boards import Board
+from finishline.api.boards import BoardView
 from server.base.database import Database
 from server.base.models import PublishedResult, Submission
-from server.boards.schemas import BoardView
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -238,7 +237,7 @@ def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_pric
         submission = session.get_one(Submission, stored)
         earlier = ("pricing", "cloud")
         submission.system = {k: v for k, v in submission.system.items() if k not in earlier}
-    [entry] = Board.model_validate(read(client)).entries
+    [entry] = BoardView.model_validate(read(client)).entries
     assert (entry.system.pricing, entry.system.cloud) == ("on_demand", None)
 
 

@@ -1,4 +1,4 @@
-"""Dates in queries, and cells of CSV files that a spreadsheet does not run."""
+"""Dates in queries and forms."""
 
 from datetime import date
 from typing import Annotated, Any
@@ -30,13 +30,3 @@ DayField = Annotated[
         {"anyOf": [{"type": "string", "format": "date"}, {"const": ""}, {"type": "null"}]}
     ),
 ]
-
-
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-def csv_cell(value: object) -> object:
-    """A value as a cell: text that a spreadsheet would run as a formula gets an apostrophe."""
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
-        return "'" + value
-    return "" if value is None else value

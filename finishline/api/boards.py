@@ -1,19 +1,18 @@
-"""A leaderboard as JSON, CSV and pages show it."""
+"""Leaderboards: a query, and a page of entries."""
 
 from datetime import date, datetime
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from finishline.api.dates import DayField
 from finishline.api.evidence import EvidenceFields
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
-from server.base.dates import DayField
 
 SortColumn = Literal[
     "rank",
@@ -141,9 +140,6 @@ class BoardQuery(BaseModel):
         return self.asks_for_lens or any(value is not None for value in own)
 
 
-BoardQueryDep = Annotated[BoardQuery, Query()]
-
-
 class BoardEntry(EvidenceFields):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
 
@@ -212,7 +208,7 @@ class LensView(BaseModel):
     note: str
 
 
-class PriceView(BaseModel):
+class BoardPriceView(BaseModel):
     """The price that costs on a board are at, where they are not the official ones.
 
     It is one for each accelerator and hour, or the price book's of a day. `note` says it in a
@@ -246,7 +242,7 @@ class BoardView(BaseModel):
     entries: list[BoardEntry]
     first: int | None = None
     lens: LensView | None = None
-    price: PriceView | None = None
+    price: BoardPriceView | None = None
     other_rules: dict[str, str] = Field(default_factory=dict)
 
 

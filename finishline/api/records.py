@@ -1,0 +1,69 @@
+"""Records of a benchmark."""
+
+from pydantic import BaseModel
+
+from finishline.rules.ranking.evidence import Evidence
+
+
+class RecordView(BaseModel):
+    """A submission that took the record of its division.
+
+    `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
+    was not tested: for the first, and where the holder had a single run. It is of this submission
+    alone: `tries` says how many its submitter had handed in to the division up to then, this one
+    included. `pool` holds the runs that measured it, `duel` is the duel that won it the record.
+    """
+
+    submission_id: str
+    submitter: str
+    model: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    tries: int
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    p_value: float | None
+    pool: str | None = None
+    duel: str | None = None
+
+
+class NoRecordView(BaseModel):
+    """A submission with a lower time than the `holder` of its day that took no record, and why.
+
+    `holder` is null where nobody held one.
+    """
+
+    submission_id: str
+    submitter: str
+    model: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    holder: str | None
+    p_value: float | None
+    reason: str
+
+
+class DivisionRecords(BaseModel):
+    """The records of one division in the order they were set; the last one stands.
+
+    Times measured here and times published in archives (`evidence`) are separate lists.
+    """
+
+    division: str
+    evidence: Evidence = "measured"
+    records: list[RecordView]
+    not_records: list[NoRecordView]
+
+
+class RecordList(BaseModel):
+    """The records of a benchmark, division by division."""
+
+    benchmark: str
+    divisions: list[DivisionRecords]
