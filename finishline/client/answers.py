@@ -44,9 +44,12 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
 
 
 def read_view(kind: type[Model], document: object) -> Model:
-    """The document as a value of this kind. Raises Unavailable if it is none."""
+    """The document as a value of this kind, with fields that only a newer server knows.
+
+    Raises Unavailable if it is none.
+    """
     try:
-        return kind.model_validate(document)
+        return kind.model_validate(document, extra="allow")
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])

@@ -11,8 +11,11 @@ import httpx2
 
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.queues import QueueView
+from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
+from finishline.api.verifications import VerificationView
 from finishline.client.answers import read_view
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.files import Upload, idempotency_key, open_parts
@@ -22,12 +25,9 @@ from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Transport, segment
 from finishline.client.views.benchmarks import Benchmark, BenchmarkList
 from finishline.client.views.prices import Price, PriceList
-from finishline.client.views.queue import Queue
 from finishline.client.views.quotas import MyQuota
-from finishline.client.views.runs import RunPage, RunRecord
-from finishline.client.views.verifications import Verification
 
-PageType = TypeVar("PageType", SubmissionList, RunPage)
+PageType = TypeVar("PageType", SubmissionList, RunExport)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 LOG_LIMIT_BYTES = 1024**3
@@ -187,7 +187,7 @@ class Client:
     def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Iterator[RunRecord]:
         """Every run of a benchmark as a flat record, those of the newest submission first."""
         path = f"/benchmarks/{segment(benchmark_id)}/runs.json"
-        for page in self._pages(RunPage, path, {"limit": page_size}):
+        for page in self._pages(RunExport, path, {"limit": page_size}):
             yield from page.runs
 
     def log(self, submission: SubmissionView | str, run: int) -> bytes:
@@ -221,7 +221,7 @@ class Client:
         kind: Literal["replay", "latency"] = "replay",
         reason: str | None = None,
         own_seeds: int | None = None,
-    ) -> Verification:
+    ) -> VerificationView:
         """Ask for a replay of a submission, or for its latency.
 
         Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
@@ -232,17 +232,17 @@ class Client:
         body: dict[str, object] = {"kind": kind, "reason": reason}
         if own_seeds is not None:
             body["own_seeds"] = own_seeds
-        return read_view(Verification, self._transport.post(path, body))
+        return read_view(VerificationView, self._transport.post(path, body))
 
-    def verification(self, verification_id: str) -> Verification:
+    def verification(self, verification_id: str) -> VerificationView:
         """A verification: its plan, its attempts, its verdict with every reason."""
         path = f"/verifications/{segment(verification_id)}"
-        return read_view(Verification, self._transport.get(path))
+        return read_view(VerificationView, self._transport.get(path))
 
-    def cancel(self, verification_id: str) -> Verification:
+    def cancel(self, verification_id: str) -> VerificationView:
         """Cancel a verification that has not ended; for organisers."""
         path = f"/verifications/{segment(verification_id)}/cancel"
-        return read_view(Verification, self._transport.post(path))
+        return read_view(VerificationView, self._transport.post(path))
 
     def watch(self, verification_id: str) -> Iterator[ServerEvent]:
         """The events of a verification, up to and with the one named `end`.
@@ -258,7 +258,7 @@ class Client:
 
     def wait(
         self, verification_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 1
-    ) -> Verification:
+    ) -> VerificationView:
         """The verification once it has ended. Raises TimeoutError if that takes longer."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
@@ -272,9 +272,9 @@ class Client:
                 )
             self._pause(poll_seconds)
 
-    def queue(self) -> Queue:
+    def queue(self) -> QueueView:
         """Queue of waiting attempts, by hardware class."""
-        return read_view(Queue, self._transport.get("/queue"))
+        return read_view(QueueView, self._transport.get("/queue"))
 
     def quota(self) -> MyQuota:
         """Your quotas of submissions and replays, their use, and when there is room again."""

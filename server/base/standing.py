@@ -130,6 +130,7 @@ def publication(submission: Submission) -> dict[str, Any]:
 
 
 OPEN = ("queued", "running")
+ENDED = ("done", "failed", "cancelled")
 
 
 REPORT = TypeAdapter(ReplayReport)

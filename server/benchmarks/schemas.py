@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from finishline.api.benchmarks import TargetView
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
 from server.benchmarks.phase_schemas import PhasesView
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
@@ -16,16 +17,6 @@ class DataSetView(BaseModel):
     source: str
     train_items: int | None
     test_items: int | None
-
-
-class TargetView(BaseModel):
-    """Quality to reach, in the unit of its source; `also` has further targets to reach with it."""
-
-    metric: str
-    value: float
-    unit: str
-    direction: str
-    also: list["TargetView"] = []
 
 
 class RunsView(BaseModel):

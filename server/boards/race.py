@@ -29,7 +29,7 @@ from server.base.viewer import viewer_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.submissions.service import find_submission, runs_with_curves
-from server.verifications.figure_views import hidden_runs, without_quality
+from server.verifications.views import hidden_runs, without_quality
 
 
 def read_race(session: Session, verification_id: str) -> RaceView:

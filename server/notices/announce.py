@@ -6,12 +6,13 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 from urllib.parse import quote
 
 from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.notices import KINDS, EventKind
 from server.base.database import before_commit, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import (
@@ -35,28 +36,6 @@ from server.base.models import (
 from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
 
-EventKind = Literal[
-    "submission.accepted",
-    "submission.verifying",
-    "submission.verified",
-    "submission.rejected",
-    "submission.inconclusive",
-    "submission.withdrawn",
-    "verification.queued",
-    "verification.started",
-    "verification.lost",
-    "verification.done",
-    "verification.failed",
-    "verification.cancelled",
-    "record.set",
-    "calibration.adopted",
-    "decision.published",
-    "worker.drifted",
-    "worker.lost",
-    "worker.paused",
-    "worker.refused",
-]
-KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",
     "submission.verifying": "The first check of its claim was asked for.",

@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from server.base.services import ServicesDep
-from server.notices import subscriptions
-from server.notices.schemas import (
+from finishline.api.notices import (
     DeliveryList,
     DeliveryView,
     MailCreate,
@@ -16,11 +14,9 @@ from server.notices.schemas import (
     WebhookCreated,
     WebhookList,
     WebhookView,
-    delivery_view,
-    mail_view,
-    webhook_fields,
-    webhook_view,
 )
+from server.base.services import ServicesDep
+from server.notices import subscriptions
 from server.notices.subscriptions import (
     find_delivery,
     find_mail,
@@ -29,6 +25,7 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
+from server.notices.views import delivery_view, mail_view, webhook_fields, webhook_view
 from server.people.dependencies import SubmitterDep
 
 router = APIRouter(tags=["notices"])

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from finishline.api.notices import MailCreate, Wanted, WebhookCreate
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
@@ -16,7 +17,6 @@ from server.benchmarks.queries import find_benchmark
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row
 from server.notices.pruning import forget_events
-from server.notices.schemas import MailCreate, Wanted, WebhookCreate
 from server.notices.subscribers import ALL, is_confirmed
 from server.notices.webhooks import check_url, new_secret
 from server.people.accounts import ORGANISERS

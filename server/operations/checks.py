@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
+from finishline.api.health import State
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.services import Services
@@ -20,8 +20,6 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.phase_watch import RulingDefinitions
 from server.operations.figures import read_queues, read_workers
 from server.verifications.dispatch import Dispatcher
-
-State = Literal["ok", "degraded", "failing"]
 
 
 class UnwellError(Exception):

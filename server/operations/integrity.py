@@ -20,13 +20,13 @@ from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
 from server.base.services import Services
+from server.base.standing import ENDED
 from server.base.viewer import ORGANISER
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
 from server.people.audit import all_records
 from server.submissions.upload import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
-from server.verifications.schemas import ENDED
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0

@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
 
+from finishline.api.health import CheckView, HealthView, ReadinessView, State
 from server.base.services import ServicesDep
 from server.operations.background_value import BackgroundValue
-from server.operations.checks import Check, Finding, Said, State, UnwellError
+from server.operations.checks import Check, Finding, Said, UnwellError
 
 log = logging.getLogger(__name__)
 
@@ -132,30 +132,6 @@ VERSION = version("finishline-server")  # Read from the files of the installatio
 NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "Submissions cannot be taken here; the same JSON says why."}
 }
-
-
-class HealthView(BaseModel):
-    """The process answers, and which version it runs."""
-
-    status: Literal["ok"] = "ok"
-    version: str
-
-
-class CheckView(BaseModel):
-    """One check. Unless it is needed to take submissions it can be degraded, never failing."""
-
-    name: str
-    needed: bool
-    state: State
-    detail: str
-
-
-class ReadinessView(BaseModel):
-    """Outcome of all checks."""
-
-    status: Literal["ready", "degraded", "not ready", "draining"]
-    version: str
-    checks: list[CheckView]
 
 
 @router.get("/healthz")

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.runs import ParameterSetting, RunExport, RunMeasure, RunRecord
 from finishline.api.submissions import SystemView
 from server.base.database import Database
 from server.base.models import SUBMITTER, PublishedResult, RunRow, Submission, User
@@ -24,64 +23,6 @@ CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}\.[0-9]{1,5}$"
 
 LimitDep = Annotated[int, Query(ge=1, le=1000)]
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
-
-
-class ParameterSetting(BaseModel):
-    """A hyperparameter as the submission states it."""
-
-    name: str
-    value: float
-
-
-class RunMeasure(BaseModel):
-    """The best value a run had of a measure, and when it reached the target.
-
-    `seconds` are on the benchmark's clock. They and `epoch` are None for a run that missed it.
-    """
-
-    measure: str
-    value: float | None
-    seconds: float | None
-    epoch: float | None
-
-
-class RunRecord(BaseModel):
-    """One run, with its submission and the definition it was scored by.
-
-    `status` is that of its submission, which may be `withdrawn`. `parameter_setting` has the
-    values that the submission states; all others are the reference's. `benchmark_sha256` names the
-    definition.
-    """
-
-    benchmark: str
-    benchmark_version: str
-    benchmark_sha256: str
-    division: str
-    submission_id: str
-    submitter: str
-    submitted_at: datetime
-    submitted_on: date | None
-    archive: bool
-    status: str
-    withdrawn: bool = False
-    run: int
-    seed: int | None
-    batch_size: int | None
-    reached: bool
-    model: str
-    framework: str
-    parameter_setting: list[ParameterSetting]
-    evaluations: list[RunMeasure]
-    system: SystemView
-    log_sha256: str
-
-
-class RunExport(BaseModel):
-    """A page of runs, those of the newest submission first; `next_cursor` asks for the next."""
-
-    benchmark: str
-    next_cursor: str | None
-    runs: list[RunRecord]
 
 
 @dataclass(frozen=True)

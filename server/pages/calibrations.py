@@ -6,13 +6,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from finishline.api.calibrations import CalibrationSummary
 from server.base.models import Calibration
 from server.base.services import ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.verifications import calibration_views as views
-from server.verifications.calibration_schemas import CalibrationSummary
 from web.render import render
 from web.replay_chart import calibration_figure
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.reruns import DecisionCreate, VerificationComparison
 from server.base.models import Submission, Verification
 from server.base.standing import (
     find_verification,
@@ -18,7 +19,6 @@ from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.verifications.rerun_schemas import ComparisonView, DecisionCreate
 from server.verifications.reruns import compare_verifications, decide, report_of
 
 router = APIRouter(include_in_schema=False)
@@ -102,7 +102,7 @@ def _settled(verification: Verification) -> str:
 
 def _comparison(
     session: Session, standing: Verification | None, waiting: Verification
-) -> ComparisonView | None:
+) -> VerificationComparison | None:
     """Both replays side by side; latencies have no runs to compare."""
     if standing is None or standing is waiting:
         return None

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.duels import DuelCreate
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.base.models import Verification
@@ -15,7 +16,6 @@ from server.base.standing import SHOWN
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications.duel_schemas import DuelCreate
 from server.verifications.duels import ask_for_duel
 from server.verifications.queries import view
 

@@ -8,16 +8,10 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.notices import KINDS, MailCreate, WebhookCreate
 from server.base.models import Webhook
 from server.notices import subscriptions
-from server.notices.announce import ABOUT, KINDS
-from server.notices.schemas import (
-    MailCreate,
-    WebhookCreate,
-    delivery_view,
-    mail_view,
-    webhook_view,
-)
+from server.notices.announce import ABOUT
 from server.notices.subscriptions import (
     find_delivery,
     find_mail,
@@ -26,6 +20,7 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
+from server.notices.views import delivery_view, mail_view, webhook_view
 from server.pages.console_page import AnyoneDep, Console, Done, filled
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import require_allowed

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
+from finishline.api.queues import LONGEST_REASON, REASON
 from server.base.errors import ConflictError
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, OrganiserDep, filled
@@ -18,7 +19,6 @@ from server.verifications import holds
 from server.verifications.queue import read_queue
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.worker_queries import list_workers
-from server.verifications.worker_schemas import LONGEST_REASON, REASON
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"

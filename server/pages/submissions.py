@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from finishline.api.verifications import VerificationCreate
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
@@ -31,7 +32,6 @@ from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_o
 from server.submissions.service import find_submission
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
-from server.verifications.schemas import VerificationCreate
 from web.badge import badge_svg
 from web.charts import curves_figure
 from web.render import render

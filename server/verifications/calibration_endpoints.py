@@ -4,12 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from server.base.services import ServicesDep
-from server.benchmarks import calibrations as queries
-from server.people.dependencies import OrganiserDep
-from server.verifications import calibration_views as views
-from server.verifications import calibrations
-from server.verifications.calibration_schemas import (
+from finishline.api.calibrations import (
     CalibrationAdopt,
     CalibrationComparison,
     CalibrationContinue,
@@ -18,6 +13,11 @@ from server.verifications.calibration_schemas import (
     CalibrationRuns,
     CalibrationView,
 )
+from server.base.services import ServicesDep
+from server.benchmarks import calibrations as queries
+from server.people.dependencies import OrganiserDep
+from server.verifications import calibration_views as views
+from server.verifications import calibrations
 
 router = APIRouter(tags=["calibrations"])
 

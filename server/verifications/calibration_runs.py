@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import utc_now
 from server.base.models import Calibration, CalibrationRunRow, Verification
+from server.base.standing import OPEN
 from server.benchmarks.calibrations import chunks_of, lock_calibration
-
-OPEN = ("queued", "running")
 
 
 def keep_calibrated(session: Session, verification: Verification, report: ReplayReport) -> None:

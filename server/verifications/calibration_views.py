@@ -1,10 +1,20 @@
 """Views of stored calibrations for the API."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
+from finishline.api.calibrations import (
+    BatchSizeView,
+    CalibrationComparison,
+    CalibrationRuns,
+    CalibrationRunView,
+    CalibrationSummary,
+    CalibrationView,
+    ChunkView,
+    SizeComparisonView,
+    SizeFigures,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.benchmarks.calibration import (
     ConvergenceAt,
@@ -16,6 +26,7 @@ from finishline.rules.benchmarks.calibration import (
 )
 from server.base.errors import ContentError
 from server.base.models import Calibration, CalibrationRunRow, Verification
+from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunks_of,
@@ -23,20 +34,6 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.queries import definition
-from server.verifications.calibration_runs import OPEN
-from server.verifications.calibration_schemas import (
-    BandDifferenceView,
-    BatchSizeView,
-    CalibrationComparison,
-    CalibrationRuns,
-    CalibrationRunView,
-    CalibrationSummary,
-    CalibrationView,
-    ChunkView,
-    ReferenceBandView,
-    SizeComparisonView,
-    SizeFigures,
-)
 
 Offered = Mapping[str, Benchmark]
 
@@ -171,7 +168,7 @@ def _size_view(
         epochs=list(known.epochs),
         mean=known.mean,
         stdev=known.stdev,
-        band=[ReferenceBandView(**asdict(p)) for p in band_at(benchmark, runs, batch_size)],
+        band=band_at(benchmark, runs, batch_size),
     )
 
 
@@ -190,7 +187,7 @@ def _comparison(size: SizeComparison) -> SizeComparisonView:
         second=_figures(size.second),
         difference=size.difference,
         p_value=size.p_value,
-        band=[BandDifferenceView(**asdict(difference)) for difference in size.band],
+        band=size.band,
     )
 
 

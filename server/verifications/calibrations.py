@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.calibrations import CalibrationContinue, CalibrationCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import (
     chunk_sizes,
@@ -21,7 +22,7 @@ from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
 from server.base.models import BenchmarkDefinition, Calibration
 from server.base.services import Services
-from server.base.standing import lock_verification
+from server.base.standing import OPEN, lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunks_of,
@@ -33,8 +34,7 @@ from server.benchmarks.calibrations import (
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.calibration_runs import OPEN, has_every_run
-from server.verifications.calibration_schemas import CalibrationContinue, CalibrationCreate
+from server.verifications.calibration_runs import has_every_run
 from server.verifications.queueing import Order, new_id, queue_job
 from server.verifications.service import cancel_verification
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
 
+from finishline.api.duels import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.records import DUEL_ALPHA, Contender, may_duel, measured_history
 from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
@@ -20,7 +21,6 @@ from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission
-from server.verifications.duel_schemas import DuelCreate
 from server.verifications.queueing import Order, queue_job
 from server.verifications.record_candidates import contenders, p_of_record_duel
 

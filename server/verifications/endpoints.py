@@ -7,6 +7,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from finishline.api.duels import DuelCreate
+from finishline.api.pools import PoolClose, PoolView
+from finishline.api.reruns import BatchCreate, BatchView, DecisionCreate, VerificationComparison
+from finishline.api.verifications import (
+    VerificationCreate,
+    VerificationList,
+    VerificationView,
+    WitnessCreate,
+    WitnessToken,
+)
 from server.base.request_context import note
 from server.base.services import ServicesDep
 from server.base.standing import find_verification
@@ -14,7 +24,6 @@ from server.people.accounts import ORGANISERS
 from server.people.dependencies import CallerDep, OrganiserDep, require_allowed
 from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns
-from server.verifications.duel_schemas import DuelCreate, PoolClose, PoolView
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.pool_requests import (
     ask_again_for_fresh_runs,
@@ -23,20 +32,7 @@ from server.verifications.pool_requests import (
 )
 from server.verifications.queries import view
 from server.verifications.requests import ask_as_caller, cancel
-from server.verifications.rerun_schemas import (
-    BatchCreate,
-    BatchView,
-    ComparisonView,
-    DecisionCreate,
-)
 from server.verifications.reruns import compare_verifications
-from server.verifications.schemas import (
-    VerificationCreate,
-    VerificationList,
-    VerificationView,
-    WitnessCreate,
-    WitnessToken,
-)
 from server.verifications.witnesses import make_witness_token
 
 router = APIRouter(tags=["verifications"])
@@ -112,7 +108,9 @@ def list_verifications(
 
 
 @router.get("/verifications/compare")
-def compare(first: str, second: str, services: ServicesDep, viewer: ViewerDep) -> ComparisonView:
+def compare(
+    first: str, second: str, services: ServicesDep, viewer: ViewerDep
+) -> VerificationComparison:
     """Compare two verifications of one submission, and mark differences that exceed chance."""
     with services.database.read(viewer) as session:
         return compare_verifications(session, first, second)

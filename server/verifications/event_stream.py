@@ -10,11 +10,10 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 
 from server.base.services import Services
-from server.base.standing import find_verification
+from server.base.standing import ENDED, find_verification
 from server.base.viewer import Viewer
 from server.verifications import queries
-from server.verifications.figure_views import hidden_runs, without_quality
-from server.verifications.schemas import ENDED
+from server.verifications.views import hidden_runs, without_quality
 
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # Largest integer of the database.

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.verifications import ReasonView
 from server.base.database import utc_now
 from server.base.models import (
     SUBMITTER,
@@ -19,8 +20,7 @@ from server.base.models import (
 )
 from server.base.models.visibility import ranks
 from server.base.standing import OPEN
-from server.verifications.figure_views import without_quality
-from server.verifications.schemas import ReasonView
+from server.verifications.views import without_quality
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
 DECIDING_WEIGHTS = {

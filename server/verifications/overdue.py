@@ -20,10 +20,10 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.outcomes import conclude_replay
 from server.verifications.queueing import why_over_limit
 from server.verifications.service import end_without_verdict
+from server.verifications.views import hidden_runs, without_quality
 from server.verifications.witnesses import TOKEN_ENDED
 
 LINES = 20

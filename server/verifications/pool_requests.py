@@ -3,6 +3,7 @@
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.pools import PoolRunView, PoolView
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, NotFoundError
@@ -10,7 +11,6 @@ from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.standing import lock_verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.duel_schemas import PoolRunView, PoolView
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import (
     ask_for_fresh_runs,

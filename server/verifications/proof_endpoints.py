@@ -1,13 +1,12 @@
 """Public endpoints: signed proofs of verifications, and the keys they are signed with."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
+from finishline.api.proofs import KeyList, KeyView
 from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
 from server.base.artifacts import pieces
@@ -16,11 +15,10 @@ from server.base.errors import ConflictError
 from server.base.models import SigningKey
 from server.base.services import Services, ServicesDep
 from server.base.signing import ALGORITHM, Signer, load_signer
-from server.base.standing import find_verification
+from server.base.standing import ENDED, find_verification
 from server.base.viewer import Viewer
 from server.people.signed_in import ViewerDep
 from server.verifications.proofs import known_keys, proof_parts, write_bundle
-from server.verifications.schemas import ENDED
 
 
 @dataclass(frozen=True)
@@ -80,22 +78,6 @@ def current_signer(services: Services) -> Signer:
                 created_at=utc_now(),
             )
     return signer
-
-
-class KeyView(BaseModel):
-    """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
-
-    id: str
-    algorithm: Literal["ed25519"] = "ed25519"
-    public_key: str
-    created_at: datetime
-    current: bool
-
-
-class KeyList(BaseModel):
-    """Every key this server has signed with, newest first."""
-
-    keys: list[KeyView]
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:

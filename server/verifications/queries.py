@@ -9,6 +9,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, selectinload, undefer
 
+from finishline.api.verifications import VerificationView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
@@ -30,7 +31,7 @@ from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.submissions.service import runs_with_curves
 from server.verifications.pauses import read_pauses
-from server.verifications.schemas import VerificationView, verification_view
+from server.verifications.views import verification_view
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
 

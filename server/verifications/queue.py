@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.queues import ClassQueueView, PauseView, QueuedView, QueueView
 from server.base.database import utc_now
 from server.base.models import WorkerRow
 from server.base.viewer import ORGANISER, seeing
@@ -21,7 +22,6 @@ from server.verifications.work import (
     running_attempts,
     waiting_mark,
 )
-from server.verifications.worker_schemas import ClassQueueView, PauseView, QueuedView, QueueView
 
 SHOWN_PER_CLASS = 100
 

@@ -3,6 +3,7 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
+from finishline.api.verifications import VerificationCreate
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
@@ -23,7 +24,6 @@ from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay,
 from server.submissions.service import find_submission
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import conclude_replay
-from server.verifications.schemas import VerificationCreate
 from server.verifications.service import (
     cancel_verification,
     mark_cancelled,

@@ -1,11 +1,22 @@
 """Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.reruns import (
+    LARGEST_BATCH,
+    BatchCreate,
+    BatchView,
+    DecisionCreate,
+    ExpectedReplay,
+    SideView,
+    Skipped,
+    VerificationComparison,
+)
+from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.untrusted import read_plain
@@ -40,20 +51,6 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.fresh_runs import follow_measurement
 from server.verifications.outcomes import show_energy, show_measured
-from server.verifications.rerun_schemas import (
-    LARGEST_BATCH,
-    BatchCreate,
-    BatchView,
-    ComparisonView,
-    DecisionCreate,
-    DifferenceView,
-    ExpectedReplay,
-    ReplayView,
-    SideView,
-    Skipped,
-    SystemDifferenceView,
-)
-from server.verifications.schemas import ReasonView
 from server.verifications.service import request_verification, set_status
 
 
@@ -233,7 +230,9 @@ def decide(
     return verification
 
 
-def compare_verifications(session: Session, first_id: str, second_id: str) -> ComparisonView:
+def compare_verifications(
+    session: Session, first_id: str, second_id: str
+) -> VerificationComparison:
     """Compare verdicts, replays, bands and systems of two verifications of one submission.
 
     Raises NotFoundError, ContentError if they are not two of one submission.
@@ -254,14 +253,14 @@ def compare_verifications(session: Session, first_id: str, second_id: str) -> Co
     if left is not None and right is not None:
         differences = compare_replays(benchmark, sealed_of(first, left), sealed_of(second, right))
         systems = compare_systems(left, right)
-    return ComparisonView(
+    return VerificationComparison(
         submission_id=first.submission_id,
         benchmark=first.submission.benchmark_id,
         first=_side(session, first, left),
         second=_side(session, second, right),
         same_band=first.control_points == second.control_points,
-        differences=[DifferenceView(**asdict(item)) for item in differences],
-        systems=[SystemDifferenceView(**asdict(item)) for item in systems],
+        differences=differences,
+        systems=systems,
     )
 
 
@@ -295,5 +294,5 @@ def _side(session: Session, verification: Verification, report: ReplayReport | N
         worker=report.system.worker if report is not None else None,
         hardware_class=report.system.hardware_class if report is not None else None,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        runs=[ReplayView(**asdict(run)) for run in runs],
+        runs=runs,
     )

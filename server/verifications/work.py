@@ -17,11 +17,11 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
+from server.base.standing import OPEN
 from server.verifications.forecast import Work
 from server.verifications.queue_order import NOBODY
 
 RECENT_ATTEMPTS = 200
-OPEN = ("queued", "running")
 
 
 @dataclass(frozen=True)

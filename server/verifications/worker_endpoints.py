@@ -4,6 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 
+from finishline.api.queues import Hold, QueueHold, QueueResume, QueueView, Resume
+from finishline.api.workers import (
+    HardwareClassList,
+    HardwareClassView,
+    ProbeList,
+    ReportAnswer,
+    WorkerDetail,
+    WorkerList,
+)
 from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
@@ -30,19 +39,6 @@ from server.verifications import (
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import read_worker
-from server.verifications.worker_schemas import (
-    HardwareClassList,
-    HardwareClassView,
-    Hold,
-    ProbeList,
-    QueueHold,
-    QueueResume,
-    QueueView,
-    ReportAnswer,
-    Resume,
-    WorkerDetail,
-    WorkerList,
-)
 
 MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])

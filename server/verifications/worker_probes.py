@@ -5,7 +5,8 @@ from datetime import datetime
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.measurements import Canary, ProbeAnswer, WorkerProbe
+from finishline.api.workers import ProbeView
+from finishline.rules.scoring.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
 from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError, NotFoundError
@@ -16,7 +17,6 @@ from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker
-from server.verifications.worker_schemas import ProbeView, probe_view
 from server.verifications.workers import require_own_name
 
 HISTORY_LIMIT = 200
@@ -212,4 +212,19 @@ def confirm_worker(
         reason=reason,
         before={"confirmed": False},
         after={"confirmed": True, "hardware_class": worker.hardware_class},
+    )
+
+
+def probe_view(row: WorkerProbeRow) -> ProbeView:
+    """View of a stored probe."""
+    return ProbeView(
+        moment=row.moment,
+        measured_at=row.measured_at,
+        attempt_id=row.attempt_id,
+        gflops=row.gflops,
+        configuration=row.configuration,
+        baseline_gflops=row.baseline_gflops,
+        ratio=row.ratio,
+        figures={name: Figure(**figure) for name, figure in row.figures.items()},
+        host=row.host,
     )

@@ -8,14 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.measurements import ModelWork
-from finishline.rules.scoring.utilisation import roofline
-from server.base.database import utc_now
-from server.base.errors import NotFoundError
-from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
-from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
-from server.verifications.worker_probes import latest_probes
-from server.verifications.worker_schemas import (
+from finishline.api.workers import (
     AttemptAtWorkerView,
     ProbeView,
     RooflinePointView,
@@ -25,6 +18,13 @@ from server.verifications.worker_schemas import (
     WorkerDetail,
     WorkerView,
 )
+from finishline.rules.scoring.measurements import ModelWork
+from finishline.rules.scoring.utilisation import roofline
+from server.base.database import utc_now
+from server.base.errors import NotFoundError
+from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
+from server.verifications.worker_probes import latest_probes
 
 POINTS = 30
 TERA, GIGA = 1e12, 1e9

@@ -14,14 +14,14 @@ from pydantic import BaseModel
 from finishline import Client, NotFound
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.queues import QueueView
+from finishline.api.runs import RunExport
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
+from finishline.api.verifications import VerificationView
 from finishline.client.views.benchmarks import Benchmark, BenchmarkList
 from finishline.client.views.prices import PriceList
-from finishline.client.views.queue import Queue
 from finishline.client.views.quotas import MyQuota
-from finishline.client.views.runs import RunPage
-from finishline.client.views.verifications import Verification
 from finishline.client.views.view import View
 
 FILTERS = (
@@ -49,17 +49,17 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "tickets": (lambda client: client.tickets(), TicketList),
     "submission": (lambda client: client.submission("s"), SubmissionView),
     "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionList),
-    "runs": (lambda client: next(client.runs("b")), RunPage),
+    "runs": (lambda client: next(client.runs("b")), RunExport),
     "log": (lambda client: client.log("s", 0), None),
     "compare": (lambda client: client.compare(["s", "t"]), SubmissionComparison),
     "withdraw": (lambda client: client.withdraw("s", reason="r"), SubmissionView),
     "reinstate": (lambda client: client.reinstate("s", reason="r"), SubmissionView),
-    "verify": (lambda client: client.verify("s", own_seeds=1), Verification),
-    "verification": (lambda client: client.verification("v"), Verification),
-    "cancel": (lambda client: client.cancel("v"), Verification),
+    "verify": (lambda client: client.verify("s", own_seeds=1), VerificationView),
+    "verification": (lambda client: client.verification("v"), VerificationView),
+    "cancel": (lambda client: client.cancel("v"), VerificationView),
     "watch": (lambda client: next(client.watch("v")), None),
-    "wait": (lambda client: client.wait("v"), Verification),
-    "queue": (lambda client: client.queue(), Queue),
+    "wait": (lambda client: client.wait("v"), VerificationView),
+    "queue": (lambda client: client.queue(), QueueView),
     "quota": (lambda client: client.quota(), MyQuota),
     "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
 }

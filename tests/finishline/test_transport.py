@@ -191,7 +191,7 @@ def make_verification() -> Callable[..., dict[str, Any]]:
         absent = (
             "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
             "seeds", "hyperparameters", "outcome", "duel", "report", "reason", "ended_at",
-            "decision",
+            "decision", "cancelled_at",
         )  # fmt: skip
         empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
         target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}
@@ -203,6 +203,8 @@ def make_verification() -> Callable[..., dict[str, Any]]:
             "benchmark": "digits",
             "seal": "0" * 64,
             "runs_planned": 3,
+            "own_runs": 0,
+            "witnessed": False,
             "owners": 0,
             "target": target,
             "created_at": "2026-11-20T16:00:00Z",

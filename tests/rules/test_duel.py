@@ -251,7 +251,7 @@ def test_a_report_is_read_in_the_order_the_sides_were_trained(digits: Benchmark)
     pairs = pair_runs(digits, ReplayReport(runs, SYSTEM))
 
     assert [(p.challenger.seconds, p.holder.seconds) for p in pairs] == [(1.0, 2.0), (4.0, 3.0)]
-    assert [(p.challenger.seed, p.holder.index) for p in pairs] == [(100, 1), (103, 2)]
+    assert [(p.challenger.seed, p.holder.run) for p in pairs] == [(100, 1), (103, 2)]
     assert pairs[0].challenger.epochs == 2.0
 
 

@@ -16,7 +16,7 @@ from server.base.database import Database
 from server.base.models import Submission, Verification
 from server.base.services import Services
 from server.base.settings import Settings
-from server.verifications.schemas import ENDED
+from server.base.standing import ENDED
 from tests.support.services import services_of
 
 BOARDS = ("digits", "cifar10")

@@ -68,13 +68,13 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
 
 @dataclass(frozen=True)
 class DuelRun:
-    """One run of a duel: run `index` (from 0) of the whole.
+    """One run of a duel: `run` (from 0) of the whole.
 
     "missed" counts as infinitely long, for any reason; "void" says nothing of the side: the
     machinery failed. `seconds` and `epochs` to the target are None unless it was reached.
     """
 
-    index: int
+    run: int
     seed: int
     ending: Ending
     seconds: float | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from server.notices.announce import KINDS
+from finishline.api.notices import KINDS
 from server.notices.webhooks import new_secret, signature_headers
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notices.md").read_text()

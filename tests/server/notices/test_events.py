@@ -10,12 +10,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
+from finishline.api.notices import KINDS
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
 from server.base.database import Database, utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
-from server.notices.announce import ABOUT, KINDS, watched_benchmark
+from server.notices.announce import ABOUT, watched_benchmark
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status

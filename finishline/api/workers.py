@@ -1,77 +1,11 @@
-"""API and page models of workers, the queue and rooflines."""
+"""Response models of workers, their probes, rooflines and hardware classes."""
 
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from server.base.models import WorkerProbeRow
-
-
-class QueuedView(BaseModel):
-    """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
-
-    `expected_start` is by the median length of recent attempts of the same kind, benchmark and
-    hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
-    earlier one failed without charge to a quota; `by_organiser`: an organiser requested it.
-    """
-
-    verification_id: str
-    kind: str
-    benchmark: str
-    submission_id: str | None
-    model: str | None
-    runs: int
-    attempt: int
-    position: int
-    by_organiser: bool
-    asked_at: datetime
-    queued_at: datetime
-    expected_start: datetime | None
-    why_unknown: str | None
-
-
-class PauseView(BaseModel):
-    """A pause of a queue: who set it, since when and why."""
-
-    by: str
-    since: datetime
-    reason: str
-
-
-class ClassQueueView(BaseModel):
-    """Queue of one hardware class, and the workers of the class.
-
-    `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
-    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused
-    or drained. `last_seen_at` is the last hello of a worker of the class, None if never. If no
-    worker of a class is connected, any other takes its attempts, and times are not compared.
-    `waiting` has the next of `waiting_count` to start. While the class is `paused`, no attempt of
-    it starts. `under_embargo` of them have places of their own and are not shown.
-    """
-
-    hardware_class: str | None
-    workers: int
-    free: int
-    out: int
-    held: int
-    paused: PauseView | None
-    waiting_count: int
-    last_seen_at: datetime | None
-    waiting: list[QueuedView]
-    under_embargo: int = 0
-
-
-class QueueView(BaseModel):
-    """Queue of all attempts by hardware class; `as_of` is the time of the snapshot.
-
-    `paused` is the pause of everything.
-    """
-
-    as_of: datetime
-    waiting: int
-    paused: PauseView | None
-    classes: list[ClassQueueView]
+from finishline.rules.scoring.measurements import Figure
 
 
 class RoofView(BaseModel):
@@ -112,14 +46,6 @@ class RooflineView(BaseModel):
     points: list[RooflinePointView]
 
 
-class FigureView(BaseModel):
-    """One measured figure; a value that is None is absent, and `how` says why."""
-
-    value: float | None
-    unit: str
-    how: str
-
-
 class ProbeView(BaseModel):
     """Self-measurement of a worker at one moment.
 
@@ -134,7 +60,7 @@ class ProbeView(BaseModel):
     configuration: str | None
     baseline_gflops: float | None
     ratio: float | None
-    figures: dict[str, FigureView]
+    figures: dict[str, Figure]
     host: dict[str, str | None]
 
 
@@ -248,57 +174,3 @@ class ReportAnswer(BaseModel):
     verification_id: str
     state: str
     outcome: str | None
-
-
-def probe_view(row: WorkerProbeRow) -> ProbeView:
-    """View of a stored probe."""
-    return ProbeView(
-        moment=row.moment,
-        measured_at=row.measured_at,
-        attempt_id=row.attempt_id,
-        gflops=row.gflops,
-        configuration=row.configuration,
-        baseline_gflops=row.baseline_gflops,
-        ratio=row.ratio,
-        figures={name: FigureView(**figure) for name, figure in row.figures.items()},
-        host=row.host,
-    )
-
-
-LONGEST_REASON = 2000
-REASON = r"\S"
-
-
-class Hold(BaseModel):
-    """Reason to hold a worker or a queue; shown with it and kept."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"reason": "new fans on Saturday"}]}
-    )
-
-    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
-
-
-class Resume(BaseModel):
-    """Reason to resume, optional."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
-
-    reason: str | None = Field(default=None, max_length=LONGEST_REASON)
-
-
-class QueueHold(Hold):
-    """Queue to pause: that of a hardware class, or all if none is named."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"hardware_class": None, "reason": "the database moves"}]},
-    )
-
-    hardware_class: str | None = Field(default=None, min_length=1, max_length=200)
-
-
-class QueueResume(Resume):
-    """Pause to end: that of a hardware class, or that of all if none is named."""
-
-    hardware_class: str | None = Field(default=None, min_length=1, max_length=200)

@@ -3,13 +3,32 @@
 from datetime import datetime
 from email.errors import MessageError
 from email.headerregistry import Address
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from server.base.models import Delivery, MailSubscription, Webhook
-from server.notices.announce import KINDS, EventKind
-
+EventKind = Literal[
+    "submission.accepted",
+    "submission.verifying",
+    "submission.verified",
+    "submission.rejected",
+    "submission.inconclusive",
+    "submission.withdrawn",
+    "verification.queued",
+    "verification.started",
+    "verification.lost",
+    "verification.done",
+    "verification.failed",
+    "verification.cancelled",
+    "record.set",
+    "calibration.adopted",
+    "decision.published",
+    "worker.drifted",
+    "worker.lost",
+    "worker.paused",
+    "worker.refused",
+]
+KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
 Scope = Literal["own", "benchmark", "all"]
 SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 
@@ -143,51 +162,3 @@ class MailList(BaseModel):
     """One's own addresses, newest first."""
 
     mails: list[MailView]
-
-
-def webhook_fields(hook: Webhook) -> dict[str, Any]:
-    """Fields of a stored webhook by the names of its view."""
-    return {
-        "id": hook.id,
-        "url": hook.url,
-        "kinds": hook.kinds,
-        "scope": hook.scope,
-        "benchmark": hook.benchmark_id,
-        "created_at": hook.created_at,
-        "failing_since": hook.failing_since,
-        "disabled_at": hook.disabled_at,
-        "disabled_because": hook.disabled_because,
-        "previous_secret_until": hook.previous_until,
-    }
-
-
-def webhook_view(hook: Webhook) -> WebhookView:
-    """View of a stored webhook."""
-    return WebhookView(**webhook_fields(hook))
-
-
-def delivery_view(delivery: Delivery) -> DeliveryView:
-    """View of a stored delivery."""
-    return DeliveryView(
-        id=delivery.id,
-        message_id=delivery.event_id,
-        kind=delivery.event.kind,
-        state=delivery.state,
-        created_at=delivery.created_at,
-        due_at=delivery.due_at if delivery.state == "waiting" else None,
-        ended_at=delivery.ended_at,
-        tries=[TryView(**made) for made in delivery.tries],
-    )
-
-
-def mail_view(subscription: MailSubscription) -> MailView:
-    """View of a stored address."""
-    return MailView(
-        id=subscription.id,
-        address=subscription.address,
-        kinds=subscription.kinds,
-        scope=subscription.scope,
-        benchmark=subscription.benchmark_id,
-        created_at=subscription.created_at,
-        verified_at=subscription.verified_at,
-    )

@@ -4,7 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from server.verifications.schemas import AskedFor, ReasonView
+from finishline.api.verifications import AskedFor, ReasonView
+from finishline.rules.verification.rerun_comparison import (
+    Difference,
+    ReplayFigures,
+    SystemDifference,
+)
 
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
@@ -94,43 +99,10 @@ class SideView(BaseModel):
     worker: str | None
     hardware_class: str | None
     reasons: list[ReasonView]
-    runs: list["ReplayView"]
+    runs: list[ReplayFigures]
 
 
-class ReplayView(BaseModel):
-    """Summary of one replay."""
-
-    index: int
-    seed: int
-    status: str
-    tta_seconds: float | None
-    epochs_to_target: float | None
-    best_quality: float | None
-
-
-class DifferenceView(BaseModel):
-    """A figure's means, their ratio (first over second), and the two-sided p-value of Welch's test.
-
-    Times on different hardware classes are not comparable and have no p-value.
-    """
-
-    figure: str
-    first_mean: float | None
-    second_mean: float | None
-    ratio: float | None
-    p_value: float | None
-    comparable: bool
-
-
-class SystemDifferenceView(BaseModel):
-    """A field in which the workers' systems differ."""
-
-    field: str
-    first: str | None
-    second: str | None
-
-
-class ComparisonView(BaseModel):
+class VerificationComparison(BaseModel):
     """Two verifications of one submission, side by side."""
 
     submission_id: str
@@ -138,5 +110,5 @@ class ComparisonView(BaseModel):
     first: SideView
     second: SideView
     same_band: bool
-    differences: list[DifferenceView]
-    systems: list[SystemDifferenceView]
+    differences: list[Difference]
+    systems: list[SystemDifference]

@@ -1,31 +1,58 @@
-"""API and page models of verifications."""
+"""Request and response models of verifications."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import SystemPrice
-from finishline.rules.verification.duel import Duel
+from finishline.api.benchmarks import TargetView
+from finishline.api.duels import DuelView
+from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
-from server.base.models import Attempt, Verification
-from server.base.models.visibility import is_hidden
-from server.base.standing import decision_word, is_published
-from server.base.viewer import ANYBODY
-from server.benchmarks.schemas import TargetView, target_view
-from server.verifications.duel_schemas import DuelView, duel_view
-from server.verifications.figure_views import (
-    BackendView,
-    Figures,
-    UtilisationView,
-    backend_views,
-    hidden_runs,
-    utilisation_views,
-)
 
-ENDED = ("done", "failed", "cancelled")
+
+class BackendView(BaseModel):
+    """One backend: milliseconds for one item at batch size 1, or why it was not measured.
+
+    `samples` were timed in `passes` over the evaluation set, None if a report has neither.
+    `missing` says why a percentile is absent. `eligible` is whether the model meets the target.
+    `cost_usd_per_10000` is at the price of the submission's system.
+    """
+
+    backend: str
+    samples: int = 0
+    passes: float | None = None
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p99_ms: float | None = None
+    missing: dict[str, str] = {}
+    items_per_second: float | None = None
+    drift_percent: float | None = None
+    cost_usd_per_10000: float | None = None
+    quality: float | None = None
+    eligible: bool = False
+    largest_difference: float | None = None
+    absence: str | None = None
+    why_absent: str | None = None
+
+
+class UtilisationView(BaseModel):
+    """One run: samples and FLOP/s of its train phase, and model FLOPs utilisation (MFU, 0 to 1).
+
+    `roof_flops` is the roof for comparison: the worker's measured FLOP/s in the `precision` of the
+    training. `intensity` is FLOP per byte. `missing` says why one of them is absent.
+    """
+
+    run: int
+    samples_per_second: float | None
+    achieved_flops: float | None
+    utilisation: float | None
+    roof_flops: float | None
+    precision: str | None
+    intensity: float | None
+    missing: str | None
 
 
 def _may_be_asked_for(name: str) -> str:
@@ -97,15 +124,6 @@ class AttemptView(BaseModel):
     log_tail: str | None
 
 
-class ControlPointView(BaseModel):
-    """The reference band at one evaluation."""
-
-    index: int
-    mean: float
-    lower: float
-    upper: float
-
-
 class ReasonView(BaseModel):
     """A finding of the verdict, its effect on the outcome, and the numbers behind it."""
 
@@ -174,7 +192,7 @@ class VerificationView(BaseModel):
     own_runs: int
     hyperparameters: list[dict[str, float]] | None
     target: TargetView
-    control_points: list[ControlPointView]
+    control_points: list[ControlPoint]
     attempts: list[AttemptView]
     outcome: str | None
     reasons: list[ReasonView]
@@ -194,98 +212,3 @@ class VerificationList(BaseModel):
     """Verifications, newest first, without their reports."""
 
     verifications: list[VerificationView]
-
-
-def attempt_view(attempt: Attempt) -> AttemptView:
-    """View of a stored attempt."""
-    failure = attempt.failure
-    # Events show a running attempt's evaluations; repeating them here would double each.
-    last = attempt.last_evaluation if failure is not None else None
-    if last is not None and last["run"] < hidden_runs(attempt.verification, ANYBODY):
-        last = None
-    return AttemptView(
-        id=attempt.id if attempt.state != "queued" else None,
-        number=attempt.number,
-        state=attempt.state,
-        worker=attempt.worker,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-        failure=FailureView(**failure) if failure is not None else None,
-        refunded=failure is not None and failure["kind"] == "infrastructure",
-        last_evaluation=LastEvaluationView(**last) if last is not None else None,
-        log_tail=attempt.log_tail,
-    )
-
-
-def verification_view(
-    verification: Verification,
-    *,
-    benchmark: Benchmark,
-    waiting_for: str | None,
-    duel: Duel | None = None,
-    figures: Figures | None = None,
-    price: SystemPrice | None = None,
-    with_report: bool = True,
-    with_band: bool = True,
-    owners: int = 0,
-) -> VerificationView:
-    """View of a verification. Its draw stays hidden until it has ended and its claim is shown."""
-    ended = verification.state in ENDED
-    claim = verification.submission
-    # Some of its seeds may be the claim's own.
-    opened = ended and not (claim is not None and is_hidden(claim))
-    band = verification.control_points if with_band else []
-    is_cancelled = verification.state == "cancelled"
-    return VerificationView(
-        id=verification.id,
-        kind=verification.kind,
-        submission_id=verification.submission_id,
-        checks_id=verification.checks_id,
-        owners=owners,
-        witnessed=verification.witness_token_id is not None,
-        against_id=verification.against_id,
-        calibration_id=verification.calibration_id,
-        benchmark=benchmark.benchmark_id,
-        state=verification.state,
-        waiting_for=waiting_for,
-        seal=verification.seal,
-        nonce=verification.nonce if ended else None,
-        runs_planned=verification.runs,
-        seeds=verification.seeds if opened else None,
-        own_runs=verification.own_runs,
-        hyperparameters=_settings(verification) if ended else None,
-        target=target_view(benchmark),
-        control_points=[ControlPointView(**point) for point in band],
-        attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        outcome=verification.outcome,
-        reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=duel_view(verification, duel) if verification.kind == "duel" else None,
-        report=None if is_cancelled or not (with_report and ended) else verification.report,
-        backends=backend_views(verification, benchmark, price) if with_report and ended else [],
-        utilisation=utilisation_views(verification, figures or {}) if with_report and ended else [],
-        reason=verification.reason,
-        created_at=verification.created_at,
-        ended_at=verification.ended_at,
-        cancelled_at=verification.cancelled_at,
-        decision=decision_view(verification),
-        published=is_published(verification),
-    )
-
-
-def _settings(verification: Verification) -> list[dict[str, Any]] | None:
-    """Settings of each run, if the runs of a verification may differ."""
-    if not PURPOSES[verification.kind].seals_settings:
-        return None
-    return [training.settings for training in verification.trainings]
-
-
-def decision_view(verification: Verification) -> DecisionView | None:
-    """Decision about a verdict; None for a verification without one."""
-    word, decided = decision_word(verification, verification.submission), verification.decision
-    if word is None:
-        return None
-    return DecisionView(
-        decision=word,
-        reason=decided.reason if decided is not None else None,
-        decided_at=decided.decided_at if decided is not None else None,
-    )

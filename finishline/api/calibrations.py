@@ -5,6 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from finishline.rules.benchmarks.calibration import BandDifference
+from finishline.rules.verification.messages import ControlPoint
+
 BatchSizes = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(max_length=16)]
 Runs = Annotated[int, Field(ge=1, le=200)]
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -43,15 +46,6 @@ class CalibrationAdopt(BaseModel):
     reason: Reason
 
 
-class ReferenceBandView(BaseModel):
-    """The band at one evaluation of the largest replay."""
-
-    index: int
-    mean: float
-    lower: float
-    upper: float
-
-
 class BatchSizeView(BaseModel):
     """One batch size: runs, and the epochs to the target of those that reached it.
 
@@ -66,7 +60,7 @@ class BatchSizeView(BaseModel):
     epochs: list[float]
     mean: float | None
     stdev: float | None
-    band: list[ReferenceBandView]
+    band: list[ControlPoint]
 
 
 class ChunkView(BaseModel):
@@ -156,15 +150,6 @@ class SizeFigures(BaseModel):
     stdev: float | None
 
 
-class BandDifferenceView(BaseModel):
-    """Difference of two bands at one evaluation, first less second; bounds where both have one."""
-
-    index: int
-    mean_difference: float
-    lower_difference: float | None
-    upper_difference: float | None
-
-
 class SizeComparisonView(BaseModel):
     """Two calibrations at one batch size; `p_value` is Welch's, two-sided, on log epochs."""
 
@@ -173,7 +158,7 @@ class SizeComparisonView(BaseModel):
     second: SizeFigures
     difference: float | None
     p_value: float | None
-    band: list[BandDifferenceView]
+    band: list[BandDifference]
 
 
 class CalibrationComparison(BaseModel):

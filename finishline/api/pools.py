@@ -1,0 +1,56 @@
+"""Request and response models of pools: the sealed runs of a configuration."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PoolState = Literal["collecting", "measured", "missed", "confirming", "unconfirmed"]
+
+
+class PoolClose(BaseModel):
+    """Reason to measure a configuration again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(min_length=1, max_length=2000)
+
+
+class PoolRunView(BaseModel):
+    """A sealed run; `seconds` is null of one that missed the target, which counts as infinite.
+
+    Runs that nominated a configuration for `fresh` ones are not `counted` any more.
+    """
+
+    verification_id: str
+    run: int
+    seed: int
+    seconds: float | None
+    epochs: float | None
+    fresh: bool
+    counted: bool
+
+
+class PoolView(BaseModel):
+    """The sealed runs of one configuration, and the time they measure.
+
+    `fresh_runs` is the verification that trains its fresh runs while the state is "confirming".
+    """
+
+    id: str
+    benchmark: str
+    benchmark_sha256: str
+    division: str
+    hardware_class: str
+    settings: dict[str, float]
+    state: PoolState
+    measured_seconds: float | None
+    low_seconds: float | None
+    high_seconds: float | None
+    opened_at: datetime
+    measured_at: datetime | None
+    closed_at: datetime | None
+    closed_because: str | None
+    submissions: list[str]
+    fresh_runs: str | None
+    runs: list[PoolRunView]
