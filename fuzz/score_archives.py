@@ -16,11 +16,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
 with atheris.instrument_imports(include=["finishline.rules"]):
+    from finishline.rules.archive.claims import find_identical
     from finishline.rules.archive.dawnbench import score_entry
     from finishline.rules.archive.definitions import Definitions, tell_rounds
     from finishline.rules.archive.files import Archive, ArchiveFile
     from finishline.rules.archive.mlperf import Reader, score_log, score_set
-    from finishline.rules.archive.same_training import find_identical
     from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
     from finishline.rules.benchmarks.benchmark import load_benchmarks
 

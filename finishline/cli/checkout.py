@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from finishline.rules.archive.sources import COMMIT
+from finishline.rules.archive.files import COMMIT
 
 REF = re.compile(r"ref: (refs/[A-Za-z0-9._/-]+)")
 LARGEST = 4 * 1024 * 1024

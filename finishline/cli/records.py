@@ -16,12 +16,12 @@ from rich.text import Text
 from finishline.cli.archive_files import list_archive
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
+from finishline.rules.archive.claims import find_identical
 from finishline.rules.archive.dawnbench import score_entry
 from finishline.rules.archive.definitions import Definitions, tell_rounds
 from finishline.rules.archive.files import Archive
 from finishline.rules.archive.mlperf import Reader, score_log, score_set
 from finishline.rules.archive.problems import Problems
-from finishline.rules.archive.same_training import find_identical
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, Submission, find_submissions
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import StatisticsMissingError

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from finishline.rules.verification.known_curves import opening_of
+from finishline.rules.verification.control_points import opening_of
 
 revision: str = "0032"
 down_revision: str | None = "0031"

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
-from finishline.rules.statistics.t import holm
+from finishline.rules.statistics.significance import holm
 from finishline.rules.text import count_text
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import SUBMITTER, Submission

@@ -17,7 +17,7 @@ from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
-from finishline.rules.statistics.separation import RankedTime, Separated, separate
+from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
 from server.base.room_state import state_of

@@ -8,7 +8,7 @@ from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.orm.attributes import set_committed_value
 
-from finishline.rules.archive.sources import find_source
+from finishline.rules.archive.files import find_source
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import evidence_of
 from finishline.rules.scoring.inference import InferenceResult

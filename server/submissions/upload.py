@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 from starlette.datastructures import FormData, UploadFile
 
-from finishline.rules.archive.sources import COMMIT
+from finishline.rules.archive.files import COMMIT
 from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.base.artifacts import ArtifactStore, Staged

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from finishline.rules.archive.sources import KNOWN_SOURCES
+from finishline.rules.archive.files import KNOWN_SOURCES
 from tests.support.processes import asking, free_port, stop, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]

@@ -14,23 +14,22 @@ from scipy import stats
 
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measured_time import Spread
-from finishline.rules.statistics.comparison import compare
+from finishline.rules.statistics.comparison import RankedTime, compare, separate, visible_gap
 from finishline.rules.statistics.pairs import (
     PairedGap,
     p_of_so_many_wins,
     paired_gap,
     pairs_to_separate,
 )
-from finishline.rules.statistics.separation import RankedTime, separate, visible_gap
 from finishline.rules.statistics.significance import (
     Reference,
+    holm,
     lowest_mean,
     p_value_of_mean_beyond,
     reference_of,
     slower_than_claimed,
     welch_slower,
 )
-from finishline.rules.statistics.t import holm
 
 FIRST = [1.02, 0.97, 1.10, 1.05]
 

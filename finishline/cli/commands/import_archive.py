@@ -24,7 +24,7 @@ from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.processes import noted_interrupts
 from finishline.cli.records import Found, find_in
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.rules.archive.sources import COMMIT, source_name
+from finishline.rules.archive.files import COMMIT, source_name
 from finishline.rules.text import count_text
 
 STATES = ("imported", "already_there", "refused", "failed", "skipped")

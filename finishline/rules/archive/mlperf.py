@@ -10,6 +10,7 @@ from finishline.rules.archive.agreement import (
     read_description,
     read_scaling,
 )
+from finishline.rules.archive.claims import note_same_trainings
 from finishline.rules.archive.definitions import (
     Definitions,
     general_runs,
@@ -20,7 +21,6 @@ from finishline.rules.archive.definitions import (
 from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from finishline.rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
 from finishline.rules.archive.problems import Problems
-from finishline.rules.archive.same_training import note_same_trainings
 from finishline.rules.archive.set_problems import (
     add_copies,
     add_odd_names,

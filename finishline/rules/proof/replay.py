@@ -11,11 +11,11 @@ from finishline.rules.proof.score import is_equal
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.control_points import KnownCurve, check_curves
 from finishline.rules.verification.job import FIRST_DRAW_BY_NONCE, Draw, draw_of
 from finishline.rules.verification.job import draw as draw_seeds
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.known_curves import KnownCurve, check_curves
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw_replay
 from finishline.rules.verification.report_check import check_ledgers, check_report

@@ -15,7 +15,7 @@ from typing import Literal
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.aggregate import mean, olympic_mean, standard_deviation
 from finishline.rules.scoring.run import Evaluation, Run
-from finishline.rules.statistics.t import t_quantile
+from finishline.rules.statistics.significance import t_quantile
 from finishline.rules.text import count_text
 
 Verdict = Literal["pass", "fail", "missing"]

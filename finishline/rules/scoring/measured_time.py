@@ -9,8 +9,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibrated_runs import crossing_epochs, curves_at
 from finishline.rules.ranking.evidence import FEWEST_SEALED_RUNS
 from finishline.rules.scoring.aggregate import Interval, mean, olympic_mean
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
-from finishline.rules.statistics.t import t_quantile
+from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_quantile
 
 CONFIDENCE = 0.95
 FEWEST_RUNS_OF_SPREAD = 10

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from finishline.rules.scoring.aggregate import mean, standard_deviation
-from finishline.rules.statistics.t import t_probability, t_quantile
+from finishline.rules.statistics.significance import t_probability, t_quantile
 
 POWER = 0.8
 MOST_PAIRS_NEEDED = 1_000_000  # Beyond this nobody will ever train them.

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from finishline.rules.archive.published import published_on
+from finishline.rules.archive.files import published_on
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
 from finishline.rules.errors import ClaimError

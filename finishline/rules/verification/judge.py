@@ -15,8 +15,12 @@ from finishline.rules.verification.judge_convergence import (
     evaluation_at_target,
     judge_convergence,
 )
-from finishline.rules.verification.judge_stop import judge_floor, judge_mean_at_stop, judge_stop
-from finishline.rules.verification.judge_time import judge_time
+from finishline.rules.verification.judge_time import (
+    judge_floor,
+    judge_mean_at_stop,
+    judge_stop,
+    judge_time,
+)
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.precision import judge_precision
 from finishline.rules.verification.replay_plan import band_for

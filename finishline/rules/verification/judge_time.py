@@ -1,4 +1,4 @@
-"""Set the measured time beside the claimed one, on the same hardware class only.
+"""Set a replay's time and its stop beside the claimed ones, on the same hardware class only.
 
 The ranked time is the measured one, so a slower replay is reported and never rejects.
 """
@@ -6,7 +6,8 @@ The ranked time is the measured one, so a slower replay is reported and never re
 import math
 from collections.abc import Sequence
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReplayPolicy
+from finishline.rules.benchmarks.calibrated_runs import curves_at
 from finishline.rules.scoring.aggregate import (
     mean,
     olympic_mean,
@@ -16,11 +17,24 @@ from finishline.rules.scoring.aggregate import (
 from finishline.rules.scoring.measured_time import Spread, interval_of, measured_seconds
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.statistics.significance import SHORTEST_SECONDS, slower_than_claimed
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
+from finishline.rules.statistics.significance import (
+    SHORTEST_SECONDS,
+    p_value_of_mean_beyond,
+    reference_of,
+    slower_than_claimed,
+    t_quantile,
+)
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.verdict import Reason
+from finishline.rules.text import count_text
+from finishline.rules.verification.judge_convergence import (
+    Curve,
+    curve_of_replay,
+    evaluation_at_target,
+)
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.replay_plan import batch_size_of, is_calibrated
+from finishline.rules.verification.verdict import SHARES, Reason, Weight, rejects_in
 
 
 def judge_time(
@@ -115,3 +129,149 @@ def _cpu_share(report: ReplayReport) -> float:
         if run.cpu_seconds is not None and run.parent_seconds
     ]
     return min(shares, default=1.0)
+
+
+FEWEST_RUNS = 2
+
+
+def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
+    """Test if the mean quality of the replays at their stop beats the target.
+
+    The claim has proven this of its own runs. Replays that prove it too support it, a mean that
+    misses the target beyond chance rejects it, anything between leaves it open. The spread is that
+    of the replays pooled with that of the calibrated runs: three replays alone prove little.
+    Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
+    """
+    target = benchmark.target
+    finals = _finals([curve_of_replay(run) for run in trained])
+    calibrated: list[float] = []
+    if is_calibrated(benchmark, claim):
+        known = curves_at(benchmark, batch_size_of(benchmark, claim))
+        calibrated = [curve[-1] for curve in known]
+    beats = p_value_of_mean_beyond(
+        finals, target.value, direction=target.direction, beside=calibrated
+    )
+    if beats is None:
+        return Reason(
+            "infrastructure",
+            "leaves_open",
+            f"{len(finals)} of {count_text(len(trained), 'replay')} came to their stop: a mean "
+            "takes two",
+        )
+    weight: Weight = "leaves_open"
+    if beats < FIXED_STOP_P_VALUE:
+        weight = "supports"
+    elif 1 - beats < FIXED_STOP_P_VALUE:
+        weight = "rejects"
+    return Reason(
+        "reached_target" if weight == "supports" else "did_not_reach",
+        weight,
+        f"at their stop {len(finals)} replays have {target.metric} {mean(finals):.4g} on average, "
+        f"p-value {beats:.2g} of a mean beyond {target.value:g}",
+        {"mean": mean(finals), "started": float(len(trained)), "p_value": beats},
+    )
+
+
+def judge_stop(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    policy: ReplayPolicy,
+    *,
+    curves: Sequence[Curve] = (),
+) -> list[Reason]:
+    """Test that the claim stops where the replays do, no better than they and calibration allow.
+
+    The step at which the reference stops is one of its settings. A claim that stops earlier did
+    not train with the settings it states.
+    """
+    replays = [curve for curve in map(curve_of_replay, report.runs) if curve]
+    stops = [curve[-1].epoch for curve in replays if curve[-1].epoch is not None]
+    claimed_stops = [run.epochs_to_target for run in counted if run.epochs_to_target is not None]
+    if not stops or not claimed_stops or len(claimed_stops) < len(counted):
+        message = "claim and replays do not both tell at which epoch they stopped"
+        return [Reason("claim_has_no_time", "leaves_open", message)]
+    if min(claimed_stops) < min(stops):
+        return [
+            Reason(
+                "converges_faster_than_replay",
+                rejects_in(claim.division),
+                f"the claim stops after {min(claimed_stops):g} epochs; with its settings the "
+                f"reference stops after {min(stops):g}",
+                {"claimed_stop_epochs": min(claimed_stops), "stop_epochs": min(stops)},
+            )
+        ]
+    known = _finals(replays)
+    if is_calibrated(benchmark, claim):
+        known += [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
+    claimed = _finals(curves)
+    if len(known) < FEWEST_RUNS or not claimed:
+        message = "there is no quality at the stop to compare on both sides"
+        return [Reason("claim_has_no_time", "leaves_open", message)]
+    return [_judge_quality(benchmark.target, claim, claimed, known, policy)]
+
+
+def _judge_quality(
+    target: QualityTarget,
+    claim: Claim,
+    claimed: Sequence[float],
+    known: Sequence[float],
+    policy: ReplayPolicy,
+) -> Reason:
+    """Student's t-test of the claimed mean quality, with the spread of the reference alone."""
+    reference = reference_of(known)
+    quantile = t_quantile(1 - policy.alpha * SHARES.convergence, reference.count - 1)
+    error = reference.stdev * math.sqrt(1 / reference.count + 1 / len(claimed))
+    allowed = max(quantile * error, target.resolution or 0.0)
+    better = mean(claimed) - reference.mean
+    if target.direction == "lower":
+        better = -better
+    figures = (
+        f"the claimed mean {target.metric} at the stop is {mean(claimed):.4g}, that of "
+        f"{reference.count} reference runs and replays {reference.mean:.4g}"
+    )
+    numbers = {
+        "claimed_mean": mean(claimed),
+        "reference_mean": reference.mean,
+        "reference_stdev": reference.stdev,
+        "allowed_difference": allowed,
+    }
+    if better > allowed:
+        weight = rejects_in(claim.division)
+        words = f"{figures}: more than {allowed:.2g} better is not chance"
+        return Reason("converges_faster_than_replay", weight, words, numbers)
+    return Reason("convergence_agrees", "supports", figures, numbers)
+
+
+def judge_floor(
+    benchmark: Benchmark, runs: Sequence[RunScore], curves: Sequence[Curve], report: ReplayReport
+) -> list[Reason]:
+    """Curves that are better than the data allows: a claimed one is made up, a replay is broken."""
+    found = [
+        _beyond_floor(benchmark, run.file, curve, "rejects")
+        for run, curve in zip(runs, curves, strict=False)
+    ]
+    found += [
+        _beyond_floor(benchmark, f"replay {run.index + 1}", curve_of_replay(run), "leaves_open")
+        for run in report.runs
+    ]
+    return [reason for reason in found if reason is not None]
+
+
+def _beyond_floor(benchmark: Benchmark, name: str, curve: Curve, weight: Weight) -> Reason | None:
+    target = benchmark.target
+    impossible = first_beyond_floor(curve, benchmark)
+    if impossible is None or target.floor is None:
+        return None
+    return Reason(
+        "below_entropy",
+        weight,
+        f"{name} has {target.metric} {impossible.quality:.4g}, and the data allow no better than "
+        f"{target.floor:g}",
+        {"quality": impossible.quality, "floor": target.floor},
+    )
+
+
+def _finals(curves: Sequence[Curve]) -> list[float]:
+    return [curve[-1].quality for curve in curves if curve]

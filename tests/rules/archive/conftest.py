@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from finishline.rules.archive.claims import find_identical
 from finishline.rules.archive.dawnbench import score_entry
 from finishline.rules.archive.definitions import Definitions, tell_rounds
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.mlperf import Reader, score_log, score_set
-from finishline.rules.archive.same_training import find_identical
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS

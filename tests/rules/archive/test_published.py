@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.archive.published import published_on
-from finishline.rules.archive.sources import COMMIT, KNOWN_SOURCES, find_source, source_name
+from finishline.rules.archive.files import (
+    COMMIT,
+    KNOWN_SOURCES,
+    find_source,
+    published_on,
+    source_name,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.ranking.ranking import Metric, Standing, rank
