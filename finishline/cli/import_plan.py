@@ -6,7 +6,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from finishline.cli.archive_parts import Parcel
+from finishline.cli.archive_files import Parcel
 from finishline.cli.errors import Problem
 from finishline.cli.records import Found, Record, score_found
 from finishline.rules.archive.agreement import read_description

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx2
 import orjson
 
-from finishline.cli.archive_parts import Parcel, key_of, parts_of
+from finishline.cli.archive_files import Parcel, key_of, parts_of
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.import_plan import Unsent

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from finishline.cli import importing
-from finishline.cli.archive_files import list_archive
-from finishline.cli.archive_parts import Parcel
+from finishline.cli.archive_files import Parcel, list_archive
 from finishline.cli.client import ServerClient
 from tests.support.processes import wait_for
 

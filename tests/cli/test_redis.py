@@ -7,7 +7,12 @@ import pytest
 import redis
 
 from finishline.cli.up.paths import prepare_var
-from finishline.cli.up.redis import RedisAddress, choose_redis_address, redis_answers, redis_command
+from finishline.cli.up.services import (
+    RedisAddress,
+    choose_redis_address,
+    redis_answers,
+    redis_command,
+)
 
 
 def test_a_short_var_gets_a_socket_in_it(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from finishline.cli.board_tables import benchmark_table, leaderboard_table
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.submission_tables import verdict_lines
 from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.redis import RedisAddress
-from finishline.cli.up.services import Plan
+from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
 from finishline.cli.worker_tables import queue_table
 

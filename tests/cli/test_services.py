@@ -8,8 +8,7 @@ import pytest
 from uvicorn.main import main
 
 from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.redis import RedisAddress
-from finishline.cli.up.services import DRAINED, Plan, server_service, worker_service
+from finishline.cli.up.services import DRAINED, Plan, RedisAddress, server_service, worker_service
 from worker import intake
 
 

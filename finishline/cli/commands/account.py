@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from finishline.cli.account_tables import account_lines, token_table
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.admin import (
     Days,
@@ -20,6 +19,7 @@ from finishline.cli.commands.admin import (
 )
 from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.people_tables import account_lines, token_table
 from finishline.cli.screen import open_screen
 
 app = typer.Typer(no_args_is_help=True, help="Your account and your own tokens.")

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from finishline.cli.account_tables import organisation_table, token_table, user_table
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.people_tables import organisation_table, token_table, user_table
 from finishline.cli.screen import open_screen
 from finishline.rules.text import count_text
 

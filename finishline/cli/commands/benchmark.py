@@ -1,7 +1,7 @@
 """`finishline benchmark`: its phases, and its definition as a server has it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -13,6 +13,7 @@ from finishline.cli.definitions import FETCHED, download_definition
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
+from finishline.rules.submissions.submission import ScoredSubmission
 
 app = typer.Typer(no_args_is_help=True, help="A benchmark's phases and definition.")
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
@@ -116,3 +117,34 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
             "--benchmarks-dir.",
             exit_code=ExitCode.REFUSED,
         ) from error
+
+
+ServerToAsk = Annotated[
+    str | None, typer.Option("--url", help="Server to ask for the definition and the phase.")
+]
+
+
+def ask_phase(url: str, scored: ScoredSubmission) -> tuple[View, list[Text]]:
+    """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
+
+    A server that does not answer is no fault of the submission's.
+    """
+    benchmark_id = scored.claim.benchmark_id
+    try:
+        with ServerClient(url) as server:
+            found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
+    except CliError as error:
+        told = f"The phase of {benchmark_id} is not known: {error.message}"
+        return {"error": error.message}, [Text(told, "yellow")]
+    phases = found.get("phases") or {}
+    style = "" if phases.get("takes_submissions", True) else "bold red"
+    lines = [Text(f"{benchmark_id} at {url}: {phases.get('sentence', 'no dates')}", style)]
+    if found.get("sha256") != scored.result.benchmark_sha256:
+        lines.append(
+            Text(
+                f"The server scores by another definition, {str(found.get('sha256'))[:12]}; "
+                f"this check used {scored.result.benchmark_sha256[:12]}.",
+                "yellow",
+            )
+        )
+    return {"phases": phases, "benchmark_sha256": found.get("sha256")}, lines

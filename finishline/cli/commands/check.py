@@ -10,6 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from finishline.cli.commands.benchmark import ServerToAsk, ask_phase
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
@@ -19,7 +20,6 @@ from finishline.cli.definitions import (
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
 from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.phase_question import ServerToAsk, ask_phase
 from finishline.cli.records import Found, find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.submission_tables import (

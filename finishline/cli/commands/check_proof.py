@@ -22,7 +22,7 @@ from finishline.cli.bundles import (
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.organiser_tables import audit_table
+from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import open_screen
 from finishline.cli.submission_tables import check_table
 from finishline.rules.proof.check import Check, check_proof

@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from finishline.cli.account_tables import quota_table, set_quota_table
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.organiser_tables import price_table
+from finishline.cli.people_tables import price_table, quota_table, set_quota_table
 from finishline.cli.price_files import read_prices
 from finishline.cli.screen import open_screen
 from finishline.rules.benchmarks.prices import Price

@@ -9,8 +9,12 @@ from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.submission_tables import verdict_lines
-from finishline.cli.verification_tables import batch_lines, comparison_lines, duel_lines
+from finishline.cli.submission_tables import (
+    batch_lines,
+    comparison_lines,
+    duel_lines,
+    verdict_lines,
+)
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 

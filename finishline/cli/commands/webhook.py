@@ -7,7 +7,7 @@ import typer
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.organiser_tables import delivery_table, webhook_table
+from finishline.cli.people_tables import delivery_table, webhook_table
 from finishline.cli.screen import open_screen
 
 app = typer.Typer(no_args_is_help=True, help="Webhooks: signed events, posted to an address.")

@@ -18,10 +18,11 @@ from finishline.cli.screen import Screen
 from finishline.cli.training import require_training_packages
 from finishline.cli.up.lifecycle import last_line
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
-from finishline.cli.up.redis import choose_redis_address, redis_executable
 from finishline.cli.up.services import (
     WORKER_NAME,
     Plan,
+    choose_redis_address,
+    redis_executable,
     redis_service,
     server_service,
     url_of,
