@@ -89,11 +89,11 @@ def _skeleton(text: str) -> str:
 def fault_in(name: str) -> str | None:
     """Describe the fault in the form of a new name, and the remedy."""
     if not name.isprintable() or not INVISIBLE.isdisjoint(name):
-        return "has characters that show nothing or change the direction of text; leave them out"
+        return "has invisible or direction-changing characters; remove them"
     if not name or name != name.strip():
-        return "begins or ends with a space, or is empty; leave out spaces around it"
+        return "is empty, or begins or ends with a space; remove spaces around it"
     plain = unicodedata.normalize("NFKC", name)
-    return f"has letters of another form; write it as {plain!r}" if plain != name else None
+    return f"has compatibility characters; write it as {plain!r}" if plain != name else None
 
 
 MOST_BYTES = 256 * 1024
@@ -155,7 +155,7 @@ def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[s
     if parts >= MOST_KEY_PARTS:
         return "a key with too many dots", f"at most {MOST_KEY_PARTS} parts"
     if depth > DEEPEST:
-        return "lists or tables nested too deeply", f"at most {DEEPEST} within each other"
+        return "lists or tables nested too deeply", f"at most {DEEPEST} levels"
     if kind != "word":
         return None
     if len(found) > LONGEST_NUMBER and found.lstrip("+-")[:1].isdigit():

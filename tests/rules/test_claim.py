@@ -425,7 +425,7 @@ def test_a_claim_of_something_else_names_field_and_what_was_issued(
 ) -> None:
     [error] = check_ticket(ticket, replace(TICKETED, **change), RUNS, digits, file="s.json")  # type: ignore[arg-type]
     assert error.field == field
-    assert (error.expected or "").startswith(f"{expected}; or hand the claim in without a ticket")
+    assert (error.expected or "").startswith(f"{expected}; or submit without a ticket")
 
 
 @pytest.mark.parametrize(("minutes", "refused"), [(-4.9, False), (-5.1, True), (-600.0, True)])

@@ -45,9 +45,9 @@ def test_each_copy_is_told_beside_the_first_of_its_training() -> None:
     ]
 
     assert same(*runs) == [
-        ("c", "every quality and time is that of a"),
-        ("d", "every quality and time is that of b"),
-        ("e", "every quality and time is that of a"),
+        ("c", "every quality and time equals that of a"),
+        ("d", "every quality and time equals that of b"),
+        ("e", "every quality and time equals that of a"),
     ]
 
 

@@ -396,7 +396,7 @@ def test_a_refusal_says_when() -> None:
 def test_the_sentence_tells_the_phase_and_what_comes_next() -> None:
     assert sentence_at(ROUND, NOON) == (
         "Open until 2026-12-03 12:00 UTC. Its rules are frozen from 2026-12-02 12:00 UTC on. "
-        "Results that come in are under embargo until 2026-12-04 12:00 UTC."
+        "Results are under embargo until 2026-12-04 12:00 UTC."
     )
     assert sentence_at(ROUND, NOON + 4 * DAY) == (
         "Closed since 2026-12-03 12:00 UTC. Its rules are frozen since 2026-12-02 12:00 UTC."

@@ -121,14 +121,19 @@ def test_several_processes_have_a_roof_each():
 @pytest.mark.parametrize(
     ("report", "figures", "missing", "rate"),
     [
-        (replayed(), {}, "the worker does not measure itself", 640.0),
+        (replayed(), {}, "no measured roof", 640.0),
         (
             replace(replayed(), precision=PrecisionAudit("fp8", {}, autocast=False)),
             FIGURES,
             "no measured roof in fp8",
             640.0,
         ),
-        (replace(replayed(), precision=None), FIGURES, "precision of the training was not", 640.0),
+        (
+            replace(replayed(), precision=None),
+            FIGURES,
+            "precision of the training is unknown",
+            640.0,
+        ),
         (replace(replayed(), work=None), FIGURES, "the work of a step was not counted", 640.0),
         (replace(replayed(), work=replace(WORK, batch_size=0)), FIGURES, "not counted", 640.0),
         (replayed(train=0.0), FIGURES, "no evaluation was measured", None),

@@ -104,7 +104,7 @@ def test_the_hash_is_that_of_the_canonical_text() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, "\ud800"])
 def test_what_json_cannot_say_is_refused(value: object) -> None:
-    with pytest.raises(RuleError, match="no canonical JSON"):
+    with pytest.raises(RuleError, match="not canonical JSON"):
         canonical({"x": value})
 
 
@@ -119,8 +119,8 @@ def test_a_document_comes_back_as_it_was_written() -> None:
     [
         (b'{"a": 1, "a": 2}', "given twice"),
         (b'{"a": {"b": 1, "b": 1}}', "given twice"),
-        (b'{"a": NaN}', "NaN is no JSON"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
         (b"[1]", "not a JSON object"),
         (b"{", "not JSON"),
         (b'{"a": "\xff"}', "not JSON"),

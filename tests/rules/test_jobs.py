@@ -62,7 +62,9 @@ def test_a_purpose_is_known_by_its_name() -> None:
         name: name for name in ("replay", "calibration", "duel", "latency", "cross_check")
     }
     assert purpose_named("duel") is PURPOSES["duel"]
-    with pytest.raises(RuleError, match="no purpose 'race'; expected replay or calibration or"):
+    with pytest.raises(
+        RuleError, match="unknown purpose 'race'; expected replay or calibration or"
+    ):
         purpose_named("race")
 
 

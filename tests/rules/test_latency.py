@@ -426,7 +426,7 @@ def test_what_cannot_be_measured_says_why() -> None:
 
     assert "no reference model" in str(why_not_measurable(replace(DIGITS, replay=None), claim()))
     assert "no [latency]" in str(why_not_measurable(replace(DIGITS, latency=None), claim()))
-    assert "tells no hyperparameters" in str(why_not_measurable(DIGITS, entry))
+    assert "has no hyperparameters" in str(why_not_measurable(DIGITS, entry))
     assert "no hyperparameter 'layers'" in str(why_not_measurable(DIGITS, unknown))
     assert why_not_measurable(DIGITS, replace(claim(), dawnbench={"model": "m"})) is None
 

@@ -113,7 +113,7 @@ def test_a_log_without_a_ledger_is_seen_on_its_own_clock_alone(on_mlperf: Benchm
     assert time_through(silent, on_mlperf, target=80.0) == LensTime(22.0, 2.0)
     unmeasured = time_through(silent, on_mlperf, clock="dawnbench")
     assert unmeasured == LensTime(None, 3.0, NO_LEDGER)
-    assert unmeasured.reason == "no ledger: this log does not tell seconds of evaluation apart"
+    assert unmeasured.reason == "no ledger: the log does not separate evaluation time"
 
 
 def test_a_curve_of_dawnbench_counts_on_the_clock_of_dawnbench(make_benchmark: Any) -> None:

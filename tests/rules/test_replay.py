@@ -112,7 +112,7 @@ def test_a_seed_that_was_drawn_already_is_drawn_again(
     ("changes", "reason"),
     [
         ({"kind": "inference"}, "inference result"),
-        ({"dawnbench": {"author": "someone"}}, "tells no hyperparameters"),
+        ({"dawnbench": {"author": "someone"}}, "has no hyperparameters"),
         (
             {"hyperparameters": {"width": 2.0, "dropout": 0.1}},
             "no hyperparameter 'dropout'",

@@ -393,7 +393,7 @@ def test_one_training_under_another_seed_is_refused(score: Score) -> None:
     (problem,) = refused(score, with_cheat("run_1_with_another_seed.log"))
 
     assert (problem.code, problem.file) == ("same_log", "run_1.log")
-    assert problem.message == "every quality and time is that of run_0.log"
+    assert problem.message == "every quality and time equals that of run_0.log"
 
 
 def test_one_seed_for_two_trainings_is_refused(score: Score) -> None:

@@ -173,7 +173,7 @@ def test_what_chance_can_do_is_not_separable(duel: Any, make_report: Callable[..
 
     assert (view["state"], view["outcome"]) == ("done", "not_separable")
     assert view["duel"]["pairs_needed"] > 2
-    assert "cannot be told apart" in view["reasons"][0]["message"]
+    assert "a statistical tie" in view["reasons"][0]["message"]
 
 
 def test_runs_that_miss_the_target_are_lost_pairs(

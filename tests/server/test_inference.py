@@ -225,8 +225,7 @@ def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
 
     assert answer.status_code == 422
     assert (
-        "an inference result: ask for its latency to be measured (kind latency)"
-        in answer.json()["detail"]
+        "an inference result. Request its latency instead (kind latency)" in answer.json()["detail"]
     )
     assert row_counts()["verifications"] == 0
 

@@ -125,7 +125,7 @@ def test_a_run_without_a_ledger_is_not_ranked_under_another_clock_and_told_why(
         None,
         None,
     )
-    reason = "no ledger: this log does not tell seconds of evaluation apart"
+    reason = "no ledger: the log does not separate evaluation time"
     assert last["unranked_reason"] == reason
     assert times(read(client, target=95.0))[0] == (two.quick_epochs, 0.63)
     curve = client.get(f"/api/v1/submissions/{two.quick_epochs}/runs/0/curve")

@@ -150,7 +150,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "seconds warped by 0.08": (warped, "s that passed"),
     "a quality of 2e300": (impossible, "a percent from 0 to 100"),
     "a quality of 100.5 %": (beyond_all, "a percent from 0 to 100"),
-    "reached at no evaluation": (early, "reached, by no evaluation"),
+    "reached at no evaluation": (early, "reached without an evaluation"),
     "nothing posted": (not_posted, "8 reported; expected 0, as posted"),
 }
 

@@ -207,7 +207,7 @@ def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(
     (entry,) = entries(client, metric="cost")
 
     assert (entry["rank"], entry["cost_usd"] is None) == (None, False)
-    assert entry["unranked_reason"].startswith("its price is its submitter's own")
+    assert entry["unranked_reason"].startswith("priced by its submitter")
 
 
 def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(

@@ -94,7 +94,7 @@ def test_one_owners_workers_alone_hold_no_record_until_an_organisers_stands_behi
     (without,) = division["not_records"]
     assert (without["submission_id"], without["holder"]) == (replay.submission_id, None)
     assert without["reason"] == (
-        "one owner's workers alone measured it: a record needs an organiser's worker "
+        "measured only by one owner's workers: a record needs an organiser's worker "
         "or workers of two owners"
     )
     with database.write() as session:

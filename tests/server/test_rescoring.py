@@ -140,7 +140,7 @@ def test_a_result_from_before_a_figure_was_derived_gets_it(
     assert [c["field"] for c in summary["changed"][0]["changes"]] == ["result.raw_tta_seconds"]
 
 
-@pytest.mark.parametrize("harm", ["log gone", "log changed", "result is no JSON"])
+@pytest.mark.parametrize("harm", ["log gone", "log changed", "result is not JSON"])
 def test_a_broken_submission_does_not_stop_the_rest(
     harm: str,
     digits_submission: Any,
@@ -178,7 +178,7 @@ def test_a_broken_submission_does_not_stop_the_rest(
         "log gone": f"run_0.log cannot be read from the artifact store (No such file or directory);"
         f" expected a file of SHA-256 {sha256}.",
         "log changed": "run_0.log in the artifact store is not what was sent (SHA-256 differs).",
-        "result is no JSON": "JSONDecodeError: ",
+        "result is not JSON": "JSONDecodeError: ",
     }[harm]
     assert summary["failed"][0]["error"].startswith(reason)
     with database.read() as session:

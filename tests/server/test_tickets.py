@@ -219,7 +219,7 @@ def test_a_claim_without_a_ticket_is_taken_and_says_so(submit: Any, digits_submi
         (lambda t, make: make(t, t["seeds"], hyperparameters={"batch_size": 32}), "batch_size"),
         (lambda t, make: make(t, t["seeds"], ticket="nothere"), "you have no ticket 'nothere'"),
         (lambda t, make: make(t, t["seeds"], ticket=None, unfinished=[8]), "without a ticket"),
-        (lambda t, make: make(t, t["seeds"], unfinished=["8"]), "no list of seeds"),
+        (lambda t, make: make(t, t["seeds"], unfinished=["8"]), "not a list of seeds"),
         (lambda t, make: make(t, t["seeds"], unfinished=[8, 8]), "listed twice"),
     ],
 )  # fmt: skip

@@ -138,7 +138,7 @@ def test_a_dawnbench_entry_cannot_be_verified(
     response = ask(client, made["id"], olivia)
 
     assert response.status_code == 422
-    assert "a DAWNBench entry tells no hyperparameters" in response.json()["detail"]
+    assert "a DAWNBench entry has no hyperparameters" in response.json()["detail"]
     assert row_counts() == before
 
 

@@ -297,6 +297,6 @@ def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(
     first = replay.view()["utilisation"][0]
     assert (first["utilisation"], first["missing"]) == (
         None,
-        "the worker does not measure itself: it has no roof to hold this against",
+        "the worker has no measured roof to compare with",
     )
     assert first["achieved_flops"] > 0

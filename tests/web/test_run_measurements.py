@@ -41,7 +41,7 @@ def test_a_replay_without_telemetry_shows_no_column() -> None:
 
 
 def test_why_no_run_tells_its_utilisation_is_said_once() -> None:
-    told = [used(0, missing="the worker does not measure itself")]
+    told = [used(0, missing="no measured roof")]
     assert why_no_utilisation(verification({}, utilisation=told)) == told[0]["missing"]
     assert why_no_utilisation(verification({}, utilisation=[used(0, utilisation=0.1)])) is None
     assert why_no_utilisation({"report": None}) is None

@@ -29,7 +29,7 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
     if benchmark is None:
         problems.add(
             "unknown_benchmark",
-            "the path names no DAWNBench task and no column does",
+            "neither the path nor a column names a DAWNBench task",
             file=entry.path,
             expected="CIFAR10, ImageNet or SQuAD, then train or inference",
         )

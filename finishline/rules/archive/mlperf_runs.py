@@ -73,7 +73,7 @@ def counted_preparation_seconds(run: Run, benchmark: Benchmark | None, problems:
     if excess > 0:
         problems.add(
             "long_preparation",
-            f"{excess:.1f} s more than is free from init_start to run_start: they count",
+            f"initialisation took {excess:.1f} s too long; they count in the result",
             file=run.name,
             field="init_start",
             expected=f"at most {INIT_ALLOWANCE_SECONDS[division] / 60:g} minutes",
@@ -311,7 +311,7 @@ def _add_problems(
             severity="warning",
         )
     elif reading.trusted:
-        said = "says nothing of success" if run.status is None else f"says {run.status}"
+        said = "has no status" if run.status is None else f"says {run.status}"
         message = f"run_stop {said}: the run did not converge, and counts as slower than all others"
         problems.add(
             "not_converged",

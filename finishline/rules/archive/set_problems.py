@@ -23,7 +23,7 @@ def add_copies(
             "identical_log",
             f"byte for byte the same as {others[0]}{more}",
             file=file.path,
-            expected="a log of its own for every run",
+            expected="a separate log for every run",
             severity="warning",
         )
 
@@ -34,7 +34,7 @@ def add_odd_names(files: Sequence[ArchiveFile], problems: Problems) -> None:
         if not RESULT_NAME.fullmatch(file.name):
             problems.add(
                 "odd_name",
-                "a log where results stand that is not named as one",
+                "a log among the results without a result's name",
                 file=file.path,
                 expected="result_0.txt, result_1.txt ...",
                 severity="warning",
@@ -89,7 +89,7 @@ def _add_seed_problems(runs: Sequence[PublishedRun], rule: RunsRule, problems: P
     free = any(run.run.benchmark in SEEDS_MAY_REPEAT for run in runs)
     by_seed: dict[int, str] = {}
     for run in runs:
-        expected = "a seed of its own for every run"
+        expected = "a different seed for every run"
         if not run.seeds:
             problems.add(
                 "no_seed",

@@ -27,10 +27,10 @@ def _check_target(target: QualityTarget, *, file: str, field: str) -> None:
         _check_scale(target, scale, file=file, field=f"{field}.value")
     if target.is_beyond_floor(target.value):
         raise BenchmarkError(
-            f"{target.floor:g}, which the target of {target.value:g} is beyond",
+            f"{target.floor:g}, but the target is {target.value:g}",
             file=file,
             field=f"{field}.floor",
-            expected="the best quality that is possible, at the target or beyond it",
+            expected="the best possible quality, at least as good as the target",
         )
 
 
@@ -53,8 +53,8 @@ def _check_direction(benchmark: "Benchmark", *, file: str) -> None:
         return
     if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
         raise BenchmarkError(
-            f"every reference run is at {target.in_words} at its first evaluation",
+            f"every reference run reaches {target.in_words} at its first evaluation",
             file=file,
             field="target.direction",
-            expected="the direction in which quality gets better, and a target to be trained for",
+            expected="the direction of improvement, and a target that takes training",
         )

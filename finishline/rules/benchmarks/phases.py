@@ -114,7 +114,7 @@ def _freeze_words(phases: Phases, now: datetime) -> list[str]:
 def _embargo_words(phases: Phases, now: datetime) -> list[str]:
     if phases.embargo_until is None or not is_embargoed(phases, now):
         return []
-    return [f"Results that come in are under embargo until {moment_words(phases.embargo_until)}."]
+    return [f"Results are under embargo until {moment_words(phases.embargo_until)}."]
 
 
 # Fields that decide whether a run reached its target, its time, and the result of the runs.

@@ -15,7 +15,7 @@ HIGHEST_USD_PER_HOUR = 1e7
 NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
-A_DAY = "a day as 2026-11-21"
+A_DAY = "YYYY-MM-DD, for example 2026-11-21"
 AN_ADDRESS = "an http or https address"
 
 
@@ -146,7 +146,7 @@ def _day(fields: Fields, name: str) -> date:
 def _address(fields: Fields, name: str) -> str:
     text = fields.text(name)
     if not is_web_address(text) or len(text) > SOURCE_LENGTH:
-        raise fields.fail(name, "not a page to look at", expected=AN_ADDRESS)
+        raise fields.fail(name, f"got {text!r:.60}", expected=AN_ADDRESS)
     return text
 
 

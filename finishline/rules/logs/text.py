@@ -103,7 +103,7 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
             f"broken JSON: {error.msg} (column {error.colno})",
             file=file,
             line=line or error.lineno,
-            expected="JSON, in which NaN and Infinity are no numbers",
+            expected="JSON, which has no NaN or Infinity",
             code="bad_json",
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
@@ -130,7 +130,7 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
         for name, times in Counter(name for name, _ in pairs).most_common(1):
             if times > 1:
                 raise LogFormatError(
-                    f"a key that is there {times} times",
+                    f"a key that appears {times} times",
                     file=file,
                     line=line,
                     field=name[:100],

@@ -20,7 +20,7 @@ def canonical(value: Any) -> bytes:
         )
         return text.encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise RuleError(f"no canonical JSON: {error}", expected="values that JSON has") from error
+        raise RuleError(f"not canonical JSON: {error}", expected="only JSON values") from error
 
 
 def sha256_of(value: Any) -> str:
@@ -50,7 +50,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 FIRST_PREVIOUS = "0" * 64
@@ -107,7 +107,7 @@ def _problem_of(record: Mapping[str, Any], number: int, before: Head) -> RuleErr
     place = f"record {number}"
     missing = [name for name in (*HASHED, "sha256") if name not in record]
     if missing:
-        return RuleError("missing", field=f"{place}.{missing[0]}", expected="a whole record")
+        return RuleError("missing", field=f"{place}.{missing[0]}", expected="a complete record")
     if record["id"] != number:
         return RuleError(f"got {record['id']!r}", field=f"{place}.id", expected=f"{number}")
     if record["previous_sha256"] != before.sha256:

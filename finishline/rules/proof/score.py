@@ -39,7 +39,7 @@ def check_logs(proof: Proof, logs: Logs | None) -> str | None:
         if sha256 not in logs:
             raise RuleError("not in the bundle", file=name, expected=f"logs/{sha256}")
         if hashlib.sha256(logs[sha256]).hexdigest() != sha256:
-            raise RuleError("its bytes are not those that were sent", file=name, expected=sha256)
+            raise RuleError("its bytes differ from the upload", file=name, expected=sha256)
     more = sorted(set(logs) - set(wanted))
     if more:
         raise RuleError(f"logs/{more[0]} belongs to no run", expected="the files of the claim only")

@@ -34,8 +34,8 @@ from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.statistics.significance import LONGEST_SECONDS
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 
-IMPOSSIBLE = "a figure of its curve is none that a training has"
-NO_LEDGER = "no ledger: this log does not tell seconds of evaluation apart"
+IMPOSSIBLE = "its curve has an impossible value"
+NO_LEDGER = "no ledger: the log does not separate evaluation time"
 # Of a loss there is no largest value.
 LARGEST = {"BLEU": 100.0}
 

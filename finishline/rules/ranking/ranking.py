@@ -40,10 +40,10 @@ POSSIBLE: dict[str, tuple[float, float]] = {
     "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
 }
 IMPOSSIBLE = {
-    "tta_seconds": "its time is none that a training can take",
-    "cost_usd": "its cost is none that a training can have",
-    "latency_ms": "its latency is none that an item can take",
-    "cost_usd_per_10000": "its cost is none that an item can have",
+    "tta_seconds": "impossible time",
+    "cost_usd": "impossible cost",
+    "latency_ms": "impossible latency",
+    "cost_usd_per_10000": "impossible cost",
 }
 # Which evidence is numbered, unless the benchmark's file says otherwise.
 NUMBERED: tuple[str, ...] = ("measured", "published")
@@ -275,7 +275,7 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:
         if metric == "cost" and standing.price_is_own:
-            return "its price is its submitter's own: the price book has none for this system"
+            return "priced by its submitter: the price book has no price for this system"
         return _why_impossible(standing, metric=metric)
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"

@@ -7,7 +7,7 @@ from finishline.rules.statistics.comparison import ALPHA, log_gap, log_times
 
 DUEL_ALPHA = 0.01
 ONE_OWNER = (
-    "one owner's workers alone measured it: a record needs an organiser's worker "
+    "measured only by one owner's workers: a record needs an organiser's worker "
     "or workers of two owners"
 )
 
@@ -173,7 +173,7 @@ def _challenge_measured(
         )
     if holder is None or holder.tta_seconds is None:
         return _record(contender, tta_seconds, None, p_value=None)
-    p_value, limit, why = None, DUEL_ALPHA, "its duel with the holder is not fought"
+    p_value, limit, why = None, DUEL_ALPHA, "its duel with the holder is pending"
     if duel is not None:
         p_value = duel.p_value
     elif not may_duel(contender, holder):
@@ -182,7 +182,7 @@ def _challenge_measured(
     if contender.fresh and p_value is not None and p_value < limit:
         return _record(contender, tta_seconds, holder, p_value=p_value, duel=duel)
     if not contender.fresh:
-        why = "its fresh runs are not done"
+        why = "its fresh runs are pending"
     elif p_value is not None:
         why = _beyond_chance(p_value, limit)
     return NoRecord(
@@ -201,7 +201,7 @@ def may_duel(contender: Contender, holder: Contender) -> bool:
 
 
 def _beyond_chance(p_value: float, limit: float) -> str:
-    return f"not faster than the holder beyond chance: p = {p_value:.2g}, must be below {limit:g}"
+    return f"not significantly faster than the holder: p = {p_value:.2g}, must be below {limit:g}"
 
 
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
@@ -232,7 +232,7 @@ def _challenge(
     if p_value is not None and p_value < ALPHA:
         return _record(contender, tta_seconds, holder, p_value=p_value)
     why = (
-        "a single run cannot be told from the holder's runs"
+        "a single run is too few to compare with the holder's runs"
         if p_value is None
         else _beyond_chance(p_value, ALPHA)
     )

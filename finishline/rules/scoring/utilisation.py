@@ -145,9 +145,9 @@ def samples_per_second(run: ReplayRun) -> float | None:
 
 def _why_no_roof(figures: Mapping[str, Figure], precision: str | None) -> str:
     if not figures:
-        return "the worker does not measure itself: it has no roof to hold this against"
+        return "the worker has no measured roof to compare with"
     if precision is None:
-        return "the precision of the training was not found out"
+        return "the precision of the training is unknown"
     return f"the worker has no measured roof in {precision}"
 
 

@@ -65,7 +65,7 @@ def _seed_violations(
     runs: Sequence[Run], benchmark: Benchmark, *, division: str
 ) -> list[Violation]:
     """No seed may repeat; closed sets of several runs must log them where the rules ask for it."""
-    expected = "a seed of its own for every run"
+    expected = "a different seed for every run"
     rule = benchmark.runs
     needed = division == "closed" and rule.count > 1 and rule.seeds == "required"
     violations = []
@@ -104,7 +104,7 @@ def _below_entropy(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]
             f"{target.metric} {impossible.quality:g} at epoch {impossible.epoch}",
             file=run.name,
             field="quality",
-            expected=f"nothing beyond {target.floor:g}, the bound that is known of the data",
+            expected=f"nothing beyond {target.floor:g}, the known bound of the data",
         )
         for run in runs
         if (impossible := first_beyond_floor(run.evaluations, benchmark)) is not None

@@ -48,7 +48,7 @@ def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str
         raise root.fail("trained_with", message, expected="own")
     for name in settings:
         if name not in benchmark.hyperparameters:
-            message = "the reference takes no such setting"
+            message = "the reference has no such setting"
             names = ", ".join(sorted(benchmark.hyperparameters))
             expected = f'one of {names}, or "trained_with": "own"'
             raise root.fail(f"hyperparameters.{name}", message, expected=expected)
@@ -84,7 +84,7 @@ def read_unfinished(root: Fields, *, ticket: str | None) -> tuple[int, ...]:
         return ()
     expected = f"a list of at most {MOST_UNFINISHED} seeds of the ticket, each once"
     if not isinstance(value, list) or not all(_is_seed(seed) for seed in value):
-        raise root.fail("unfinished", "no list of seeds", expected=expected)
+        raise root.fail("unfinished", "not a list of seeds", expected=expected)
     if len(value) > MOST_UNFINISHED:
         raise root.fail("unfinished", f"{len(value)} seeds", expected=expected)
     for place, seed in enumerate(value):
@@ -285,7 +285,7 @@ def _system(table: Fields) -> System:
     price = table.optional_number("price_usd_per_hour", minimum=0.0001, maximum=1e9)
     source = table.optional_text("price_source")
     if price is not None and source is None:
-        raise table.fail("price_source", "missing", expected="where the price can be looked up")
+        raise table.fail("price_source", "missing", expected="a page that shows the price")
     hardware_class = table.text("hardware_class")
     if not HARDWARE_CLASS.fullmatch(hardware_class):
         raise table.fail(

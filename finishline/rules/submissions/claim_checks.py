@@ -49,10 +49,10 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
             found.append(
                 Violation(
                     "same_log",
-                    f"every quality and time is that of {other.name}",
+                    f"every quality and time equals that of {other.name}",
                     file=run.name,
                     field="runs",
-                    expected="a training of its own for every run",
+                    expected="a separate training for every run",
                 )
             )
     return found
@@ -79,10 +79,10 @@ def _check_order_of_runs(runs: Sequence[Run], benchmark: Benchmark) -> list[Viol
     return [
         Violation(
             "runs_out_of_order",
-            f"it started before {before}, which is listed before it",
+            f"it started before {before}, which is listed first",
             file=name,
             field="runs",
-            expected=f"more runs than {benchmark.runs.count} in the order of their starts",
+            expected=f"more than {benchmark.runs.count} runs, listed in the order of their starts",
         )
         for (first, before), (second, name) in pairwise(started)
         if second < first
@@ -135,7 +135,7 @@ def _check_system(run: Run, claim: Claim) -> list[Violation]:
                 f"the log was written on {run.platform!r}",
                 file=run.name,
                 field="submission_platform",
-                expected=f"{system.name!r} as in the claim, or the log's word as system.name",
+                expected=f"{system.name!r} as in the claim, or the log's value as system.name",
             )
         )
     logged = run.hyperparameters

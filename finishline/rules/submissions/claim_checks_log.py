@@ -66,7 +66,7 @@ def _check_told(run: Run, *, every_epoch: bool) -> list[Violation]:
     return [
         Violation(
             "evaluations_missing",
-            "an evaluation without its epoch, which others of the log tell",
+            "an evaluation without an epoch, while others in the log have one",
             file=run.name,
             line=untold[0].line,
             field="epoch_num",
@@ -181,7 +181,7 @@ def _check_pace(run: Run) -> list[Violation]:
     return [
         Violation(
             "time_steps_differ",
-            f"{seconds / distance:.3g} s for what takes {usual:.3g} s elsewhere in the log",
+            f"{seconds / distance:.3g} s for a step that takes {usual:.3g} s elsewhere in the log",
             file=run.name,
             line=evaluation.line,
             field="time_ms",

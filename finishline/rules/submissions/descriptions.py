@@ -309,7 +309,7 @@ def _nodes(value: Any, file: str, problems: list[RuleError]) -> list[dict[str, A
     if not nodes or len(nodes) < len(value):
         expected = "a list of tables, one for each kind of node"
         problems.append(
-            RuleError("not told", file=file, field="nodes", expected=expected, code="missing_field")
+            RuleError("missing", file=file, field="nodes", expected=expected, code="missing_field")
         )
     return nodes[:MAX_NODES]
 

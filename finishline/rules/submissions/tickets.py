@@ -23,7 +23,7 @@ MOST_OPEN = 3
 SEED_LIMIT = 2**31
 # Two clocks may differ by so much, the server's and that of the machine that trained.
 CLOCK_DIFFERENCE = timedelta(minutes=5)
-NEXT_STEP = "hand the claim in without a ticket, or train again with `finishline run`"
+NEXT_STEP = "submit without a ticket, or train again with `finishline run`"
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ def read_ticket(content: bytes, *, file: str) -> Ticket:
     settings = root.table("settings")
     seeds = root.raw("seeds")
     if not isinstance(seeds, list) or not seeds or not all(_is_seed(seed) for seed in seeds):
-        raise root.fail("seeds", "no list of seeds", expected="the seeds that the server drew")
+        raise root.fail("seeds", "not a list of seeds", expected="the seeds that the server drew")
     try:
         created_at = datetime.fromisoformat(root.text("created_at"))
     except ValueError as error:
-        raise root.fail("created_at", "no moment", expected="a date and a time") from error
+        raise root.fail("created_at", "invalid", expected="a date and a time") from error
     return Ticket(
         ticket_id=root.text("id"),
         benchmark_id=root.text("benchmark"),

@@ -183,7 +183,7 @@ def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
     is tested by Student's t on the log ratios of the pairs in which the other did too, as long as
     those are at least half of all pairs. A run that missed the target is infinite and has no mean,
     and to leave it out would reward settings that are fast when they work at all: so a side that
-    missed any is held to its count of wins, a missed run being a lost pair. A void run decides
+    missed any is judged by its count of wins, a missed run being a lost pair. A void run decides
     nothing.
     """
     time, epochs, pace = _gaps(pairs)
@@ -272,8 +272,8 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
             Reason(
                 "hardware_differs",
                 "note",
-                f"both were claimed on {claimed_on.hardware_class} and fought on "
-                f"{trained_on.hardware_class}: there the order may be another",
+                f"both were claimed on {claimed_on.hardware_class} and trained here on "
+                f"{trained_on.hardware_class}, where the order may differ",
             )
         )
     return reasons
@@ -282,10 +282,10 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
 def duel_sentence(duel: Duel) -> str:
     """The verdict of a duel in one sentence."""
     if duel.outcome == "inconclusive":
-        return "too few pairs tell anything: nothing can be said about who is faster"
+        return "too few decided pairs to say which is faster"
     how = _how(duel)
     if duel.outcome == "not_separable":
-        return f"the two cannot be told apart: {how}{_how_many_more(duel)}"
+        return f"a statistical tie: {how}{_how_many_more(duel)}"
     winner = "challenger" if duel.outcome == "challenger_faster" else "holder"
     return f"the {winner} is faster: {how}"
 
@@ -308,8 +308,8 @@ def _how_many_more(duel: Duel) -> str:
     if duel.pairs_needed is None:
         return ""
     if duel.test == "count":
-        return f"; where runs miss the target it takes at least {duel.pairs_needed} pairs"
-    return f"; a difference like this one takes about {duel.pairs_needed} pairs to show"
+        return f"; if runs miss the target, at least {duel.pairs_needed} pairs are needed"
+    return f"; about {duel.pairs_needed} pairs are needed to show a difference like this one"
 
 
 def _weight(duel: Duel) -> Weight:
@@ -322,8 +322,8 @@ def _missed(duel: Duel, side: Side) -> Reason:
         "duel_missed",
         "note",
         f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each is a "
-        f"lost pair, left out of the ratio because it has no time, and the {side} is held to its "
-        "count of wins",
+        f"lost pair, left out of the ratio because it has no time, and the {side} is judged by "
+        "its count of wins",
         {"missed": float(missed), "runs": float(runs)},
     )
 

@@ -66,7 +66,7 @@ def judge_convergence(
             Reason(
                 "claim_has_no_time",
                 "leaves_open",
-                "there are no epochs to the target to compare on both sides",
+                "the claim or the replays lack epochs to the target to compare",
             )
         ]
     return [_judge_mean(found, benchmark, claim, policy)]

@@ -50,7 +50,7 @@ def judge_time(
     it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
     """
     if claim.trained_with == "own":
-        message = "time was not compared: the claim was trained with code of its own"
+        message = "time was not compared: the claim was trained with its own code"
         return [Reason("time_not_compared", "note", message)]
     why = why_not_timed(report, hardware_class=claim.system.hardware_class)
     if why is not None:
@@ -74,7 +74,7 @@ def judge_time(
             tolerated_ratio=tolerated,
         )
     if claimed is None or test is None:
-        message = "time was not compared: that takes a claimed time and two replays"
+        message = "time was not compared: a comparison needs a claimed time and two replays"
         return [Reason("time_not_compared", "note", message)]
     numbers = {
         "claimed_seconds": claimed,
@@ -155,8 +155,8 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
         return Reason(
             "infrastructure",
             "leaves_open",
-            f"{len(finals)} of {count_text(len(trained), 'replay')} came to their stop: a mean "
-            "takes two",
+            f"{len(finals)} of {count_text(len(trained), 'replay')} reached their stop; a mean "
+            "needs two",
         )
     weight: Weight = "leaves_open"
     if beats < FIXED_STOP_P_VALUE:
@@ -190,7 +190,7 @@ def judge_stop(
     stops = [curve[-1].epoch for curve in replays if curve[-1].epoch is not None]
     claimed_stops = [run.epochs_to_target for run in counted if run.epochs_to_target is not None]
     if not stops or not claimed_stops or len(claimed_stops) < len(counted):
-        message = "claim and replays do not both tell at which epoch they stopped"
+        message = "the claim or the replays lack the epoch at which they stopped"
         return [Reason("claim_has_no_time", "leaves_open", message)]
     if min(claimed_stops) < min(stops):
         return [
@@ -207,7 +207,7 @@ def judge_stop(
         known += [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
     claimed = _finals(curves)
     if len(known) < FEWEST_RUNS or not claimed:
-        message = "there is no quality at the stop to compare on both sides"
+        message = "the claim or the replays lack a quality at the stop to compare"
         return [Reason("claim_has_no_time", "leaves_open", message)]
     return [_judge_quality(benchmark.target, claim, claimed, known, policy)]
 

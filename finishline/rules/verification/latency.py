@@ -118,7 +118,7 @@ def why_not_measurable(benchmark: Benchmark, claim: Claim) -> str | None:
             f"the definition of {benchmark.benchmark_id} that it is scored under has no [latency]"
         )
     if claim.kind == "train" and claim.dawnbench is not None:
-        return "a DAWNBench entry tells no hyperparameters to train its model with"
+        return "a DAWNBench entry has no hyperparameters to train its model with"
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
     if unknown:
         return f"the reference model has no hyperparameter {unknown[0]!r}"

@@ -16,5 +16,5 @@ PURPOSES = {purpose.name: purpose for purpose in (REPLAY, CALIBRATION, DUEL, LAT
 def purpose_named(name: str) -> Purpose:
     """The purpose of a name. Raises RuleError for an unknown one."""
     if name not in PURPOSES:
-        raise RuleError(f"no purpose {name!r}", expected=" or ".join(PURPOSES))
+        raise RuleError(f"unknown purpose {name!r}", expected=" or ".join(PURPOSES))
     return PURPOSES[name]

@@ -52,18 +52,16 @@ def _digest_plan(entropy: bytes) -> bytes:
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     """Reason why the reference model cannot replay a claim, or None if it can."""
     if claim.kind == "inference":
-        return (
-            "it is an inference result: ask for its latency to be measured (kind latency) instead"
-        )
+        return "it is an inference result. Request its latency instead (kind latency)"
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:
-        return "a DAWNBench entry tells no hyperparameters"
+        return "a DAWNBench entry has no hyperparameters"
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
     if unknown:
         return f"the reference model has no hyperparameter {unknown[0]!r}"
     if claim.division == "open" and claim.trained_with == "own":
-        return "it was trained with code of its own. Send it as a package to have it measured"
+        return "it was trained with its own code. Send it as a package to have it measured"
     return None
 
 

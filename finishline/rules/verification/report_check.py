@@ -47,7 +47,7 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
             raise _impossible(run.index, field, found, expected)
     if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
         expected = benchmark.target.in_words
-        raise _impossible(run.index, "status", "reached, by no evaluation", expected)
+        raise _impossible(run.index, "status", "reached without an evaluation", expected)
 
 
 def _check_times(position: int, run: ReplayRun, stop_at: StopAt) -> None:

@@ -448,7 +448,7 @@ def test_a_run_that_differs_from_another_in_its_seed_alone_is_an_error(
     logs = [curve_log(i, seed=i) for i in range(4)]
     alike = make_package([*logs, curve_log(2, seed=4)])
     first = "ACME/results/big/retinanet/result_2.txt"
-    message = f"every quality and time is that of {first}"
+    message = f"every quality and time equals that of {first}"
     assert told(score_tree(alike)) == [("result_4.txt", message, "error")]
     assert not score_tree(alike)[0]["eligible"]
     assert told(score_tree(make_package([*logs, curve_log(9, seed=4)]))) == []

@@ -281,5 +281,5 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
     with database.write() as session:
         session.get_one(Submission, pages[1].rpartition("/")[2]).dawnbench = {"author": "Ada"}
     shown = client.get(pages[1]).text
-    assert "a DAWNBench entry tells no hyperparameters" in shown
+    assert "a DAWNBench entry has no hyperparameters" in shown
     assert (offer in shown, command in shown) == (False, False)
