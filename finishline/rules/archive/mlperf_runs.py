@@ -12,7 +12,7 @@ from finishline.rules.archive.problems import Problem, Problems
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.mllog import Detail, read_mllog_chunks
+from finishline.rules.logs.mllog import Detail, read_mllog_chunks, read_preparation_seconds
 from finishline.rules.logs.mllog_lines import MLLOG_MARK
 from finishline.rules.logs.mllog_run import Reading
 from finishline.rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
@@ -36,32 +36,6 @@ def may_exceed_allowance(start_of_log: bytes, started_ms: float | None) -> bool:
         return False
     began_ms = _time_ms(start_of_log, at)
     return began_ms is None or started_ms is None or started_ms - began_ms > CLOSE_TO_LIMIT_MS
-
-
-def with_ledger(
-    reading: Reading,
-    file: ArchiveFile,
-    archive: Archive,
-    allowed: Mapping[str, Sequence[str]],
-    target: QualityTarget | LoggedQuality | None,
-) -> Reading:
-    """A reading with the ledger and the preparation that only all lines give.
-
-    Faults in those lines are ignored.
-    """
-    whole = read_mllog_chunks(
-        archive.chunks(file),
-        name=file.path,
-        allowed=allowed,
-        report=lambda error: None,
-        target=target,
-    )
-    run = replace(
-        reading.run,
-        ledger=whole.run.ledger,
-        preparation_seconds=whole.run.preparation_seconds,
-    )
-    return replace(reading, run=run)
 
 
 def counted_preparation_seconds(run: Run, benchmark: Benchmark | None, problems: Problems) -> float:
@@ -180,7 +154,8 @@ def _read(
     report, notice = found.reporter("error"), found.reporter("warning")
     try:
         first, chunks = _peek(archive.chunks(file))
-        if MLLOG_MARK not in first and MLP_MARK in first:
+        older = MLLOG_MARK not in first
+        if older and MLP_MARK in first:
             reading = read_mlp05_chunks(
                 chunks,
                 name=file.path,
@@ -190,7 +165,7 @@ def _read(
                 target=target,
             )
             return reading, "0.5"
-        if MLLOG_MARK not in first and MLP06_MARK in first:
+        if older and MLP06_MARK in first:
             reading = read_mlp06_chunks(
                 chunks,
                 name=file.path,
@@ -212,7 +187,8 @@ def _read(
             target=target,
         )
         if detail != "all" and may_exceed_allowance(first, reading.started_ms):
-            reading = with_ledger(reading, file, archive, allowed, target)
+            seconds = read_preparation_seconds(archive.chunks(file), name=file.path)
+            reading = replace(reading, run=replace(reading.run, preparation_seconds=seconds))
     except RuleError as error:
         report(error)
         run = Run(file.path, clock="mlperf", evaluations=())

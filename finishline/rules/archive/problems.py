@@ -1,6 +1,6 @@
 """Problems and oddities of a submission, file by file."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -42,7 +42,7 @@ class Problems:
     def __init__(self) -> None:
         self._times: dict[_Told, int] = {}
         self._lines: dict[_Told, int | None] = {}
-        self._counts: Counter[str | None] = Counter()
+        self._counts: dict[str | None, int] = defaultdict(int)
 
     def __iter__(self) -> Iterator[Problem]:
         for told, times in self._times.items():

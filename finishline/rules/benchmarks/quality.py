@@ -92,8 +92,9 @@ class QualityTarget:
     @property
     def logged_names(self) -> tuple[str, ...]:
         """Names of the metrics in logs, this one first; empty where there is one metric alone."""
-        parts = (self, *self.also) if self.also else ()
-        return tuple(part.logged_as or part.metric for part in parts)
+        if not self.also:
+            return ()
+        return tuple(part.logged_as or part.metric for part in (self, *self.also))
 
     @property
     def in_words(self) -> str:

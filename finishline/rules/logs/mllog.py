@@ -3,13 +3,16 @@
 Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 compliance checker.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_clock import RunClock
 from finishline.rules.logs.mllog_lines import Report, every_line, lines_that_count, read_mllog
+from finishline.rules.logs.mllog_record import MllogRecord
 from finishline.rules.logs.mllog_run import (
     COUNTED_KEYS,
     FIGURE_KEYS,
@@ -17,15 +20,22 @@ from finishline.rules.logs.mllog_run import (
     RunReader,
 )
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.logs.text import refuse_long_lines
+from finishline.rules.logs.text import Block, refuse_long_lines
 from finishline.rules.scoring.run import Run
 
-__all__ = ["parse_mllog", "read_mllog_chunks", "write_run_log"]
+__all__ = ["parse_mllog", "read_mllog_chunks", "read_preparation_seconds", "write_run_log"]
 
 Detail = Literal["all", "figures", "last"]
 
 _EVERY_LINE = every_line()
 _FIGURE_LINES = lines_that_count(FIGURE_KEYS)
+# The first group of an init_start has its time in these bytes.
+_INIT_TIME = slice(30, 43)
+_PREPARATION_LINES = lines_that_count(
+    {"init_start", "init_stop", "run_start"},
+    repeated=rb' \{"namespace": "", "time_ms": [0-9]{13}, "event_type": "INTERVAL_START", '
+    rb'"key": "init_start", ',
+)
 
 
 def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
@@ -116,3 +126,35 @@ def read_mllog_chunks(
     for record in records:
         reader.read(record)
     return reader.reading()
+
+
+def read_preparation_seconds(chunks: Iterable[bytes], *, name: str) -> float | None:
+    """Seconds from the first init_start of any rank to run_start, as `RunClock` counts them.
+
+    Wrong lines are left out, and an init_start that cannot be the first is not parsed: a log may
+    have one for each of a thousand ranks.
+    """
+    clock = RunClock()
+
+    def is_later(line: re.Match[bytes], block: Block) -> bool:
+        first = clock.init_start_ms
+        return first is not None and int(line[1][_INIT_TIME]) >= first
+
+    records = read_mllog(
+        chunks,
+        file=name,
+        lines=_PREPARATION_LINES,
+        counted_keys=COUNTED_KEYS,
+        report=lambda error: None,
+        set_aside=is_later,
+    )
+    for record in records:
+        match record:
+            case MllogRecord(key="init_start"):
+                clock.init_start(record.time_ms)
+            case MllogRecord(key="init_stop"):
+                clock.phase(record)
+            case MllogRecord(key="run_start"):
+                clock.run_start(record)
+                break
+    return clock.preparation_seconds

@@ -12,8 +12,9 @@ class RunClock:
     """The times of the lines that count, from the preparation of a run to its end.
 
     `last` is the key of the last line that counts, and its time. `evaluating` knows the time spent
-    in evaluations. `preparation_seconds` lie between the first init_start and run_start; None
-    before it, without an init_start, and where the two contradict each other.
+    in evaluations. `init_start_ms` is the time of the first init_start. `preparation_seconds` lie
+    between it and run_start; None before run_start, without an init_start, and where the two
+    contradict each other.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class RunClock:
         self.evaluating = EvaluationTime()
         self.preparation_seconds: float | None = None
         self._start_ms: float | None = None
-        self._init_start_ms: float | None = None
+        self.init_start_ms: float | None = None
         self._phases_in_order = True
 
     def advance(self, record: MllogRecord) -> str | None:
@@ -34,12 +35,12 @@ class RunClock:
 
     def init_start(self, time_ms: float) -> None:
         """The preparation starts: every rank logs its own, in any order; the first counts."""
-        first = self._init_start_ms
-        self._init_start_ms = time_ms if first is None else min(first, time_ms)
+        first = self.init_start_ms
+        self.init_start_ms = time_ms if first is None else min(first, time_ms)
 
     def run_start(self, record: MllogRecord) -> str | None:
         """Start the run here in any case; return the fault if it may not start here."""
-        first = self._init_start_ms
+        first = self.init_start_ms
         if first is not None and first > record.time_ms:
             problem: str | None = "run_start earlier than init_start"
         else:
@@ -72,7 +73,7 @@ class RunClock:
         if start_ms is None or not self._phases_in_order:
             return None
         eval_seconds = self.evaluating.total_ms(end_ms) / 1000
-        first = start_ms if self._init_start_ms is None else self._init_start_ms
+        first = start_ms if self.init_start_ms is None else self.init_start_ms
         return Ledger(
             init=(start_ms - first) / 1000,
             train=(end_ms - start_ms) / 1000 - eval_seconds,

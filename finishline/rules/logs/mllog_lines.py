@@ -33,6 +33,7 @@ AT_ONCE_BYTES = 256 * 1024  # A block takes many times its size in memory.
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
 
+EVALUATION = rb' \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "'
 _KEY_LETTERS = frozenset(string.ascii_letters + string.digits + "_")
 
 Report = Callable[[LogFormatError], None]
@@ -59,12 +60,12 @@ def every_line() -> LineFinder:
     return _finder(MLLOG_MARK + rb"(REST)")
 
 
-def lines_that_count(keys: Collection[str]) -> LineFinder:
+def lines_that_count(keys: Collection[str], *, repeated: bytes = EVALUATION) -> LineFinder:
     """Finder of the MLLOG lines with one of some keys, and of all with unusual spelling.
 
     Most lines of a log are not needed for one figure. A line with another key, in the spelling of
-    MLPerf's own logger, is skipped without being parsed. Its groups are the text of an
-    eval_accuracy in that spelling, or else the text of any other line.
+    MLPerf's own logger, is skipped without being parsed. Its groups are the text of a line that
+    begins with the pattern `repeated`, or else the text of any other line.
     """
     counted = b"|".join(re.escape(key.encode()) for key in sorted(keys))
     others = "".join(sorted(_KEY_LETTERS - {key[0] for key in keys})).encode()
@@ -72,10 +73,9 @@ def lines_that_count(keys: Collection[str]) -> LineFinder:
     # Most keys differ from those that count in their first letter.
     head = rb' \{ANY{57}+"(?:POINT_IN_TIME|INTERVAL_(?:START|END))", "key": "'
     other = head + rb"(?:[" + others + rb"]|(?!(?:" + counted + rb')"))[A-Za-z0-9_]++"'
-    evaluation = rb'( \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "REST)'
     # The engine looks for the first letter of a pattern, and colons are everywhere.
     mark = rb"LLOG(?!" + other + rb")(?<=" + MLLOG_MARK + rb")"
-    return _finder(mark + rb"(?:" + evaluation + rb"|(REST))")
+    return _finder(mark + rb"(?:(" + repeated + rb"REST)|(REST))")
 
 
 def _finder(pattern: bytes) -> LineFinder:

@@ -10,6 +10,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from finishline.rules.errors import RuleError
@@ -229,6 +230,7 @@ def lowest_mean(
     return max(0.0, reference_mean - quantile * stdev * scale)
 
 
+@lru_cache(maxsize=256)
 def _limit_of(
     point: ReferencePoint, *, runs: int, dropped: int, stdev_of: SpreadOf
 ) -> ConvergenceLimit:

@@ -18,7 +18,8 @@ from finishline.rules.archive.files import (
     source_name,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.logs import parse_run_log
+from finishline.rules.logs import mllog_lines, parse_run_log
+from finishline.rules.logs.mllog import read_preparation_seconds
 from finishline.rules.ranking.ranking import Metric, Standing, rank
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
@@ -541,3 +542,40 @@ def test_a_line_that_hides_when_it_began_is_no_way_round(
     log = 'a framework wrote "init_start"\n' + prepared_log(35)
     path = "v5.1/ACME/results/big/retinanet/result_0.txt"
     assert only_run(score_tree({path: log}))[0] == 15 * 60
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The texts of the lines that are parsed one by one."""
+    texts: list[bytes] = []
+    read_record = mllog_lines.read_record
+
+    def spy(text: bytes, *args: Any, **options: Any) -> Any:
+        texts.append(text)
+        return read_record(text, *args, **options)
+
+    monkeypatch.setattr(mllog_lines, "read_record", spy)
+    return texts
+
+
+def test_of_a_thousand_ranks_only_an_init_start_that_can_be_the_first_is_parsed(
+    make_line: Log, parsed: list[bytes]
+) -> None:
+    ranks = [make_line("init_start", START_MS + rank) for rank in range(1000)]
+    broken = make_line("init_start", START_MS - 9000).replace("}", "")
+    earlier = make_line("init_start", START_MS - 2000)
+    started = make_line("run_start", START_MS + 5000)
+    lines = [*ranks, broken, earlier, *ranks, started, make_line("init_start", 1000)]
+    log = "".join(lines).replace("POINT_IN_TIME", "INTERVAL_START").encode()
+
+    assert read_preparation_seconds([log], name="run.txt") == 7
+    assert len(parsed) == 4
+
+
+@pytest.mark.parametrize("key", ["init_start", "init_stop"])
+def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(
+    make_line: Log, key: str
+) -> None:
+    began = "" if key == "init_start" else make_line("init_start", START_MS)
+    log = began + make_line(key, START_MS + 2) + make_line("run_start", START_MS + 1)
+    assert read_preparation_seconds([log.encode()], name="run.txt") is None
