@@ -31,16 +31,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perf.board_fill import BENCHMARK, fill_boards
-from perf.harness import (
-    Bars,
-    Server,
-    cpu_seconds,
-    environment_of,
-    in_turn,
-    percentiles,
-    running_database,
-    running_server,
-)
+from perf.harness import Bars, in_turn, percentiles
+from perf.servers import Server, cpu_seconds, environment_of, running_database, running_server
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import Submission

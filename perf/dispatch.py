@@ -30,7 +30,8 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.fair_queue import Waiting, fair_order
 from perf.dispatch_installation import Installation, installed
 from perf.dispatch_queue import define, queue_copies, submit_one
-from perf.harness import DIGITS, Bars, cpu_seconds, percentiles
+from perf.harness import DIGITS, Bars, percentiles
+from perf.servers import cpu_seconds
 from server.base.models import Attempt, Verification
 from server.verifications.queue_order import anything_to_send, take_due
 from tests.support.processes import wait_for

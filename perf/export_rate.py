@@ -24,7 +24,8 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from perf.harness import PYTHON, Bars, environment_of, print_table, running_database
+from perf.harness import Bars, print_table
+from perf.servers import PYTHON, environment_of, running_database
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.models import BenchmarkDefinition, RunRow, Submission, User

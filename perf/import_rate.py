@@ -16,11 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf.harness import (
+from perf.harness import Bars, archived_packages
+from perf.servers import (
     PYTHON,
-    Bars,
     Server,
-    archived_packages,
     cpu_seconds,
     environment_of,
     make_tokens,

@@ -11,7 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf.harness import Bars, cpu_seconds, environment_of, running_database, running_server
+from perf.harness import Bars
+from perf.servers import cpu_seconds, environment_of, running_database, running_server
 
 STARTS = 7
 LIMIT_SECONDS = 1.5

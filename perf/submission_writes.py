@@ -25,15 +25,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from perf.harness import (
-    Bars,
+from perf.harness import Bars, in_turn, percentiles, print_table
+from perf.servers import (
     Server,
     cpu_seconds,
     environment_of,
-    in_turn,
     make_tokens,
-    percentiles,
-    print_table,
     running_database,
     running_server,
 )

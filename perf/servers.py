@@ -1,0 +1,110 @@
+"""Databases and server processes to measure, and the processor time they take."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+from perf.harness import CHECKOUT
+from server.base.database import Database
+from server.base.schema import migrate
+from server.people.accounts import create_token
+from tests.support.postgresql import running_postgresql
+from tests.support.processes import free_port, stop, wait_for
+
+PYTHON = (sys.executable, "-m")
+QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def cpu_seconds(*processes: psutil.Process) -> float:
+    """Processor seconds that processes have used so far."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(each.user + each.system for each in times))
+
+
+@contextlib.contextmanager
+def running_database(kind: str, folder: Path) -> Iterator[str]:
+    """The address of an empty, migrated database: sqlite or postgresql."""
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{folder / 'finishline.db'}"
+        if kind == "postgresql":
+            url = stack.enter_context(running_postgresql())
+        database = Database(url)
+        migrate(database)
+        database.close()
+        yield url
+
+
+def make_tokens(url: str, people: Mapping[str, str]) -> dict[str, str]:
+    """A token for each name, with its role."""
+    database = Database(url)
+    with database.write() as session:
+        made = {
+            name: create_token(session, user_name=name, role=role, expires_in=None).secret
+            for name, role in people.items()
+        }
+    database.close()
+    return made
+
+
+def environment_of(url: str, folder: Path, **settings: str) -> dict[str, str]:
+    """The environment of a server on a database, with its files in a folder."""
+    return os.environ | {
+        "FINISHLINE_DATABASE_URL": url,
+        "FINISHLINE_ARTIFACTS_DIR": str(folder / "artifacts"),
+        "FINISHLINE_LOG_LEVEL": "warning",
+        "FINISHLINE_QUOTA_SUBMISSIONS_PER_DAY": "unlimited",
+        "FINISHLINE_RATE_LIMITS": "false",
+        "PYTHONPATH": str(CHECKOUT),
+        **settings,
+    }
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server process that answers."""
+
+    port: int
+    process: psutil.Process
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextlib.contextmanager
+def running_server(
+    environment: Mapping[str, str], *app: str, pause: float = 0.05
+) -> Iterator[Server]:
+    """A process of uvicorn that answers /healthz; it serves `app`, with options, or the server."""
+    port = free_port()
+    served = app or ("server.app:app",)
+    command = [*PYTHON, "uvicorn", *served, "--no-access-log", "--port", str(port)]
+    process = subprocess.Popen(command, env=dict(environment), cwd=CHECKOUT, **QUIET)
+    server = Server(port, psutil.Process(process.pid))
+    try:
+        wait_until_ready(server, process, pause=pause)
+        yield server
+    finally:
+        stop(process)
+
+
+def wait_until_ready(
+    server: Server, process: "subprocess.Popen[bytes]", *, pause: float = 0.05
+) -> None:
+    """Wait at most a minute for the first answer."""
+
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise SystemExit(f"the server at {server.url} stopped by itself")
+        return httpx2.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+
+    wait_for(answers, seconds=60, what=f"the server at {server.url}", pause=pause)
