@@ -134,15 +134,15 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-            last_uses.start()
-            phase_watch.start()
+            last_uses.thread.start()
+            phase_watch.thread.start()
             notice_loop.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
             yield
         if dispatch:
             notice_loop.stop()
-            phase_watch.stop()
-            last_uses.stop()
+            phase_watch.thread.stop()
+            last_uses.thread.stop()
             dispatcher.stop()
         version_reader.close()
         services.database.close()

@@ -2,13 +2,13 @@
 
 import logging
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import (
     HelloAnswer,
     WorkerHello,
@@ -101,8 +101,7 @@ class Intake:
         self._is_ending = False
         self._ask_from = 0.0
         self._was_deaf = False
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+        self._thread = PeriodicThread("intake", LOOK_SECONDS, self._look)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -114,20 +113,18 @@ class Intake:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._thread.stop()
 
-    def _work(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
-            consumer = self._worker.consumer
-            follows = self._state.takes_nothing == self._is_closed and not self._must_end()
-            # Seen twice: after an attempt its message is acknowledged a moment later.
-            was_deaf, self._was_deaf = self._was_deaf, self._is_deaf(consumer)
-            if consumer is None or (follows and not (was_deaf and self._was_deaf)):
-                continue
-            if time.monotonic() >= self._ask_from:
-                self._ask_from = time.monotonic() + ASK_AGAIN_SECONDS
-                consumer.call_soon(self.follow, consumer)
+    def _look(self) -> None:
+        consumer = self._worker.consumer
+        follows = self._state.takes_nothing == self._is_closed and not self._must_end()
+        # Seen twice: after an attempt its message is acknowledged a moment later.
+        was_deaf, self._was_deaf = self._was_deaf, self._is_deaf(consumer)
+        if consumer is None or (follows and not (was_deaf and self._was_deaf)):
+            return
+        if time.monotonic() >= self._ask_from:
+            self._ask_from = time.monotonic() + ASK_AGAIN_SECONDS
+            consumer.call_soon(self.follow, consumer)
 
     def follow(self, consumer: Any) -> None:
         """Take messages or take none, as the state says. In the thread of Celery's loop.
@@ -189,16 +186,14 @@ class HelloThread:
         self._server = server
         self._system = system
         self._state = state
-        self._every_seconds = every_seconds
         self._end = end
-        self._over = False
-        self._due = threading.Event()
         self._heard = True
-        self._thread = threading.Thread(target=self._work, name="hello", daemon=True)
+        self._thread = PeriodicThread("hello", every_seconds, self._say_again, last_step=True)
 
     def __enter__(self) -> Self:
         self._say()
-        self._thread.start()
+        if self._state.refused is None:
+            self._thread.start()
         return self
 
     def __exit__(
@@ -208,24 +203,17 @@ class HelloThread:
         trace: TracebackType | None,
     ) -> None:
         self._state.stopping = True
-        self._over = True
-        self._due.set()
-        self._thread.join()
+        self._thread.stop()
 
     def say_soon(self) -> None:
         """Say hello at once, in the thread of this class: the worker has become free."""
-        self._due.set()
+        self._thread.wake()
 
-    def _work(self) -> None:
-        while self._state.refused is None:
-            self._due.wait(self._every_seconds)
-            self._due.clear()
-            is_last = self._over
-            self._say()
-            if is_last:
-                return
-            if self._state.refused is not None:
-                self._end()
+    def _say_again(self) -> None:
+        self._say()
+        if self._state.refused is not None and not self._thread.is_stopping:
+            self._thread.end()
+            self._end()
 
     def _say(self) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import BatchAnswer, EvaluationBatch, ReplayEvent
 from finishline.rules.verification.report_stream import PREPARATION
 from worker.link import RefusedError, UnreachableError
@@ -33,13 +34,13 @@ class Outbox:
     def __init__(self, post: Post, *, heartbeat_seconds: float) -> None:
         self.stop_reason: StopReason | None = None
         self._post = post
-        self._heartbeat_seconds = heartbeat_seconds
         self._waiting: list[ReplayEvent] = []
-        self._urgent = False
+        self._urgent = threading.Event()
         self._preparing = True
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            "outbox", heartbeat_seconds, self._post_waiting, last_step=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -51,17 +52,16 @@ class Outbox:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
+        self._urgent.set()
+        self._thread.stop(join_seconds=None)  # The last post has the patience of the lease.
 
     def put(self, event: ReplayEvent) -> None:
         """Queue an event; returns at once."""
-        with self._changed:
+        with self._lock:
             self._waiting.append(event)
-            self._urgent = self._is_urgent(event) or self._urgent
-            self._changed.notify()
+            if self._is_urgent(event):
+                self._urgent.set()
+        self._thread.wake()
 
     def _is_urgent(self, event: ReplayEvent) -> bool:
         if event.kind != "phase":
@@ -71,27 +71,25 @@ class Outbox:
         self._preparing = self._preparing and not starts_clock
         return starts_clock
 
-    def _work(self) -> None:
-        while self.stop_reason != "fenced":
-            batch, last = self._next_batch()
-            if last and not batch.events:
+    def _post_waiting(self) -> None:
+        """Post the waiting events, or a heartbeat if there are none; at the close all that wait."""
+        if self._waiting:  # More usually follows soon: one post for all of it.
+            self._urgent.wait(GATHER_SECONDS)
+        elif self._thread.was_woken:
+            return  # The post before had those events too, or all is posted at the close.
+        while True:
+            with self._lock:
+                events = self._waiting[:BATCH_LIMIT]
+                del self._waiting[:BATCH_LIMIT]
+                is_last = not self._waiting
+                if is_last and not self._thread.is_stopping:
+                    self._urgent.clear()
+            self._send(EvaluationBatch(events=events))
+            if self.stop_reason == "fenced":
+                self._thread.end()
                 return
-            self._send(batch)
-
-    def _next_batch(self) -> tuple[EvaluationBatch, bool]:
-        """Events to send, none for a heartbeat, and whether the outbox is closing."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._waiting or self._closing, timeout=self._heartbeat_seconds
-            )
-            if self._waiting:  # More usually follows soon: one post for all of it.
-                self._changed.wait_for(
-                    lambda: self._closing or self._urgent, timeout=GATHER_SECONDS
-                )
-            events = self._waiting[:BATCH_LIMIT]
-            del self._waiting[:BATCH_LIMIT]
-            self._urgent = self._urgent and bool(self._waiting)
-            return EvaluationBatch(events=events), self._closing
+            if is_last:
+                return
 
     def _send(self, batch: EvaluationBatch) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.scoring.measurements import (
     Canary,
     Figure,
@@ -115,24 +116,21 @@ class SelfCheck:
         self._surroundings = dict(surroundings)
         self._extent = extent
         self._measure = measure
-        self._recheck_seconds = recheck_seconds
         self._one_at_a_time = threading.Lock()
-        self._over = threading.Event()
+        self._has_begun = False
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
         self._untold: WorkerProbe | None = None
-        self._thread = self._thread_of(roof_file)
-
-    def _thread_of(self, roof_file: Path | None) -> threading.Thread | None:
-        work = self._look_after
-        if self._extent == "off":
-            if roof_file is None:
-                return None
-            work = partial(self._keep_roof, roof_file)
-        return threading.Thread(target=work, name="self-check", daemon=True)
+        self._thread: PeriodicThread | None = None
+        if extent != "off":
+            self._thread = PeriodicThread("self-check", recheck_seconds, self._look_after)
+        elif roof_file is not None:
+            keep_roof = partial(self._keep_roof, roof_file)
+            self._thread = PeriodicThread("self-check", ROOF_SECONDS, keep_roof)
 
     def __enter__(self) -> Self:
         if self._thread is not None:
+            self._thread.wake()
             self._thread.start()
         return self
 
@@ -142,7 +140,8 @@ class SelfCheck:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        if self._thread is not None:
+            self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
 
     def check(self, moment: ProbeMoment, *, attempt_id: str | None = None) -> Checked:
         """Measure the canary, again if it is off, and tell the server each time.
@@ -182,11 +181,10 @@ class SelfCheck:
 
     def _keep_roof(self, file: Path) -> None:
         """Tell the roof of this machine's class, as soon as the server asks for it."""
-        while not self._over.wait(ROOF_SECONDS):
-            if self._state.roof_wanted and not self._state.busy:
-                with self._one_at_a_time:
-                    self._tell_roof(KeptRoofs(file))
-                return
+        if self._thread is not None and self._state.roof_wanted and not self._state.busy:
+            self._thread.end()
+            with self._one_at_a_time:
+                self._tell_roof(KeptRoofs(file))
 
     def _tell_roof(self, kept: KeptRoofs) -> None:
         canary = kept.read(self._system.hardware_class)
@@ -260,16 +258,19 @@ class SelfCheck:
         self._is_out = self._state.out = answer.drifted
 
     def _look_after(self) -> None:
-        if self._extent == "all":
-            self.probe()
-        else:
-            self.check("start")
-        while not self._over.wait(self._recheck_seconds):
-            with self._one_at_a_time:
-                if self._untold is not None and self._tell(self._untold) is not None:
-                    self._untold = None
-                if self._is_out and not self._state.busy:
-                    self._check("recheck", None)
+        """Measure at the start; later a worker that is out again, and send an unheard probe."""
+        if not self._has_begun:
+            self._has_begun = True
+            if self._extent == "all":
+                self.probe()
+            else:
+                self.check("start")
+            return
+        with self._one_at_a_time:
+            if self._untold is not None and self._tell(self._untold) is not None:
+                self._untold = None
+            if self._is_out and not self._state.busy:
+                self._check("recheck", None)
 
 
 def _read(answer: object, kind: Any) -> Any:

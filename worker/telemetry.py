@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.scoring.energy import samples_per_joule, timed_joules
 from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.scoring.run import Clock, Phase
@@ -43,9 +44,7 @@ class Telemetry:
 
     def __init__(self, sensors: Sensors | None, *, every_seconds: float = EVERY_SECONDS) -> None:
         self._sensors = sensors
-        self._every_seconds = every_seconds
         self._lock = threading.Lock()
-        self._over = threading.Event()
         self._phase = Phase.INIT
         self._joules: dict[str, float] | None = {} if sensors is not None else None
         self._counter = sensors.energy_joules() if sensors is not None else None
@@ -53,7 +52,7 @@ class Telemetry:
         self._memory: dict[str, int] = {}
         self._communication: tuple[float | None, str | None] = (None, None)
         self._started = False
-        self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
+        self._thread = PeriodicThread("telemetry", every_seconds, self._look)
         if sensors is not None:
             self._thread.start()
 
@@ -79,11 +78,9 @@ class Telemetry:
 
     def stop(self) -> None:
         """End the thread and count the remainder; harmless if it was called before."""
-        if self._over.is_set():
+        if self._thread.is_stopping:
             return
-        self._over.set()
-        if self._sensors is not None:
-            self._thread.join()
+        self._thread.stop()
         with self._lock:
             self._count()
 
@@ -111,12 +108,11 @@ class Telemetry:
             communication_how=self._communication[1],
         )
 
-    def _watch(self) -> None:
-        while not self._over.wait(self._every_seconds):
-            with self._lock:
-                self._count()
-                if self._started and self._sensors is not None:
-                    self._readings.append(self._sensors.read())
+    def _look(self) -> None:
+        with self._lock:
+            self._count()
+            if self._started and self._sensors is not None:
+                self._readings.append(self._sensors.read())
 
     def _count(self) -> None:
         """Add the energy used since the last reading to the present phase.

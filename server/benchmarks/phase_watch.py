@@ -1,7 +1,6 @@
 """Loop that ends phases, and the definitions in force."""
 
 import logging
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.phases import is_frozen
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
@@ -99,19 +99,9 @@ class PhaseWatch:
         self._database = database
         self._definitions = definitions
         self._settings = settings
-        self._stop = threading.Event()
-        self._is_away = False
-        self._thread = threading.Thread(target=self._loop, name="phases", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop after the poll under way."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10.0)
+        self.thread = PeriodicThread(
+            "phases", INTERVAL_SECONDS, self.look_once, outages=(DBAPIError, PoolTimeoutError)
+        )
 
     def look_once(self) -> None:
         """Freeze and reveal due benchmarks. Raises SQLAlchemyError if the database is away."""
@@ -140,15 +130,3 @@ class PhaseWatch:
             with self._database.write() as session:
                 shown = lift_embargo(session, name, now)
             log.info("the embargo of %s is over: %d submissions are shown", name, shown)
-
-    def _loop(self) -> None:
-        while not self._stop.wait(INTERVAL_SECONDS):
-            try:
-                self.look_once()
-                self._is_away = False
-            except (DBAPIError, PoolTimeoutError) as error:
-                if not self._is_away:
-                    log.error("the phases cannot be read: %s", error)
-                self._is_away = True
-            except Exception:
-                log.exception("looking at the phases failed; trying again")

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from sqlalchemy.exc import DBAPIError
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database, utc_now
 from server.base.errors import ContentError
@@ -134,41 +135,28 @@ class NoticeLoop:
         self._settings = settings
         self._with_mail = mail_server(settings) is not None
         self._wake = database.state.of(NoticeWakeup)
-        self._stop = threading.Event()
         self._lock = threading.Lock()
         self._under_way: dict[int, Claimed] = {}
         self._prune_at = utc_now() + timedelta(minutes=1)
         self._pool = ThreadPoolExecutor(PLACES, thread_name_prefix="notice")
-        self._thread = threading.Thread(target=self._loop, name="notices", daemon=True)
+        self._thread = PeriodicThread(
+            "notices", AWAY_SECONDS, self.run_once, self._wake, outages=(DBAPIError,)
+        )
 
     @property
     def is_running(self) -> bool:
         """Whether the thread is alive."""
-        return self._thread.is_alive()
+        return self._thread.is_running
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, with a round at once."""
+        self._thread.wake()
         self._thread.start()
 
     def stop(self) -> None:
         """Stop after the tries under way."""
-        self._stop.set()
-        self._wake.set()
-        self._thread.join(timeout=10.0)
+        self._thread.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            self._wake.clear()
-            try:
-                pause = self.run_once()
-            except DBAPIError as error:
-                log.warning("notices wait: the database does not answer (%s)", error.orig)
-                pause = AWAY_SECONDS
-            except Exception:
-                log.exception("a round of notices failed; trying again")
-                pause = AWAY_SECONDS
-            self._wake.wait(pause)
 
     def run_once(self) -> float:
         """Fan out due events and start due deliveries; returns the seconds until the next."""

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from finishline.periodic import PeriodicThread
 from server.base.database import Database, utc_now
 from server.base.models import Token
 
@@ -28,8 +29,9 @@ class LastUses:
         self._waiting: dict[int, datetime] = {}
         self._lock = threading.Lock()
         self._woken = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.thread = PeriodicThread(
+            "last-uses", None, self._gather_and_write, self._woken, last_step=True
+        )
 
     def note(self, token_id: int) -> None:
         """Note that a token was used."""
@@ -61,23 +63,8 @@ class LastUses:
             return 0
         return len(waiting)
 
-    def start(self) -> None:
-        """Start the background thread."""
-        self._thread = threading.Thread(target=self._run, name="last-uses", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write the remaining times and stop."""
-        self._stopping.set()
-        self._woken.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _run(self) -> None:
-        """Sleep until a token is used, gather the uses of a few seconds, write them."""
-        while not self._stopping.is_set():
-            self._woken.wait()
-            self._stopping.wait(GATHERED_SECONDS)
-            self._woken.clear()
-            self.write()
+    def _gather_and_write(self) -> None:
+        """Gather the uses of a few seconds, write them; at the stop write the rest."""
+        self.thread.pause(GATHERED_SECONDS)
+        self._woken.clear()
+        self.write()

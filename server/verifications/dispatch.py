@@ -10,7 +10,6 @@ would expire the leases of all others, so it leaves expiry to them.
 """
 
 import logging
-import threading
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -19,6 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.exc import DBAPIError
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
@@ -53,18 +53,20 @@ class Dispatcher:
         self._database = database
         self._broker = broker
         self._settings = settings
-        self._stop = threading.Event()
-        self._bell = database.state.of(DispatchWakeup)
-        self._woken = False
         self._is_idle = False
         self._tended_at = 0.0
         self._looked_at = 0.0
         self._broker_ok: bool | None = None
-        self._database_ok = True
         self._round_ended_at: float | None = None
         # How far this process's clock is ahead of the database's; negative where it is behind.
         self.clock_ahead_seconds = 0.0
-        self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
+        self._thread = PeriodicThread(
+            "dispatch",
+            settings.dispatch_interval_seconds,
+            self._round,
+            database.state.of(DispatchWakeup),
+            outages=(DBAPIError,),
+        )
 
     @property
     def broker_state(self) -> str:
@@ -74,7 +76,7 @@ class Dispatcher:
     @property
     def is_running(self) -> bool:
         """Whether the thread is alive."""
-        return self._thread.is_alive()
+        return self._thread.is_running
 
     @property
     def seconds_since_round(self) -> float | None:
@@ -91,40 +93,23 @@ class Dispatcher:
         self._broker.ask()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, with a round at once."""
+        self._thread.wake()
         self._thread.start()
 
     def stop(self) -> None:
         """Stop after the round under way."""
-        self._stop.set()
-        self._bell.set()
-        self._thread.join(timeout=10.0)
+        self._thread.stop()
         self._broker.close()
 
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.run_once()
-                self._note_database(ok=True)
-                self._round_ended_at = time.monotonic()
-            except DBAPIError as error:
-                self._note_database(ok=False, why=str(error.orig))
-            except Exception:
-                log.exception("dispatch round failed; trying again")
-            self._stop.wait(BREATH_SECONDS)
-            pause = self._settings.dispatch_interval_seconds * (
-                IDLE_INTERVALS if self._is_idle else 1
-            )
-            self._woken = self._bell.wait(pause)
-            self._bell.clear()
-
-    def _note_database(self, *, ok: bool, why: str = "") -> None:
-        """Log once that the database is unreachable, and once that it is back."""
-        if ok and not self._database_ok:
-            log.info("the database answers again")
-        elif not ok and self._database_ok:
-            log.error("the database does not answer (%s); trying again until it does", why.strip())
-        self._database_ok = ok
+    def _round(self) -> float:
+        """Seconds until the next round."""
+        try:
+            self.run_once()
+        finally:
+            self._thread.pause(BREATH_SECONDS)
+        self._round_ended_at = time.monotonic()
+        return self._settings.dispatch_interval_seconds * (IDLE_INTERVALS if self._is_idle else 1)
 
     def run_once(self) -> None:
         """Expire leases, end overdue attempts, then send. An idle round is a single statement."""
@@ -134,7 +119,7 @@ class Dispatcher:
         if (
             runs
             and not self.is_clock_off
-            and (not self._woken or since >= self._settings.dispatch_interval_seconds)
+            and (not self._thread.was_woken or since >= self._settings.dispatch_interval_seconds)
         ):
             self._tended_at = time.monotonic()
             with self._database.write() as session:

@@ -387,18 +387,18 @@ def test_the_loop_survives_a_round_that_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hello()
-    rounds = iter([RuntimeError("the database is away"), None])
+    rounds, over = iter([RuntimeError("the database is away"), None]), threading.Event()
     run_once = dispatcher.run_once
 
     def sometimes() -> None:
-        if (error := next(rounds)) is not None:
+        if (error := next(rounds, None)) is not None:
             raise error
         run_once()
-        dispatcher._stop.set()
+        over.set()
 
     monkeypatch.setattr(dispatcher, "run_once", sometimes)
     dispatcher.start()
-    dispatcher._thread.join(timeout=20)
+    assert over.wait(20)
     dispatcher.stop()
 
     assert len(broker.sent) == 1
@@ -416,23 +416,23 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
         if answers is None:
             over.set()
         if answers is False:
-            raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+            refused = Exception("connection refused")
+            raise OperationalError("SELECT 1", {}, refused) from refused
 
     monkeypatch.setattr(dispatcher, "run_once", go)
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 0.001)
-    with caplog.at_level(logging.INFO, "server.verifications.dispatch"):
+    monkeypatch.setattr(dispatcher._thread, "_seconds", 0.001)
+    with caplog.at_level(logging.INFO, "finishline.periodic"):
         dispatcher.start()
         assert over.wait(timeout=10)
         dispatcher.stop()
 
     told = [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "server.verifications.dispatch"
+        record.getMessage() for record in caplog.records if record.name == "finishline.periodic"
     ]
     assert told == [
-        "the database does not answer (connection refused); trying again until it does",
-        "the database answers again",
+        "dispatch failed (connection refused); trying again until it works",
+        "dispatch works again",
     ]
 
 

@@ -82,12 +82,12 @@ def test_the_thread_writes_what_was_noted_also_at_its_end(
     client: TestClient, alice: Any, bob: Any, last_uses: LastUses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(last_use, "GATHERED_SECONDS", 0.01)
-    last_uses.start()
+    last_uses.thread.start()
     client.get(ME, headers=alice.headers)
     wait_for(lambda: last_used(client, alice) is not None, seconds=10.0, what="a last use")
     monkeypatch.setattr(last_use, "GATHERED_SECONDS", 60.0)
     client.get(ME, headers=bob.headers)
-    last_uses.stop()
+    last_uses.thread.stop()
     assert last_used(client, bob) is not None
 
 

@@ -116,3 +116,14 @@ def test_nothing_more_is_posted_after_being_fenced_off():
         server.wait_for(lambda: server.batches)
         outbox.put(event(0))
     assert len(server.batches) == 1
+
+
+def test_events_of_one_post_leave_no_heartbeat_behind(monkeypatch):
+    server = Server()
+    monkeypatch.setattr("worker.outbox.GATHER_SECONDS", 60)
+    with Outbox(server.post, heartbeat_seconds=60) as outbox:
+        outbox.put(event(0))
+        outbox.put(event(1))
+        outbox.put(ReplayEvent(sequence=2, run=0, kind="evaluation"))
+        server.wait_for(lambda: server.batches)
+    assert server.batches == [[0, 1, 2]]

@@ -299,8 +299,6 @@ def test_two_servers_never_send_one_message_twice(
     )
     ping(hooks, alice, made[0])
     wait_for(lambda: len(receivers[0].posts) == 2, seconds=20, what="the other", pause=0.01)
-    for loop in loops:  # All first: they share one wakeup, which each of them clears.
-        loop._stop.set()
     for loop in loops:
         loop.stop()
 
