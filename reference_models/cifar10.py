@@ -37,7 +37,7 @@ from reference_models import (
 from reference_models.cifar10_files import ARCHIVE_SHA256, CLASSES, read_cifar10
 from reference_models.cifar10_images import PIXELS, augmented, cut_out, normalised, pad
 from reference_models.distributed import World, alone, join, synchronise
-from reference_models.limits import Limit, check, typed
+from reference_models.hyperparameters import Limit, checked
 from reference_models.memory import naming_batch_size
 from reference_models.muon import Muon
 
@@ -97,7 +97,7 @@ class Cifar10Config:
     compile: int = 0
 
     def __post_init__(self) -> None:
-        check(asdict(self), LIMITS)
+        checked(asdict(self), LIMITS, reference="cifar10")
         if self.views not in (1, 2, 6):
             raise HyperparameterError(
                 f"got {self.views}", field="hyperparameters.views", expected="1, 2 or 6"
@@ -106,7 +106,7 @@ class Cifar10Config:
 
 def configure(hyperparameters: Mapping[str, float]) -> Cifar10Config:
     """A configuration from plain numbers. Raises HyperparameterError naming the field."""
-    return Cifar10Config(**typed(hyperparameters, LIMITS))  # type: ignore[arg-type]
+    return Cifar10Config(**checked(hyperparameters, LIMITS, reference="cifar10"))  # type: ignore[arg-type]
 
 
 def train(

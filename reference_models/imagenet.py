@@ -32,6 +32,7 @@ from reference_models import (
 )
 from reference_models.communication import EXCHANGE
 from reference_models.distributed import World, alone, join, synchronise
+from reference_models.hyperparameters import Limit, checked
 from reference_models.imagenet_files import (
     CLASSES,
     TRAINING_PICTURES,
@@ -39,7 +40,6 @@ from reference_models.imagenet_files import (
     no_torchvision,
     open_pictures,
 )
-from reference_models.limits import Limit, check, typed
 from reference_models.memory import naming_batch_size
 
 DATA_SET_SHA256 = None  # The pictures are counted; no checksum of the unpacked set is published.
@@ -88,7 +88,7 @@ class ImagenetConfig:
     compile: int = 0
 
     def __post_init__(self) -> None:
-        check(asdict(self), LIMITS)
+        checked(asdict(self), LIMITS, reference="imagenet")
         if self.smallest_pixels > self.largest_pixels:
             raise HyperparameterError(
                 f"got {self.smallest_pixels}",
@@ -111,7 +111,7 @@ class ImagenetConfig:
 
 def configure(hyperparameters: Mapping[str, float]) -> ImagenetConfig:
     """A configuration from plain numbers. Raises HyperparameterError naming the field."""
-    return ImagenetConfig(**typed(hyperparameters, LIMITS))  # type: ignore[arg-type]
+    return ImagenetConfig(**checked(hyperparameters, LIMITS, reference="imagenet"))  # type: ignore[arg-type]
 
 
 def train(

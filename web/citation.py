@@ -1,13 +1,128 @@
-"""Citations of a submission in BibTeX and plain text. Text of strangers is escaped."""
+"""A submission cited elsewhere: a badge for a README as an SVG of its own, BibTeX, plain text.
 
+Text of strangers is escaped.
+"""
+
+import html
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from finishline.rules.ranking.evidence import check_of_row, ranked_seconds
 from web.formats import duration, milliseconds, moment
 from web.verdicts import standing_words
 
 View = Mapping[str, Any]
+# Each is dark enough for white text on it: a contrast of at least 4.5 to 1.
+COLOURS = {
+    "measured": "#126b3a",
+    "published": "#0a5a88",
+    "claimed": "#5a6169",
+    "contradicted": "#b0261c",
+}
+LABEL_COLOUR = "#30363c"
+HEIGHT, PADDING, FONT_PIXELS = 20, 7, 11
+_LONGEST_LABEL = 60
+# Advance widths of Verdana's printable ASCII, from the space on, in 1/2048 of the font's size.
+_ASCII_WIDTHS = (
+    720, 806, 940, 1676, 1302, 2204, 1488, 550, 930, 930, 1302, 1676, 745, 930, 745, 930,
+    1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 930, 930, 1676, 1676, 1676, 1117,
+    2048, 1400, 1404, 1430, 1578, 1295, 1177, 1588, 1539, 862, 931, 1419, 1140, 1726, 1532, 1612,
+    1235, 1612, 1424, 1400, 1262, 1499, 1400, 2025, 1403, 1260, 1403, 930, 930, 930, 1676, 1302,
+    1302, 1230, 1276, 1067, 1276, 1220, 720, 1276, 1296, 562, 705, 1212, 562, 1992, 1296, 1243,
+    1276, 1276, 874, 1067, 807, 1296, 1212, 1676, 1212, 1212, 1076, 1300, 930, 1300, 1676,
+)  # fmt: skip
+_OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
+_UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def badge_svg(submission: View) -> str:
+    """The badge of a submission; one that is only claimed shows no time."""
+    left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
+    words, shown = standing_words(submission), figure(submission)
+    right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
+    title = (
+        f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
+        f"{left}: {right}"
+    )
+    return _drawn(left, right, title, _colour(submission))
+
+
+def _colour(submission: View) -> str:
+    if submission.get("withdrawal"):
+        return COLOURS["claimed"]
+    if check_of_row(submission) == "contradicted":
+        return COLOURS["contradicted"]
+    return COLOURS[submission.get("evidence", "claimed")]
+
+
+def figure(submission: View) -> str | None:
+    """The figure that ranks a submission first; None for a claim, because its time is not ours."""
+    result = submission["result"]
+    is_inference = submission["kind"] == "inference"
+    if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
+        return "target not reached"
+    if not result["eligible"]:
+        return "not ranked"
+    if submission.get("evidence", "claimed") == "claimed":
+        return None
+    seconds = ranked_seconds({**submission, "tta_seconds": result.get("tta_seconds")})
+    return milliseconds(result["latency_ms"]) if is_inference else duration(seconds)
+
+
+def text_width(text: str) -> float:
+    """Width of a text in pixels at the badge's size; other characters than ASCII at drawn width."""
+    return sum(_width(character) for character in text) * FONT_PIXELS / 2048
+
+
+def printable(text: object) -> str:
+    """A text without the characters that XML cannot hold, on one line."""
+    return " ".join(_UNPRINTABLE.sub("", str(text)).split())
+
+
+def cut(text: str, longest: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _width(character: str) -> int:
+    place = ord(character) - 32
+    if 0 <= place < len(_ASCII_WIDTHS):
+        return _ASCII_WIDTHS[place]
+    if character in _OTHER_WIDTHS:
+        return _OTHER_WIDTHS[character]
+    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        return 0
+    return 2048 if unicodedata.east_asian_width(character) in "WF" else 1302
+
+
+def _drawn(left: str, right: str, title: str, colour: str) -> str:
+    widths = [text_width(text) for text in (left, right)]
+    places = [width + 2 * PADDING for width in widths]
+    total = sum(places)
+    texts = "".join(
+        f'<text x="{start + PADDING:.1f}" y="14" textLength="{width:.1f}" '
+        f'lengthAdjust="spacingAndGlyphs">{_svg_text(text)}</text>'
+        for text, width, start in zip((left, right), widths, (0.0, places[0]), strict=True)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.1f}" height="{HEIGHT}" '
+        f'viewBox="0 0 {total:.1f} {HEIGHT}" role="img" aria-labelledby="t">'
+        f'<title id="t">{_svg_text(title)}</title>'
+        f'<clipPath id="r"><rect width="{total:.1f}" height="{HEIGHT}" rx="4"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{total:.1f}" height="{HEIGHT}" '
+        f'fill="{LABEL_COLOUR}"/><rect x="{places[0]:.1f}" width="{places[1]:.1f}" '
+        f'height="{HEIGHT}" fill="{colour}"/></g>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" '
+        f'font-size="{FONT_PIXELS}">{texts}</g></svg>\n'
+    )
+
+
+def _svg_text(text: str) -> str:
+    return html.escape(text)
+
+
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",

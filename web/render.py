@@ -83,9 +83,9 @@ from finishline.rules.text import count_text
 from web import board_table, formats
 from web.assets import static_url, style_ids
 from web.board_chart import intervals_height
-from web.board_charts import CHARTS
 from web.board_table import target_range
 from web.chart_parts import left_out
+from web.charts import CHARTS
 from web.citation import bibtex, plain_citation
 from web.compare import (
     LETTERS,
@@ -110,7 +110,6 @@ from web.progress import (
     split_rows,
     state_sentence,
 )
-from web.rank_steps import rank_steps
 from web.records_chart import record_sparkline
 from web.replay_chart import NO_RACE, largest_shift
 from web.run_measurements import (
@@ -120,7 +119,7 @@ from web.run_measurements import (
     stated_settings,
     why_no_utilisation,
 )
-from web.score_steps import convergence_unit, shown_steps
+from web.steps import convergence_unit, rank_steps, shown_steps
 from web.verdicts import (
     published_check,
     reads_between_evaluations,
@@ -128,14 +127,16 @@ from web.verdicts import (
     verdict_checks,
     why_not_timed,
 )
-from web.worker_charts import canary_line, off_text, speed_text
-from web.worker_words import (
+from web.workers import (
+    canary_line,
     class_sentence,
     doing_sentence,
     expected_text,
+    off_text,
     queue_sentence,
     roof_name,
     run_text,
+    speed_text,
     subject_of,
     worker_state,
 )

@@ -27,9 +27,9 @@ from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST
-from web.board_charts import BY_NAME, BoardChart
 from web.board_table import board_query
 from web.chart_parts import names_of
+from web.charts import BY_NAME, BoardChart
 from web.curves_chart import MOST_EVALUATIONS
 from web.render import render
 

@@ -9,7 +9,7 @@ from server.base.services import ServicesDep
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from web.convergence_chart import convergence_figure
+from web.curves_chart import convergence_figure
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

@@ -32,8 +32,8 @@ from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_o
 from server.submissions.service import find_submission
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
-from web.badge import badge_svg
 from web.charts import curves_figure
+from web.citation import badge_svg
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

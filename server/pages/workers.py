@@ -11,7 +11,7 @@ from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_probes import canary_readings, find_worker, probe_history
 from server.verifications.worker_queries import list_workers, read_worker, worker_roofline
 from web.render import render
-from web.worker_charts import roofline_figure
+from web.workers import roofline_figure
 
 router = APIRouter(include_in_schema=False)
 

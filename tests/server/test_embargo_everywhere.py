@@ -15,7 +15,7 @@ from sqlalchemy import select
 from server.base.database import Database, utc_now
 from server.base.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
-from web.board_charts import CHARTS
+from web.charts import CHARTS
 
 # Words that nothing else has: in the model's name, a file's, the notes, the system and the code.
 CANARY = "zyzzyva"

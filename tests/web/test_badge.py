@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from web.badge import badge_svg, printable, text_width
+from web.citation import badge_svg, printable, text_width
 
 Make = dict[str, Callable[..., Any]]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,13 +10,19 @@ import plotly.graph_objects as go
 import pytest
 
 from web.board_chart import front_entries, pareto_figure, pareto_table
-from web.board_charts import CHARTS
 from web.chart_parts import names_of, series_marks, thin_entries, thinning_note
+from web.charts import CHARTS
 from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
-from web.distribution_chart import box_of, distribution_figure, distribution_table
+from web.distribution_chart import (
+    box_of,
+    distribution_figure,
+    distribution_table,
+    reached_by,
+    survival_figure,
+    survival_table,
+)
 from web.records_chart import records_figure, records_table
 from web.scaling_chart import scaling_families, scaling_figure, scaling_table
-from web.survival_chart import reached_by, survival_figure, survival_table
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from web.convergence_chart import convergence_figure
+from web.curves_chart import convergence_figure
 from web.render import render
 
 View = dict[str, Any]

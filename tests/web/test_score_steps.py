@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from web.score_steps import addends_over_count, convergence_unit, run_uses, shown_steps
+from web.steps import addends_over_count, convergence_unit, run_uses, shown_steps
 
 RULE = {"count": 5, "dropped": 1, "started": 5}
 

@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from web.render import render
-from web.worker_charts import HEIGHT, canary_line, roofline_figure, speed_text
-from web.worker_words import class_sentence, doing_sentence, expected_text, roof_name, worker_state
+from web.workers import (
+    HEIGHT,
+    canary_line,
+    class_sentence,
+    doing_sentence,
+    expected_text,
+    roof_name,
+    roofline_figure,
+    speed_text,
+    worker_state,
+)
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]

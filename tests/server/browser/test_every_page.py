@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
 from server.pages import endpoints as pages
-from web.board_charts import CHARTS as BOARD_CHARTS
+from web.charts import CHARTS as BOARD_CHARTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
 WIDTHS = (390, 1280, 1920)

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from web.badge import badge_svg
-from web.board_charts import BY_NAME, CHARTS
-from web.charts import curves_figure, pareto_figure
-from web.convergence_chart import convergence_figure
+from web.charts import BY_NAME, CHARTS, curves_figure, pareto_figure
+from web.citation import badge_svg
+from web.curves_chart import convergence_figure
+from web.distribution_chart import survival_figure, survival_table
 from web.render import render
 from web.replay_chart import duel_figure, replay_figure
-from web.survival_chart import survival_figure, survival_table
 
 pytestmark = pytest.mark.browser
 
