@@ -13,7 +13,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
+from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
@@ -21,8 +23,19 @@ from server.base.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
 # A training is replayed, and an inference has its latency measured.
-KIND_THAT_CHECKS = {"train": "replay", "inference": "latency"}
+KIND_THAT_CHECKS = {each.checks_claims: name for name, each in PURPOSES.items()}
 DecisionWord = Literal["publish", "keep", "pending"]
+
+
+def purpose_of(verification: Verification) -> Purpose:
+    """Purpose of a job."""
+    return PURPOSES[verification.kind]
+
+
+def report_of(verification: Verification) -> ReplayReport | None:
+    """Report of a job; None without one."""
+    stored = verification.report
+    return None if stored is None else REPORT.validate_python(stored)
 
 
 def checks_claim(verification: Verification, submission: Submission) -> bool:

@@ -16,6 +16,7 @@ from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import check_chain, read_json
 from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.text import count_text
+from finishline.rules.verification.purposes import names_where
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
@@ -87,9 +88,10 @@ def check_evidence(services: Services, findings: Findings, say: Progress = silen
     """Make the proof of every replay that ended, check its signature, and audit it."""
     with services.database.read(ORGANISER) as session:
         known = set(session.scalars(select(SigningKey.public_key)))
+        is_evidence = Verification.kind.in_(names_where(lambda purpose: purpose.is_evidence))
         query = (
             select(Verification.id)
-            .where(Verification.kind == "replay", Verification.state.in_(ENDED))
+            .where(is_evidence, Verification.state.in_(ENDED))
             .where(Verification.submission_id.is_not(None))
             .order_by(Verification.id)
         )

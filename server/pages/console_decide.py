@@ -13,13 +13,14 @@ from server.base.standing import (
     find_verification,
     is_pending,
     published_verification,
+    report_of,
     require_submission,
 )
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.verifications.reruns import compare_verifications, decide, report_of
+from server.verifications.reruns import compare_verifications, decide
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/decide"

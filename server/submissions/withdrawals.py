@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.submissions import SubmissionView
 from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.verification.purposes import names_where
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
@@ -108,7 +109,8 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
-    ends = (Verification.state == "queued") | (Verification.kind == "duel")
+    stops = Verification.kind.in_(names_where(lambda purpose: purpose.stops_when_withdrawn))
+    ends = (Verification.state == "queued") | stops
     query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()
 

@@ -23,17 +23,30 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from finishline.rules.verification.report_check import check_report
-from finishline.rules.verification.verdict import Reason
+from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.standing import purpose_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
+from server.benchmarks.calibrations import benchmark_of
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
-from server.verifications.cross_checks import give_up_cross_check
+from server.verifications.calibration_runs import keep_calibrated
+from server.verifications.cross_checks import (
+    begin_cross_check,
+    end_cross_check,
+    give_up_cross_check,
+)
 from server.verifications.holds import pause_failing, refuse_held
-from server.verifications.outcomes import conclude_replay, end_with_report
+from server.verifications.outcomes import (
+    conclude_replay,
+    end_measured,
+    end_witnessed,
+    judge_report,
+    suspects,
+)
 from server.verifications.queries import find_attempt, lock_attempt
 from server.verifications.queueing import queue_attempt, why_over_limit
 from server.verifications.report_checks import (
@@ -42,7 +55,12 @@ from server.verifications.report_checks import (
     tell_of_refusal,
     why_refused,
 )
-from server.verifications.service import cancel_verification, end_without_verdict, follow_check
+from server.verifications.service import (
+    cancel_verification,
+    end_with_verdict,
+    end_without_verdict,
+    follow_check,
+)
 from server.verifications.workers import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
@@ -289,8 +307,8 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
             f"{attempts}: {failure.message}; {failure.next_step}",
         ),
     )
-    if verification.kind == "cross_check":
-        give_up_cross_check(session, verification, conclude=conclude_replay)
+    if verification.checks_id is not None:
+        give_up_cross_check(session, verification)
 
 
 def _accelerators_of(session: Session, name: str) -> int | None:
@@ -401,3 +419,37 @@ def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | Wo
 
 def _mark_worker(session: Session, name: str, state: str) -> None:
     session.execute(update(WorkerRow).where(WorkerRow.name == name).values(state=state))
+
+
+def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Judge a job by its report and purpose. Raises RuleError unless the report fits the plan."""
+    purpose = purpose_of(verification)
+    purpose.check(report, benchmark_of(session, verification))
+    verification.report = asdict(report)
+    verdict = judge_report(session, verification, report)
+    if verdict is None:
+        end_with_verdict(session, verification, None)
+        keep_calibrated(session, verification, report)
+    elif verification.witness_token_id is not None:
+        end_witnessed(session, verification, verdict)
+    elif verification.checks_id is not None:
+        end_cross_check(session, verification, report, verdict)
+    elif purpose.is_evidence:
+        _await_cross_checks(session, verification, report, verdict)
+    else:
+        end_measured(session, verification, report, verdict)
+
+
+def _await_cross_checks(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    """Conclude a replay, after another owner's worker has trained a run again if one is drawn."""
+    waits, why = begin_cross_check(
+        session,
+        verification,
+        report,
+        suspects(session, verification, report),
+        rejects=verdict.outcome == "rejected",
+    )
+    if not waits:
+        conclude_replay(session, verification, report, why)

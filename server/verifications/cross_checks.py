@@ -1,7 +1,7 @@
 """Cross-checks: a finished run is trained again on another owner's worker before it is believed."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
 
 from sqlalchemy import select
@@ -11,7 +11,7 @@ from finishline.rules.verification.cross_check import agree, drawn_runs, judge_o
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
-from finishline.rules.verification.purposes import CROSS_CHECK
+from finishline.rules.verification.purposes import CROSS_CHECK, names_where
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
@@ -19,16 +19,17 @@ from server.base.models import Attempt, Pool, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
     OPEN,
-    REPORT,
     claim_of,
     claimed_runs,
     is_published,
     lock_verification,
     published_status,
+    report_of,
 )
 from server.benchmarks.queries import definition
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
+from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import claimed_curves
@@ -41,25 +42,13 @@ from server.verifications.service import (
 )
 from server.verifications.worker_owners import is_organisers_worker
 
-NO_SECOND_WORKER = Reason(
-    "no_second_worker",
-    "leaves_open",
-    "one worker's word alone: no worker of another owner was there to train a run again",
-)
 NOT_SETTLED = Reason(
     "cross_check_differs",
     "leaves_open",
     "two workers differ about a run, and no third owner's worker decided between them",
 )
+EVIDENCE = names_where(lambda purpose: purpose.is_evidence)
 ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
-Conclude = Callable[[Session, Verification, ReplayReport, Reason | None], None]
-
-
-def open_because(verdict: Verdict, why: Reason | None) -> Verdict:
-    """Leave a verdict open for a reason outside its replay; None returns the verdict unchanged."""
-    if why is None:
-        return verdict
-    return replace(verdict, outcome="inconclusive", reasons=(*verdict.reasons, why))
 
 
 def begin_cross_check(
@@ -89,18 +78,6 @@ def begin_cross_check(
     for index in asked:
         _queue(session, verification, report, index)
     return bool(suspects) or not organisers, None
-
-
-def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
-    """Runs of the claim's own seeds from workers of other owners, the latest last."""
-    own = verification.seeds[: verification.own_runs]
-    rows = session.scalars(
-        select(Verification)
-        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
-        .order_by(Verification.created_at)
-    )
-    reports = (REPORT.validate_python(row.report) for row in rows if row.report is not None)
-    return [run for report in reports for run in report.runs if run.seed in own]
 
 
 def has_other_owner(session: Session, verification: Verification, hardware_class: str) -> bool:
@@ -152,8 +129,6 @@ def end_cross_check(
     check: Verification,
     report: ReplayReport,
     verdict: Verdict,
-    *,
-    conclude: Conclude,
 ) -> None:
     """Compare a run that was trained again with the first one; then settle the waiting verdict.
 
@@ -161,19 +136,20 @@ def end_cross_check(
     """
     run = report.runs[0]
     checked = lock_verification(session, check.checks_id or "")
+    original = None if checked is None else report_of(checked)
     assert checked is not None  # noqa: S101  a foreign key
-    original = REPORT.validate_python(checked.report)
+    assert original is not None  # noqa: S101  it is checked
     first = next(item for item in original.runs if item.seed == run.seed)
     end_with_verdict(session, check, verdict)
     session.flush()
     earlier = _earlier(session, check)
     benchmark = definition(session, checked.benchmark_sha256)
     if check.outcome == "inconclusive":
-        _conclude_waiting(session, checked, original, NO_SECOND_WORKER, conclude)
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
     elif check.outcome == "verified":
         if earlier is not None:
             take_out(session, earlier.system.worker, checked)
-        _conclude_waiting(session, checked, original, None, conclude)
+        _conclude_waiting(session, checked, original, None)
         if checked.pool_id is not None:
             follow_owners(session, session.get_one(Pool, checked.pool_id))
     elif earlier is None and _claim_and_second_agree(session, checked, first, run):
@@ -183,15 +159,15 @@ def end_cross_check(
     elif earlier is not None and agree(benchmark, earlier.runs[0], run) == "verified":
         _refuse_first(session, checked, original)
     else:
-        _conclude_waiting(session, checked, original, NOT_SETTLED, conclude)
+        _conclude_waiting(session, checked, original, NOT_SETTLED)
 
 
-def give_up_cross_check(session: Session, check: Verification, *, conclude: Conclude) -> None:
+def give_up_cross_check(session: Session, check: Verification) -> None:
     """Conclude the verification that waits for a cross-check no worker could make."""
     checked = lock_verification(session, check.checks_id or "")
-    if checked is not None and checked.report is not None:
-        original = REPORT.validate_python(checked.report)
-        _conclude_waiting(session, checked, original, NO_SECOND_WORKER, conclude)
+    original = None if checked is None else report_of(checked)
+    if checked is not None and original is not None:
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
 
 
 def take_out(session: Session, name: str, checked: Verification) -> None:
@@ -225,7 +201,7 @@ def _earlier(session: Session, check: Verification) -> ReplayReport | None:
         )
     )
     found = next((row for row in rows if row.seeds == check.seeds), None)
-    return None if found is None else REPORT.validate_python(found.report)
+    return None if found is None else report_of(found)
 
 
 def _conclude_waiting(
@@ -233,7 +209,6 @@ def _conclude_waiting(
     checked: Verification,
     report: ReplayReport,
     why: Reason | None,
-    conclude: Conclude,
 ) -> None:
     others = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
     if any(each.state in OPEN for each in others):
@@ -241,7 +216,7 @@ def _conclude_waiting(
     if why is None and any(each.outcome == "inconclusive" for each in others):
         why = NO_SECOND_WORKER
     if checked.state == "running" and checked.outcome is None:
-        conclude(session, checked, report, why)
+        conclude_replay(session, checked, report, why)
 
 
 def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
@@ -272,7 +247,7 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         select(Verification)
         .join(Attempt)
         .where(
-            Attempt.worker == worker, Attempt.state == "done", Verification.kind == "replay",
+            Attempt.worker == worker, Attempt.state == "done", Verification.kind.in_(EVIDENCE),
             Verification.state == "done",
         )
     ).unique()  # fmt: skip

@@ -14,13 +14,14 @@ from finishline.rules.ranking.evidence import (
 )
 from finishline.rules.submissions.claim import Claim, Kind
 from finishline.rules.verification.replay_plan import has_default_settings, is_calibrated
+from server.base.board_versions import raise_board_version
 from server.base.models import Pool, Submission, User, Verification
 from server.base.standing import checks_claim, claim_of, published_verification
 from server.benchmarks.calibrations import benchmark_of
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:
-    """Update a submission's evidence and check from its status and its pool."""
+    """Update a submission's evidence and check from its status and its pool, and its board row."""
     published = published_verification(submission)
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
     evidence = submission.evidence = evidence_of(
@@ -37,6 +38,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     )
     is_shown = submission.check_word == "witnessed" and witness is not None
     submission.witnessed_by = session.get_one(User, witness).name if is_shown else None
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def _is_measured(session: Session, submission: Submission, published: Verification | None) -> bool:

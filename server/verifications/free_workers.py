@@ -9,6 +9,7 @@ from functools import partial
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
+from finishline.rules.verification.purposes import PURPOSES, names_where
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.pauses import Pauses, read_pauses
 from server.verifications.queueing import NOBODY_YET
@@ -135,8 +136,8 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
 
     Barred are owners whose worker failed at an earlier attempt of its verification, and owners with
     an interest: they or a member of their organisation have a submission, not withdrawn, on its
-    board, in its division and for its hardware class. For a duel, all but the organisers are barred
-    if an organisers' worker is among these: other workers' duels decide no record.
+    board, in its division and for its hardware class. If its purpose goes to organisers first, all
+    but them are barred if an organisers' worker is among these.
     """
     verification_id, kind = session.execute(
         select(Attempt.verification_id, Verification.kind)
@@ -149,7 +150,7 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
         .where(Attempt.verification_id == verification_id, Attempt.state.in_(FAILED))
     )
     barred = owners.intersection(failed)
-    if kind == "duel":
+    if PURPOSES[kind].organisers_first:
         barred |= _beside_organisers(session, owners - barred)
     left = owners - barred
     return barred | _interested(session, str(verification_id), left) if left else barred
@@ -208,7 +209,10 @@ def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
     }
 
 
-APART = or_(Verification.kind == "cross_check", Verification.witness_token_id.is_not(None))
+APART = or_(
+    Verification.kind.in_(names_where(lambda purpose: purpose.by_other_owners)),
+    Verification.witness_token_id.is_not(None),
+)
 
 
 def waiting_apart(session: Session, now: datetime) -> list[Attempt]:

@@ -1,32 +1,28 @@
-"""End a job: judge its report by its purpose, and apply the consequences."""
+"""Verdict of a job by its report, and its effects on the claim, its pool and its board row."""
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from pydantic import TypeAdapter
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.energy import energy_to_target_joules
-from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.cross_check import unreproduced
-from finishline.rules.verification.job import Case
+from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
-from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import raise_board_version
-from server.base.models import Verification
-from server.base.standing import claim_of, claimed_runs, is_pending, is_published
+from server.base.models import Submission, User, Verification
+from server.base.models.visibility import reveal
+from server.base.standing import (
+    claim_of,
+    claimed_runs,
+    is_pending,
+    is_published,
+    purpose_of,
+    report_of,
+)
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
-from server.verifications.calibration_runs import keep_calibrated
-from server.verifications.cross_checks import (
-    NO_SECOND_WORKER,
-    begin_cross_check,
-    end_cross_check,
-    open_because,
-    own_again,
-)
 from server.verifications.duels import challenge_record
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement
@@ -34,89 +30,27 @@ from server.verifications.pools import keep_sealed_runs
 from server.verifications.queries import claimed_curves
 from server.verifications.queueing import trainings_of
 from server.verifications.service import cancel_verification, end_with_verdict
-from server.verifications.witnesses import end_witnessed
 from server.verifications.worker_owners import is_organisers_worker
 
-
-def end_latency(
-    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
-) -> None:
-    """Store the verdict, and show the measured latency beside the claim.
-
-    No second worker measures it again, so only an organisers' worker decides.
-    """
-    if not is_organisers_worker(session, report.system.worker):
-        verdict = open_because(verdict, NO_SECOND_WORKER)
-    end_with_verdict(session, verification, verdict)
-    if not is_pending(verification, verification.submission):
-        show_measured(session, verification)
+NO_SECOND_WORKER = Reason(
+    "no_second_worker",
+    "leaves_open",
+    "one worker's word alone: no worker of another owner was there to train a run again",
+)
 
 
-def show_measured(session: Session, verification: Verification) -> None:
-    """Put a measured latency beside the claim on the board; other kinds change nothing.
-
-    A latency that waits for a decision is shown once it is published, with its verdict.
-    """
-    submission = verification.submission
-    if verification.kind != "latency" or submission is None or verification.report is None:
-        return
-    report = TypeAdapter(ReplayReport).validate_python(verification.report)
-    if not is_organisers_worker(session, report.system.worker):
-        return
-    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
-    if figures is not None and _is_of_its_system(claim_of(submission), report):
-        submission.measured_latency_ms = figures.p50_ms
-        follow_evidence(session, submission)
-        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+def open_because(verdict: Verdict, why: Reason | None) -> Verdict:
+    """Leave a verdict open for a reason outside its replay; None returns the verdict unchanged."""
+    if why is None:
+        return verdict
+    return replace(verdict, outcome="inconclusive", reasons=(*verdict.reasons, why))
 
 
-def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:
-    """Whether a latency may stand beside the claim: on the claim's hardware class only."""
-    return claim.system.hardware_class == report.system.hardware_class
-
-
-REPORT = TypeAdapter(ReplayReport)
-
-
-def show_energy(verification: Verification) -> None:
-    """Put the measured energy of the published replay on the board, or nothing without one.
-
-    Only energy on the hardware class of the claim may stand beside its time. Call this where a
-    verdict is published, which raises the board's version.
-    """
-    submission = verification.submission
-    if verification.kind != "replay" or submission is None or verification.report is None:
-        return
-    if not is_published(verification):
-        return
-    report = REPORT.validate_python(verification.report)
-    same_class = report.system.hardware_class == submission.system["hardware_class"]
-    submission.energy_joules = _joules(report) if same_class else None
-
-
-def _joules(report: ReplayReport) -> float | None:
-    return energy_to_target_joules(
-        [
-            None if run.telemetry is None else run.telemetry.energy_joules
-            for run in report.runs
-            if run.status == "reached"
-        ]
-    )
-
-
-def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report and purpose. Raises RuleError unless the report fits the plan."""
-    purpose = PURPOSES[verification.kind]
-    purpose.check(report, benchmark_of(session, verification))
-    verification.report = asdict(report)
-    verdict = purpose.judge(_case(session, verification, report))
-    follow = FOLLOW.get(verification.kind)
-    if verdict is None or follow is None:
-        end_with_verdict(session, verification, verdict)
-    else:
-        follow(session, verification, report, verdict)
-    if verdict is None:
-        keep_calibrated(session, verification, report)
+def judge_report(
+    session: Session, verification: Verification, report: ReplayReport
+) -> Verdict | None:
+    """Verdict of a report by its purpose; None if there is no claim to judge."""
+    return purpose_of(verification).judge(_case(session, verification, report))
 
 
 def _case(session: Session, verification: Verification, report: ReplayReport) -> Case:
@@ -124,8 +58,7 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
     submission, checked = verification.submission, verification.checks_id
     case = Case(benchmark_of(session, verification), trainings_of(verification), report)
     if checked is not None:
-        stored = session.get_one(Verification, checked).report
-        case = replace(case, checked=TypeAdapter(ReplayReport).validate_python(stored))
+        case = replace(case, checked=report_of(session.get_one(Verification, checked)))
     if submission is None:
         return case
     return replace(
@@ -138,28 +71,19 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
     )
 
 
-def _end_replay(
-    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
-) -> None:
-    """Conclude a replay, after another owner's worker has trained a run again if one is drawn.
-
-    A run that was witnessed on the submitter's own machine is not cross-checked.
-    """
-    if verification.witness_token_id is not None:
-        end_witnessed(session, verification, verdict)
-        return
-    waits, why = begin_cross_check(
-        session,
-        verification,
-        report,
-        _suspects(session, verification, report),
-        rejects=verdict.outcome == "rejected",
+def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
+    """Runs of the claim's own seeds from workers of other owners, the latest last."""
+    own = verification.seeds[: verification.own_runs]
+    rows = session.scalars(
+        select(Verification)
+        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
+        .order_by(Verification.created_at)
     )
-    if not waits:
-        conclude_replay(session, verification, report, why)
+    reports = [found for row in rows if (found := report_of(row)) is not None]
+    return [run for report in reports for run in report.runs if run.seed in own]
 
 
-def _suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:
+def suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:
     """Runs of own seeds that do not follow the claim."""
     submission = verification.submission
     if submission is None or not verification.own_runs:
@@ -185,7 +109,7 @@ def conclude_replay(
     if verification.cancelled_at is not None:
         cancel_verification(session, verification, believed)
         return
-    verdict = PURPOSES[verification.kind].judge(_case(session, verification, report))
+    verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
     if report.precision is not None:
@@ -197,16 +121,79 @@ def conclude_replay(
     show_energy(verification)
 
 
-def _end_cross_check(
+def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:
+    """Store the verdict of a witnessed verification, which cannot reject; update the check."""
+    witness = session.get_one(User, verification.requested_by).name
+    is_open = verdict.outcome == "rejected"
+    told = Reason(
+        "witnessed",
+        "leaves_open" if is_open else "note",
+        f"trained on the submitter's own machine, witnessed by {witness}: no measurement of ours",
+    )
+    outcome = "inconclusive" if is_open else verdict.outcome
+    end_with_verdict(
+        session, verification, replace(verdict, outcome=outcome, reasons=(*verdict.reasons, told))
+    )
+    submission = verification.submission
+    if submission is not None:
+        reveal(submission)
+        follow_evidence(session, submission)
+
+
+def end_measured(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    end_cross_check(session, verification, report, verdict, conclude=conclude_replay)
+    """Store a verdict that no second worker checks, and show a measured latency on the board."""
+    decides = not purpose_of(verification).organisers_decide
+    if not decides and not is_organisers_worker(session, report.system.worker):
+        verdict = open_because(verdict, NO_SECOND_WORKER)
+    end_with_verdict(session, verification, verdict)
+    submission = verification.submission
+    if submission is not None and not is_pending(verification, submission):
+        show_latency(session, verification)
 
 
-Follow = Callable[[Session, Verification, ReplayReport, Verdict], None]
-# Purposes with effects after the verdict: on a status, a board or another verification.
-FOLLOW: dict[str, Follow] = {
-    "replay": _end_replay,
-    "latency": end_latency,
-    "cross_check": _end_cross_check,
-}
+def show_latency(session: Session, verification: Verification) -> None:
+    """Put a measured latency beside the claim on the board; other jobs change nothing.
+
+    It is shown with its published verdict, and only of an organisers' worker of the claim's class.
+    """
+    if not measures(trainings_of(verification), "latency"):
+        return
+    submission, report = verification.submission, report_of(verification)
+    if submission is None or report is None:
+        return
+    if not is_organisers_worker(session, report.system.worker):
+        return
+    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
+    if figures is not None and _is_of_its_system(submission, report):
+        submission.measured_latency_ms = figures.p50_ms
+        follow_evidence(session, submission)
+
+
+def _is_of_its_system(submission: Submission, report: ReplayReport) -> bool:
+    """Whether a figure may stand beside the claim: on the claim's hardware class only."""
+    return bool(submission.system["hardware_class"] == report.system.hardware_class)
+
+
+def show_energy(verification: Verification) -> None:
+    """Put the measured energy of the published replay on the board, or nothing without one.
+
+    Call this where a verdict is published, which raises the board's version.
+    """
+    submission, report = verification.submission, report_of(verification)
+    if submission is None or report is None or not purpose_of(verification).is_evidence:
+        return
+    if is_published(verification):
+        shown = _is_of_its_system(submission, report)
+        submission.energy_joules = _joules(report) if shown else None
+
+
+def _joules(report: ReplayReport) -> float | None:
+    return energy_to_target_joules(
+        [
+            None if run.telemetry is None else run.telemetry.energy_joules
+            for run in report.runs
+            if run.status == "reached"
+        ]
+    )

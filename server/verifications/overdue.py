@@ -16,11 +16,10 @@ from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
-    NO_SECOND_WORKER,
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.outcomes import conclude_replay
+from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queueing import why_over_limit
 from server.verifications.service import end_without_verdict
 from server.verifications.views import hidden_runs, without_quality
@@ -129,7 +128,7 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
         .join(Verification)
         .where(
             Attempt.state == "queued",
-            Verification.kind == "cross_check",
+            Verification.checks_id.is_not(None),
             Attempt.asked_at < now - UNMADE,
         )
         .order_by(Attempt.id)
@@ -143,7 +142,7 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
             continue
         ended += 1
         end_without_verdict(session, attempt.verification, NO_SECOND_WORKER)
-        give_up_cross_check(session, attempt.verification, conclude=conclude_replay)
+        give_up_cross_check(session, attempt.verification)
     return ended
 
 

@@ -132,7 +132,6 @@ def _let_go(session: Session, pool: Pool) -> list[str]:
             dropped.append(submission.id)
         submission.pool_id = None
         follow_evidence(session, submission)
-        raise_board_version(session, pool.benchmark_id, submission_id=submission.id)
     return dropped
 
 

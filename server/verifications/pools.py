@@ -22,7 +22,7 @@ from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
-from server.base.standing import claim_of
+from server.base.standing import claim_of, purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.evidence import follow_evidence
@@ -39,7 +39,7 @@ def keep_sealed_runs(
     finished. A pool closed meanwhile gets no runs, and no witnessed run is added.
     """
     submission = verification.submission
-    if verification.kind != "replay" or submission is None:
+    if submission is None or not purpose_of(verification).is_evidence:
         return
     if verification.witness_token_id is not None:
         return
@@ -179,7 +179,6 @@ def measure_class(
     named = select(Submission).where(Submission.pool_id == changed.id)
     for submission in session.scalars(named).unique().all():
         follow_evidence(session, submission)
-        raise_board_version(session, changed.benchmark_id, submission_id=submission.id)
     if spreads.of(changed.hardware_class) == before:
         return
     others = select(Pool).where(

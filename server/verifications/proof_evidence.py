@@ -14,14 +14,14 @@ from server.base.database import insert_missing, moment_text, utc_now
 from server.base.models import Evidence, Submission, Verification
 from server.base.room_state import state_of
 from server.base.services import Services
-from server.base.standing import claimed_runs
+from server.base.standing import claimed_runs, purpose_of
 from server.submissions.service import runs_with_curves
 
 
 def keep_evidence(session: Session, verification: Verification) -> None:
     """Store the evidence of a verification once: a later rescoring does not change it."""
     submission = verification.submission
-    if submission is None or verification.kind != "replay":
+    if submission is None or not purpose_of(verification).is_evidence:
         return
     insert_missing(
         session,

@@ -36,8 +36,9 @@ from server.base.models import (
     Verification,
 )
 from server.base.settings import MIB
+from server.base.standing import purpose_of
 from server.benchmarks.calibrations import benchmark_of
-from server.verifications.cross_checks import own_again
+from server.verifications.outcomes import own_again
 from server.verifications.proof_evidence import code_part, submission_part
 from server.verifications.report_checks import posted_events
 
@@ -50,7 +51,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     One that ended before evidence was stored has its submission as it is today.
     """
     submission = verification.submission
-    if submission is None or verification.kind != "replay":
+    if submission is None or not purpose_of(verification).is_evidence:
         raise ConflictError(
             f"Verification {verification.id} is a {verification.kind}: only a replay of a "
             "submission has a proof."

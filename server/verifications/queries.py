@@ -25,7 +25,7 @@ from server.base.models import (
     WorkerProbeRow,
     WorkerRow,
 )
-from server.base.standing import REPORT, SHOWN, lock_verification, published_verification
+from server.base.standing import SHOWN, lock_verification, published_verification, report_of
 from server.base.viewer import ORGANISER, seeing
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
@@ -163,10 +163,8 @@ def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, 
 
 def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | None:
     """Result of a duel from its report; None for another kind or without a report."""
-    if verification.kind != "duel" or verification.report is None:
-        return None
-    report = REPORT.validate_python(verification.report)
-    return judge_duel(pair_runs(benchmark, report))
+    report = report_of(verification) if verification.against_id is not None else None
+    return None if report is None else judge_duel(pair_runs(benchmark, report))
 
 
 def waiting_for(

@@ -22,7 +22,7 @@ from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, JobTraining, Pool, Submission, Verification
-from server.base.standing import claim_of
+from server.base.standing import claim_of, purpose_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
@@ -203,7 +203,8 @@ def trainings_of(verification: Verification) -> list[Training]:
 
 def is_apart(verification: Verification) -> bool:
     """Whether only some workers of its class may take a verification."""
-    return verification.kind == "cross_check" or verification.witness_token_id is not None
+    chosen = purpose_of(verification).by_other_owners
+    return chosen or verification.witness_token_id is not None
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:

@@ -15,6 +15,7 @@ from server.base.standing import (
     OPEN,
     find_verification,
     lock_verification,
+    purpose_of,
     standing,
 )
 from server.people.audit import Subject, record
@@ -23,7 +24,6 @@ from server.people.signed_in import viewer_for
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission
 from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.outcomes import conclude_replay
 from server.verifications.service import (
     cancel_verification,
     mark_cancelled,
@@ -70,14 +70,14 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    counts = verification.kind == "replay" and verification.witness_token_id is None
+    counts = purpose_of(verification).is_evidence and verification.witness_token_id is None
     is_finished_first = counts and verification.state == "running"
     if is_finished_first:
         mark_cancelled(verification)
     else:
         cancel_verification(session, verification)
-    if verification.kind == "cross_check":
-        give_up_cross_check(session, verification, conclude=conclude_replay)
+    if verification.checks_id is not None:
+        give_up_cross_check(session, verification)
     told = {}
     if is_finished_first:
         told = {"consequence": "no verdict; the runs under way are finished and count"}

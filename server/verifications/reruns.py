@@ -19,7 +19,6 @@ from finishline.api.reruns import (
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import consequence
-from finishline.rules.untrusted import read_plain
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.rerun_comparison import (
@@ -41,6 +40,7 @@ from server.base.standing import (
     is_published,
     lock_verification,
     publication,
+    report_of,
     require_pending,
     require_submission,
     standing,
@@ -50,7 +50,7 @@ from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.fresh_runs import follow_measurement
-from server.verifications.outcomes import show_energy, show_measured
+from server.verifications.outcomes import show_energy, show_latency
 from server.verifications.service import request_verification, set_status
 
 
@@ -212,7 +212,7 @@ def decide(
         emit(session, VerificationChanged(verification, "decision_published"))
         set_status(session, submission, str(verification.outcome))
         follow_measurement(session, verification)
-        show_measured(session, verification)
+        show_latency(session, verification)
         show_energy(verification)
     record(
         session,
@@ -269,13 +269,6 @@ def judged_under(session: Session, verification: Verification) -> Benchmark:
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
     return definition(session, sha256)
-
-
-def report_of(verification: Verification) -> ReplayReport | None:
-    """Report of a verification, if it has one."""
-    if verification.report is None:
-        return None
-    return read_plain(ReplayReport, verification.report, path="report")
 
 
 def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:

@@ -10,7 +10,6 @@ from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import (
@@ -28,6 +27,7 @@ from server.base.standing import (
     checks_claim,
     find_verification,
     published_status,
+    purpose_of,
     settle,
     verification_under_way,
 )
@@ -93,14 +93,14 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Cancel queued verifications and duels; confirm the pool that rises by a withdrawal.
+    """Cancel the verifications that a withdrawal ends; confirm the pool that rises by it.
 
     A replay that has started goes on: its sealed runs count.
     """
     for verification_id in event.verifications:
         verification = find_verification(session, verification_id)
-        goes_on = verification.state == "running" and verification.kind != "duel"
-        if verification.state in OPEN and not goes_on:
+        stops = verification.state == "queued" or purpose_of(verification).stops_when_withdrawn
+        if verification.state in OPEN and stops:
             cancel_verification(session, verification)
     pool = _pool_of(session, event.submission)
     if pool is not None:
@@ -219,11 +219,10 @@ def settle_without_verdict(
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
-    """Change a submission's status and evidence, and raise the board's version."""
+    """Change a submission's status and evidence."""
     emit(session, StatusChanged(submission, status, before=submission.status))
     submission.status = status
     follow_evidence(session, submission)
-    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def follow_check(session: Session, verification: Verification) -> None:
@@ -232,4 +231,3 @@ def follow_check(session: Session, verification: Verification) -> None:
     if submission is None or not checks_claim(verification, submission):
         return
     follow_evidence(session, submission)
-    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

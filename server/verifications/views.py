@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from finishline.api.duels import DuelView
 from finishline.api.verifications import (
     AttemptView,
@@ -26,13 +24,12 @@ from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
     ControlPoint,
-    ReplayReport,
     ReplayRun,
 )
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.models import Attempt, Verification
 from server.base.models.visibility import is_hidden, sees_runs
-from server.base.standing import ENDED, decision_word, is_published
+from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ANYBODY, Viewer
 from server.benchmarks.schemas import target_view
 
@@ -102,7 +99,7 @@ def verification_view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=duel_view(verification, duel) if verification.kind == "duel" else None,
+        duel=duel_view(verification, duel) if verification.against_id is not None else None,
         report=None if is_cancelled or not (with_report and ended) else verification.report,
         backends=backend_views(verification, benchmark, price) if with_report and ended else [],
         utilisation=utilisation_views(verification, figures or {}) if with_report and ended else [],
@@ -154,12 +151,13 @@ def backend_views(
     verification: Verification, benchmark: Benchmark, price: SystemPrice | None
 ) -> list[BackendView]:
     """Backends of a measured latency; empty for other kinds and before the end."""
-    if verification.kind != "latency" or verification.report is None or benchmark.latency is None:
+    report = report_of(verification)
+    ordered = any("latency" in each.measure for each in verification.trainings)
+    if report is None or benchmark.latency is None or not ordered:
         return []
-    runs = TypeAdapter(list[ReplayRun]).validate_python(verification.report["runs"])
     return [
         _backend_view(item, run, benchmark, price, warmup_items=benchmark.latency.warmup_items)
-        for run in runs
+        for run in report.runs
         for item in run.latency
     ]
 
@@ -203,9 +201,9 @@ def _backend_view(
 
 def utilisation_views(verification: Verification, figures: Figures) -> list[UtilisationView]:
     """Utilisation of each reported run; empty before the report."""
-    if verification.report is None:
+    report = report_of(verification)
+    if report is None:
         return []
-    report = TypeAdapter(ReplayReport).validate_python(verification.report)
     return [UtilisationView(**asdict(found)) for found in run_utilisations(report, figures)]
 
 

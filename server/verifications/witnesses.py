@@ -3,24 +3,21 @@
 Its owner has root there, so nothing of it is measured, ranked or rejected.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import raise_board_version
+from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError
-from server.base.models import User, Verification
-from server.base.models.visibility import reveal
+from server.base.models import Verification
 from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_token
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.token_issue import require_maker
 from server.submissions.service import find_submission
-from server.verifications.evidence import follow_evidence
-from server.verifications.service import end_with_verdict, request_verification
+from server.verifications.service import request_verification
 
 SERVES_FOR = timedelta(hours=24)
 TOKEN_ENDED = Reason(
@@ -84,23 +81,3 @@ def make_witness_token(
         },
     )
     return Witness(made, verification)
-
-
-def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store the verdict of a witnessed verification, which cannot reject; update the check."""
-    witness = session.get_one(User, verification.requested_by).name
-    is_open = verdict.outcome == "rejected"
-    told = Reason(
-        "witnessed",
-        "leaves_open" if is_open else "note",
-        f"trained on the submitter's own machine, witnessed by {witness}: no measurement of ours",
-    )
-    outcome = "inconclusive" if is_open else verdict.outcome
-    end_with_verdict(
-        session, verification, replace(verdict, outcome=outcome, reasons=(*verdict.reasons, told))
-    )
-    submission = verification.submission
-    if submission is not None:
-        reveal(submission)
-        follow_evidence(session, submission)
-        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -218,4 +218,5 @@ CROSS_CHECK = Purpose(
     why_not=_why_not,
     unable="cannot be trained again",
     claims=0,
+    by_other_owners=True,
 )

@@ -392,4 +392,6 @@ DUEL = Purpose(
     unable="cannot have a duel",
     claims=2,
     seals_settings=True,
+    organisers_first=True,
+    stops_when_withdrawn=True,
 )

@@ -107,7 +107,11 @@ class Purpose:
     `claims` counts the submissions it is asked for, 0 where the server alone asks. One that
     `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the
     seal. Evidence is judged by the adopted calibration, stays in its band, is trained again on
-    other owners' workers, and its sealed runs measure the time of a configuration.
+    other owners' workers, and its sealed runs measure the time of a configuration: a cancelled one
+    finishes its runs first. One `by_other_owners` goes only to workers of owners who have not
+    trained its claim, one with `organisers_first` to an organisers' worker if there is any. If
+    `organisers_decide`, the word of other workers leaves the verdict open. One that
+    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn.
     """
 
     name: str
@@ -120,6 +124,10 @@ class Purpose:
     checks_claims: str | None = None
     seals_settings: bool = False
     is_evidence: bool = False
+    by_other_owners: bool = False
+    organisers_first: bool = False
+    organisers_decide: bool = False
+    stops_when_withdrawn: bool = False
 
 
 @dataclass(frozen=True)

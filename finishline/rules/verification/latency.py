@@ -284,4 +284,5 @@ LATENCY = Purpose(
     unable="cannot have its latency measured",
     check=check_latency,
     checks_claims="inference",
+    organisers_decide=True,
 )

@@ -1,5 +1,7 @@
 """Every purpose that a job can have: a new one is a module with its plan and judge, and a line."""
 
+from collections.abc import Callable
+
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
@@ -8,9 +10,23 @@ from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
-__all__ = ["CALIBRATION", "CROSS_CHECK", "DUEL", "LATENCY", "PURPOSES", "REPLAY", "purpose_named"]
+__all__ = [
+    "CALIBRATION",
+    "CROSS_CHECK",
+    "DUEL",
+    "LATENCY",
+    "PURPOSES",
+    "REPLAY",
+    "names_where",
+    "purpose_named",
+]
 
 PURPOSES = {purpose.name: purpose for purpose in (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK)}
+
+
+def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
+    """Names of the purposes of which a fact is true, for a query."""
+    return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))
 
 
 def purpose_named(name: str) -> Purpose:
