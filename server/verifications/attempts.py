@@ -1,76 +1,43 @@
-"""Lifecycle of an attempt: claimed once, leased by each post, ended by one report or expiry."""
+"""Leases of attempts: one worker leases an attempt, and each post renews its lease."""
 
 import json
 import secrets
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.measurements import WorkerProbe
-from finishline.rules.text import count_text
 from finishline.rules.verification.messages import (
     BatchAnswer,
     ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
-    Failure,
     ReplayEvent,
     ReplayReport,
-    ReplayRun,
     WorkerHello,
 )
-from finishline.rules.verification.report_check import check_report
-from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
-from server.base.standing import purpose_of
-from server.base.wakeup import DispatchWakeup, wake_after_commit
-from server.benchmarks.calibrations import benchmark_of
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
-from server.verifications.calibration_runs import keep_calibrated
-from server.verifications.cross_checks import (
-    begin_cross_check,
-    end_cross_check,
-    give_up_cross_check,
-)
-from server.verifications.holds import pause_failing, refuse_held
-from server.verifications.outcomes import (
-    conclude_replay,
-    end_measured,
-    end_witnessed,
-    judge_report,
-    suspects,
-)
+from server.verifications.holds import refuse_held
 from server.verifications.queries import find_attempt, lock_attempt
-from server.verifications.queueing import queue_attempt, why_over_limit
-from server.verifications.report_checks import (
-    keep_openings,
-    posted_events,
-    tell_of_refusal,
-    why_refused,
-)
+from server.verifications.queueing import why_over_limit
 from server.verifications.service import (
-    cancel_verification,
-    end_with_verdict,
-    end_without_verdict,
     follow_check,
 )
 from server.verifications.workers import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
-LOG_TAIL_CHARACTERS = 4_000
-REFUSED: Literal["report_refused"] = "report_refused"
-NONE_LEFT = "no attempt is left; ask again once the workers are well"
 
 
-def claim_attempt(
+def lease_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
 ) -> ClaimGrant:
     """Give a queued attempt to the worker that was drawn for it.
@@ -116,7 +83,7 @@ def claim_attempt(
     attempt.verification.state = "running"
     follow_check(session, attempt.verification)
     emit(session, VerificationChanged(attempt.verification, "started", attempt))
-    _mark_worker(session, request.worker, "busy")
+    mark_worker(session, request.worker, "busy")
     return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
 
 
@@ -145,7 +112,7 @@ def record_events(
     An event has the moment at which it arrived, however long it waited to be written. Raises
     ConflictError if the attempt is not this worker's any more.
     """
-    attempt = _owned(session, attempt_id, secret, fence)
+    attempt = owned_attempt(session, attempt_id, secret, fence)
     if attempt.state == "cancelled":
         return BatchAnswer(proceed=False, reason="cancelled")
     now = utc_now()
@@ -156,7 +123,7 @@ def record_events(
         .returning(Attempt.id)
     ).first()
     if renewed is None:
-        raise _fenced(attempt)
+        raise fenced(attempt)
     last = session.scalar(
         select(func.max(ReplayEventRow.sequence)).where(ReplayEventRow.attempt_id == attempt_id)
     )
@@ -177,140 +144,6 @@ def record_events(
     return BatchAnswer(proceed=True)
 
 
-def finish_attempt(
-    session: Session,
-    attempt_id: str,
-    secret: str,
-    report: ReplayReport,
-    *,
-    fence: int,
-    clock_slack_seconds: float,
-) -> Attempt:
-    """End an attempt with its report: result and terminal state in this transaction.
-
-    Repeating the same report gets the same answer. A report that contradicts the events that the
-    server received fails the attempt, with the code "report_refused". Raises ConflictError if the
-    attempt is not this worker's any more, RuleError if the report is impossible or of another plan.
-    """
-    refuse_unstorable(report)
-    lock_attempt(session, attempt_id)
-    attempt = _owned(session, attempt_id, secret, fence)
-    verification = attempt.verification
-    if attempt.state in ("done", "failed"):
-        return attempt
-    _require_own_name_in(session, attempt, report)
-    failure, refused = report.failure or _infrastructure_failure(report), None
-    if failure is None:
-        check_report(
-            report,
-            seeds=verification.seeds,
-            stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
-        )
-        posted = posted_events(session, attempt)
-        refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
-        failure = None if refused is None else _refusal(refused)
-    if failure is not None:
-        failure = as_followed(attempt, failure)
-    ended = session.execute(
-        update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state == "running")
-        .values(
-            state="failed" if failure else "done",
-            ended_at=utc_now(),
-            failure=asdict(failure) if failure else None,
-            clock_slack_seconds=None if failure else clock_slack_seconds,
-            log_tail=_log_tail(report) if failure else None,
-        )
-        .returning(Attempt.id)
-    ).first()
-    if ended is None:
-        raise _fenced(attempt)
-    if failure is not None:
-        retry_or_give_up(session, attempt, failure)
-    else:
-        keep_openings(session, verification, report)
-        end_with_report(session, verification, report)
-    if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
-        _mark_worker(session, attempt.worker, "idle")
-        wake_after_commit(session, DispatchWakeup)
-    if refused is not None:
-        tell_of_refusal(session, attempt, refused)
-    return attempt
-
-
-def require_believed(attempt: Attempt) -> None:
-    """Raise ContentError if an attempt failed because the server refused its report."""
-    failure = attempt.failure or {}
-    if failure.get("code") == REFUSED:
-        raise ContentError(f"{failure['message']}. The attempt has failed and is made again.")
-
-
-def _refusal(why: str) -> Failure:
-    return Failure(
-        kind="infrastructure",
-        code=REFUSED,
-        message=f"the report was refused: {why}",
-        next_step="nothing to do: another attempt is queued",
-    )
-
-
-def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
-    """Raise ContentError unless a report names the worker and hardware class of its claim.
-
-    The name identifies the owner behind a verdict; the class decides if times are comparable.
-    """
-    hardware_class = session.scalar(
-        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
-    )
-    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
-    for field, known in told:
-        found = getattr(report.system, field)
-        if known is not None and found != known:
-            raise ContentError(
-                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker said itself."
-            )
-
-
-def as_followed(attempt: Attempt, failure: Failure) -> Failure:
-    """Failure of an attempt; its next step promises no further attempt after the last one."""
-    return replace(failure, next_step=NONE_LEFT) if _is_spent(attempt, failure) else failure
-
-
-def _is_spent(attempt: Attempt, failure: Failure) -> bool:
-    """Whether infrastructure failures have used up the attempts of a verification."""
-    return failure.kind == "infrastructure" and attempt.number >= attempt.verification.max_attempts
-
-
-def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Queue the next attempt after an infrastructure failure, or end the verification.
-
-    A cancelled verification gets no further attempt. `failure` is as the attempt shows it
-    (`as_followed`).
-    """
-    verification, is_spent = attempt.verification, _is_spent(attempt, failure)
-    if failure.kind == "infrastructure" and attempt.worker is not None:
-        pause_failing(session, attempt.worker)
-    if verification.cancelled_at is not None:
-        cancel_verification(session, verification)
-        return
-    if failure.kind == "infrastructure" and not is_spent:
-        queue_attempt(session, verification, number=attempt.number + 1)
-        follow_check(session, verification)
-        return
-    attempts = f"after {count_text(attempt.number, 'attempt')}"
-    end_without_verdict(
-        session,
-        verification,
-        Reason(
-            "infrastructure" if is_spent else "replay_failed",
-            "leaves_open",
-            f"{attempts}: {failure.message}; {failure.next_step}",
-        ),
-    )
-    if verification.checks_id is not None:
-        give_up_cross_check(session, verification)
-
-
 def _accelerators_of(session: Session, name: str) -> int | None:
     """Accelerators in a worker's last hello; None for a worker that never said hello."""
     system = session.scalar(select(WorkerRow.system).where(WorkerRow.name == name))
@@ -318,12 +151,12 @@ def _accelerators_of(session: Session, name: str) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
+def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
     attempt = find_attempt(session, attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
         attempt.token_sha256, hash_token(secret)
     ):
-        raise _fenced(attempt)
+        raise fenced(attempt)
     _refuse_ended(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
@@ -331,7 +164,7 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
             "is not wanted."
         )
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
-        raise _fenced(attempt)
+        raise fenced(attempt)
     return attempt
 
 
@@ -359,7 +192,7 @@ def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:
     )
 
 
-def _fenced(attempt: Attempt) -> ConflictError:
+def fenced(attempt: Attempt) -> ConflictError:
     return ConflictError(
         f"Attempt {attempt.id} is not this worker's any more ({attempt.state}): "
         "stop the replay, its result is not wanted."
@@ -381,27 +214,6 @@ def last_evaluation_of(event: ReplayEvent) -> dict[str, Any]:
     return {name: getattr(event, name) for name in names}
 
 
-def _infrastructure_failure(report: ReplayReport) -> Failure | None:
-    run = _infrastructure_run(report)
-    return None if run is None else run.failure
-
-
-def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
-    """First run that failed for an infrastructure reason, not one of the claim."""
-    for run in report.runs:
-        if run.failure is not None and run.failure.kind == "infrastructure":
-            return run
-    return None
-
-
-def _log_tail(report: ReplayReport) -> str | None:
-    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
-    failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
-    if failed is None or not failed.log_tail:
-        return None
-    return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
-
-
 def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
     """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
 
@@ -417,39 +229,5 @@ def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | Wo
         ) from error
 
 
-def _mark_worker(session: Session, name: str, state: str) -> None:
+def mark_worker(session: Session, name: str, state: str) -> None:
     session.execute(update(WorkerRow).where(WorkerRow.name == name).values(state=state))
-
-
-def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report and purpose. Raises RuleError unless the report fits the plan."""
-    purpose = purpose_of(verification)
-    purpose.check(report, benchmark_of(session, verification))
-    verification.report = asdict(report)
-    verdict = judge_report(session, verification, report)
-    if verdict is None:
-        end_with_verdict(session, verification, None)
-        keep_calibrated(session, verification, report)
-    elif verification.witness_token_id is not None:
-        end_witnessed(session, verification, verdict)
-    elif verification.checks_id is not None:
-        end_cross_check(session, verification, report, verdict)
-    elif purpose.is_evidence:
-        _await_cross_checks(session, verification, report, verdict)
-    else:
-        end_measured(session, verification, report, verdict)
-
-
-def _await_cross_checks(
-    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
-) -> None:
-    """Conclude a replay, after another owner's worker has trained a run again if one is drawn."""
-    waits, why = begin_cross_check(
-        session,
-        verification,
-        report,
-        suspects(session, verification, report),
-        rejects=verdict.outcome == "rejected",
-    )
-    if not waits:
-        conclude_replay(session, verification, report, why)

@@ -31,9 +31,8 @@ from server.verifications.pool_requests import (
     view_pool,
 )
 from server.verifications.queries import view
-from server.verifications.requests import ask_as_caller, cancel
+from server.verifications.requests import ask_as_caller, cancel, make_witness_token
 from server.verifications.reruns import compare_verifications
-from server.verifications.witnesses import make_witness_token
 
 router = APIRouter(tags=["verifications"])
 

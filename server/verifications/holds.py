@@ -14,9 +14,8 @@ from server.base.models import Attempt, AuditRecord, QueueRow, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller
-from server.verifications.free_workers import FAILED
-from server.verifications.pauses import EVERY_QUEUE, read_pauses
-from server.verifications.worker_owners import is_organisers_worker, owner_of
+from server.verifications.free_workers import EVERY_QUEUE, read_pauses
+from server.verifications.worker_owners import FAILED, is_organisers_worker, owner_of
 
 PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
 ORDERS = {PAUSED: "pause", DRAINING: "drain"}

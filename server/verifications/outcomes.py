@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.energy import energy_to_target_joules
 from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
-from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.models import Submission, User, Verification
 from server.base.models.visibility import reveal
@@ -24,10 +23,9 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.duels import challenge_record
-from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement
-from server.verifications.pools import keep_sealed_runs
-from server.verifications.queries import claimed_curves
+from server.verifications.pools import follow_evidence, keep_sealed_runs
+from server.verifications.queries import claimed_curves, own_again
 from server.verifications.queueing import trainings_of
 from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.worker_owners import is_organisers_worker
@@ -69,18 +67,6 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
         latency_ms=submission.latency_ms,
         again=own_again(session, verification),
     )
-
-
-def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
-    """Runs of the claim's own seeds from workers of other owners, the latest last."""
-    own = verification.seeds[: verification.own_runs]
-    rows = session.scalars(
-        select(Verification)
-        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
-        .order_by(Verification.created_at)
-    )
-    reports = [found for row in rows if (found := report_of(row)) is not None]
-    return [run for report in reports for run in report.runs if run.seed in own]
 
 
 def suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:

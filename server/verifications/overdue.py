@@ -14,16 +14,16 @@ from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY
-from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queueing import why_over_limit
+from server.verifications.reports import as_followed, retry_or_give_up
+from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict
 from server.verifications.views import hidden_runs, without_quality
-from server.verifications.witnesses import TOKEN_ENDED
 
 LINES = 20
 

@@ -11,14 +11,13 @@ from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.standing import lock_verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import (
     ask_for_fresh_runs,
     confirm_risen,
     earliest_live,
     fresh_runs_under_way,
 )
-from server.verifications.pools import close_pool
+from server.verifications.pools import close_pool, follow_evidence
 from server.verifications.service import cancel_verification
 
 

@@ -1,24 +1,31 @@
-"""Public endpoints: signed proofs of verifications, and the keys they are signed with."""
+"""Signed proofs of verifications: sign, bundle and download them, and list the keys."""
 
+import shutil
+import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from finishline.api.proofs import KeyList, KeyView
 from finishline.rules.proof.hash_chain import canonical
-from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
-from server.base.artifacts import pieces
+from finishline.rules.proof.proof import FORMAT, LOGS_FOLDER, PROOF_NAME, part_hashes, signed_bytes
+from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.database import insert_missing, utc_now
-from server.base.errors import ConflictError
+from server.base.errors import ConflictError, LostFileError
 from server.base.models import SigningKey
 from server.base.services import Services, ServicesDep
+from server.base.settings import MIB
 from server.base.signing import ALGORITHM, Signer, load_signer
 from server.base.standing import ENDED, find_verification
 from server.base.viewer import Viewer
 from server.people.signed_in import ViewerDep
-from server.verifications.proofs import known_keys, proof_parts, write_bundle
+from server.verifications.proofs import proof_parts
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,49 @@ def list_keys(services: ServicesDep) -> KeyList:
     with services.database.read() as session:
         keys = known_keys(session)
     return KeyList(keys=[key_view(key, current=current) for key in keys])
+
+
+def known_keys(session: Session) -> list[SigningKey]:
+    """Every key that signed a proof, newest first."""
+    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
+    return list(session.scalars(query))
+
+
+# A zip must say when a file was made; the earliest moment it can say is the same every time.
+MOMENT = (1980, 1, 1, 0, 0, 0)
+IN_MEMORY_BYTES = 8 * MIB
+
+
+def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
+    """Write the zip of a proof and of the stored files of these hashes; at its beginning.
+
+    Raises LostFileError naming a file that the store has lost.
+    """
+    target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
+    try:
+        with zipfile.ZipFile(target, "w") as bundle:
+            bundle.writestr(_entry(PROOF_NAME), proof)
+            for sha256 in sorted(set(files)):
+                _add(bundle, sha256, artifacts)
+        target.seek(0)
+    except BaseException:
+        target.close()
+        raise
+    return target
+
+
+def _add(bundle: zipfile.ZipFile, sha256: str, artifacts: ArtifactStore) -> None:
+    try:
+        source = artifacts.open(sha256)
+    except OSError as error:
+        raise LostFileError(sha256) from error
+    with source, bundle.open(_entry(LOGS_FOLDER + sha256), "w") as target:
+        shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, date_time=MOMENT)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    entry.create_system = 3
+    return entry

@@ -1,45 +1,46 @@
-"""Proofs: the parts of a bundle, and its bytes."""
+"""Evidence of a verification, stored in the transaction that ends it, and the parts of a proof."""
 
-import shutil
-import zipfile
-from collections.abc import Iterable
 from dataclasses import asdict
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import Any, cast
 
+import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.proof.proof import (
-    LOGS_FOLDER,
-    PROOF_NAME,
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
     CalibrationPart,
+    ClaimPart,
     DrawPart,
+    LogFile,
     PostedEvaluation,
+    SubmissionPart,
     VerificationPart,
 )
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.claim import TrainedWith, stored_system
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.replay_plan import FRESH_RUNS
-from server.base.artifacts import CHUNK_BYTES, ArtifactStore
-from server.base.database import moment_text
-from server.base.errors import ConflictError, LostFileError, NotFoundError
+from server.base.code_version import code_version
+from server.base.database import insert_missing, moment_text, utc_now
+from server.base.errors import ConflictError, NotFoundError
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
     Evidence,
     ReplayEventRow,
-    SigningKey,
+    Submission,
     Verification,
 )
-from server.base.settings import MIB
-from server.base.standing import purpose_of
+from server.base.room_state import state_of
+from server.base.services import Services
+from server.base.standing import claimed_runs, purpose_of
 from server.benchmarks.calibrations import benchmark_of
-from server.verifications.outcomes import own_again
-from server.verifications.proof_evidence import code_part, submission_part
+from server.submissions.service import runs_with_curves
+from server.verifications.queries import own_again
 from server.verifications.report_checks import posted_events
 
 Table = dict[str, Any]
@@ -81,12 +82,6 @@ def _verdict_part(session: Session, verification: Verification) -> Table:
     part = {"outcome": verification.outcome, "reasons": verification.reasons}
     again = own_again(session, verification)
     return part | {"own_again": [asdict(run) for run in again]} if again else part
-
-
-def known_keys(session: Session) -> list[SigningKey]:
-    """Every key that signed a proof, newest first."""
-    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
-    return list(session.scalars(query))
 
 
 def _verification_part(verification: Verification) -> VerificationPart:
@@ -170,41 +165,47 @@ def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
     ]
 
 
-# A zip must say when a file was made; the earliest moment it can say is the same every time.
-MOMENT = (1980, 1, 1, 0, 0, 0)
-IN_MEMORY_BYTES = 8 * MIB
+def keep_evidence(session: Session, verification: Verification) -> None:
+    """Store the evidence of a verification once: a later rescoring does not change it."""
+    submission = verification.submission
+    if submission is None or not purpose_of(verification).is_evidence:
+        return
+    insert_missing(
+        session,
+        Evidence,
+        verification_id=verification.id,
+        benchmark_sha256=verification.benchmark_sha256,
+        submission=submission_part(session, submission),
+        code=code_part(session),
+        created_at=utc_now(),
+    )
 
 
-def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """Write the zip of a proof and of the stored files of these hashes; at its beginning.
-
-    Raises LostFileError naming a file that the store has lost.
-    """
-    target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
-    try:
-        with zipfile.ZipFile(target, "w") as bundle:
-            bundle.writestr(_entry(PROOF_NAME), proof)
-            for sha256 in sorted(set(files)):
-                _add(bundle, sha256, artifacts)
-        target.seek(0)
-    except BaseException:
-        target.close()
-        raise
-    return target
+def code_part(session: Session) -> dict[str, Any]:
+    """Version of the running code, as plain JSON."""
+    return asdict(code_version(state_of(session, Services).settings.code_commit))
 
 
-def _add(bundle: zipfile.ZipFile, sha256: str, artifacts: ArtifactStore) -> None:
-    try:
-        source = artifacts.open(sha256)
-    except OSError as error:
-        raise LostFileError(sha256) from error
-    with source, bundle.open(_entry(LOGS_FOLDER + sha256), "w") as target:
-        shutil.copyfileobj(source, target, CHUNK_BYTES)
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, date_time=MOMENT)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = 0o644 << 16
-    entry.create_system = 3
-    return entry
+def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
+    """Submission of a proof, as plain JSON."""
+    part = SubmissionPart(
+        id=submission.id,
+        submitter=submission.submitter,
+        division=submission.division,
+        submitted_at=moment_text(submission.submitted_at),
+        claim_sha256=submission.claim_sha256,
+        claim=ClaimPart(
+            model=submission.model,
+            framework=submission.framework,
+            hyperparameters=dict(submission.hyperparameters),
+            system=stored_system(submission.system),
+            precision=cast(PrecisionName | None, submission.precision),
+            trained_with=cast(TrainedWith, submission.trained_with),
+        ),
+        logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
+        runs=claimed_runs(submission),
+        curves=[run.curve for run in runs_with_curves(session, submission.id)],
+        result=submission.result,
+    )
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
+    return plain

@@ -15,6 +15,7 @@ from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
+from finishline.rules.verification.messages import ReplayRun
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import (
@@ -30,7 +31,7 @@ from server.base.viewer import ORGANISER, seeing
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.submissions.service import runs_with_curves
-from server.verifications.pauses import read_pauses
+from server.verifications.free_workers import read_pauses
 from server.verifications.views import verification_view
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
@@ -239,3 +240,15 @@ def claimed_curves(session: Session, submission: Submission) -> list[list[Evalua
         [evaluation_of(row) for row in run.curve]
         for run in runs_with_curves(session, submission.id)
     ]
+
+
+def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
+    """Runs of the claim's own seeds from workers of other owners, the latest last."""
+    own = verification.seeds[: verification.own_runs]
+    rows = session.scalars(
+        select(Verification)
+        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
+        .order_by(Verification.created_at)
+    )
+    reports = [found for row in rows if (found := report_of(row)) is not None]
+    return [run for report in reports for run in report.runs if run.seed in own]

@@ -12,7 +12,7 @@ from server.base.database import utc_now
 from server.base.models import WorkerRow
 from server.base.viewer import ORGANISER, seeing
 from server.verifications.forecast import Expected
-from server.verifications.pauses import Pause, read_pauses
+from server.verifications.free_workers import Pause, read_pauses
 from server.verifications.queue_plan import Place, Plan, Situation, read_plan, worker_there
 from server.verifications.work import (
     AttemptWork,

@@ -17,7 +17,6 @@ from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.free_workers import (
     Takers,
-    barred_owners,
     draw_apart,
     forget_lost_messages,
     read_takers,
@@ -25,6 +24,7 @@ from server.verifications.free_workers import (
 )
 from server.verifications.queries import find_attempt
 from server.verifications.queueing import trainings_of
+from server.verifications.worker_owners import barred_owners
 
 NOBODY = 0  # Submitter of an attempt that a server of the version before queued.
 

@@ -21,8 +21,7 @@ from server.verifications.forecast import (
     expected_starts,
     typical_seconds,
 )
-from server.verifications.free_workers import Takers
-from server.verifications.pauses import Pauses
+from server.verifications.free_workers import Pauses, Takers
 from server.verifications.queue_order import read_turns
 from server.verifications.work import (
     AttemptWork,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.job import Purpose
@@ -20,7 +21,7 @@ from server.base.events import (
     VerificationWanted,
     emit,
 )
-from server.base.models import Pool, Submission, Verification
+from server.base.models import Calibration, CalibrationRunRow, Pool, Submission, Verification
 from server.base.models.visibility import reveal
 from server.base.standing import (
     OPEN,
@@ -31,12 +32,11 @@ from server.base.standing import (
     settle,
     verification_under_way,
 )
+from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.quota_check import charge
-from server.verifications.calibration_runs import settle_calibration
-from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import confirm_rank, confirm_risen, follow_measurement
-from server.verifications.pools import keep_sealed_runs
-from server.verifications.proof_evidence import keep_evidence
+from server.verifications.pools import follow_evidence, keep_sealed_runs
+from server.verifications.proofs import keep_evidence
 from server.verifications.queueing import order_about, queue_job
 
 
@@ -231,3 +231,49 @@ def follow_check(session: Session, verification: Verification) -> None:
     if submission is None or not checks_claim(verification, submission):
         return
     follow_evidence(session, submission)
+
+
+def keep_calibrated(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Store the runs of a finished chunk and update the state of its calibration."""
+    keep_runs(session, verification, report)
+    settle_calibration(session, verification)
+
+
+def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Store every run of a chunk. Runs that diverged or ran out of time count as well."""
+    for run, training in zip(report.runs, verification.trainings, strict=True):
+        session.add(
+            CalibrationRunRow(
+                calibration_id=verification.calibration_id,
+                batch_size=int(training.settings["batch_size"]),
+                seed=run.seed,
+                verification_id=verification.id,
+                status=run.status,
+                quality=[evaluation.quality for evaluation in run.evaluations],
+                seconds=[evaluation.seconds for evaluation in run.evaluations],
+                system=asdict(report.system),
+            )
+        )
+
+
+def settle_calibration(session: Session, verification: Verification) -> None:
+    """End the calibration of a chunk that has ended, if it was the last one under way."""
+    if verification.kind != "calibration" or verification.calibration_id is None:
+        return
+    session.flush()
+    calibration = lock_calibration(session, verification.calibration_id)
+    if any(chunk.state in OPEN for chunk in chunks_of(session, calibration.id)):
+        return
+    calibration.state = "done" if has_every_run(session, calibration) else "incomplete"
+    calibration.ended_at = utc_now()
+
+
+def has_every_run(session: Session, calibration: Calibration) -> bool:
+    """Whether each batch size has as many finished runs as were requested."""
+    rows = session.execute(
+        select(CalibrationRunRow.batch_size, func.count())
+        .where(CalibrationRunRow.calibration_id == calibration.id)
+        .group_by(CalibrationRunRow.batch_size)
+    )
+    counts = dict(rows.all())
+    return all(counts.get(size, 0) >= calibration.runs for size in calibration.batch_sizes)

@@ -29,13 +29,7 @@ from server.base.database import utc_now
 from server.base.services import Services, ServicesDep
 from server.people.dependencies import Caller, OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
-from server.verifications import (
-    attempts,
-    holds,
-    worker_probes,
-    worker_queries,
-    workers,
-)
+from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import read_worker
@@ -137,7 +131,7 @@ def claim_attempt(
     """Claim a queued attempt. 409: it is taken or over, or this worker is held."""
     try:
         with services.database.write() as session:
-            return attempts.claim_attempt(session, attempt_id, body, caller=caller)
+            return attempts.lease_attempt(session, attempt_id, body, caller=caller)
     except HeldError:
         with services.database.write() as session:
             send_again_now(session, attempt_id)
@@ -171,7 +165,7 @@ def post_report(
     """
     slack_seconds = services.settings.clock_slack_seconds
     with services.database.write() as session:
-        attempt = attempts.finish_attempt(
+        attempt = reports.finish_attempt(
             session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
         )
         verification = attempt.verification
@@ -180,7 +174,7 @@ def post_report(
             state=verification.state,
             outcome=verification.outcome,
         )
-    attempts.require_believed(attempt)
+    reports.require_believed(attempt)
     return answer
 
 

@@ -19,7 +19,7 @@ from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import Submission
 from server.verifications.dispatch import take_due
-from server.verifications.proof_evidence import submission_part
+from server.verifications.proofs import submission_part
 
 WORKERS = "/api/v1/workers"
 PROBES = f"{WORKERS}/probes"

@@ -102,3 +102,8 @@ def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:
     """The batch size a claim was trained with: its own, or the reference default."""
     settings = benchmark.defaults() | dict(claim.hyperparameters)
     return settings.get("batch_size", 0.0)
+
+
+def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a claim has the reference's settings at a batch size without calibration."""
+    return has_default_settings(benchmark, claim) and not is_calibrated(benchmark, claim)
