@@ -18,7 +18,7 @@ import reference_models
 import worker.__main__
 import worker.training
 from finishline.rules.scoring.run import Phase
-from finishline.rules.verification.messages import ClaimGrant, ReplayJob, ReplayReport
+from finishline.rules.verification.messages import Lease, ReplayJob, ReplayReport
 from reference_models import Measurement
 from worker import child
 from worker.child_process import ChildProcess, Host
@@ -46,7 +46,7 @@ class NotingChild(ChildProcess):
 class NotingClient(ServerClient):
     """Notes when a report is answered: from then on the worker is free."""
 
-    def report(self, grant: ClaimGrant, report: ReplayReport) -> None:
+    def report(self, grant: Lease, report: ReplayReport) -> None:
         """Hand in the report."""
         super().report(grant, report)
         note("free", grant.attempt_id)

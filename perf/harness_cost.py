@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from finishline.rules.verification.messages import ClaimGrant, ReplayJob, TargetSpec, Training
+from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec, Training
 from perf.harness import DIGITS, Bars, in_turn, print_table
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
@@ -67,7 +67,7 @@ def worker_epoch_seconds(
     seed: int, benchmark: Benchmark, server: ServerClient, sensors: Sensors
 ) -> float:
     """Seconds per epoch under the worker's stopwatch."""
-    grant = ClaimGrant(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
+    grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
     job = endless_job(seed, benchmark)
     with Outbox(lambda batch: server.post_events(grant, batch), heartbeat_seconds=2.0) as outbox:
         run = train_run(

@@ -12,10 +12,10 @@ from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,
-    ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
     HelloAnswer,
+    Lease,
     ReplayReport,
     WorkerHello,
 )
@@ -108,7 +108,7 @@ class ServerClient:
         )
         return decode(content, ProbeAnswer)
 
-    def claim(self, attempt_id: str, request: ClaimRequest) -> ClaimGrant:
+    def claim(self, attempt_id: str, request: ClaimRequest) -> Lease:
         """Take an attempt. Raises FencedOffError if it is taken, over or cancelled."""
         content = self._retry(
             f"attempts/{attempt_id}/claim",
@@ -116,9 +116,9 @@ class ServerClient:
             token=self._token,
             patience_seconds=CLAIM_PATIENCE_SECONDS,
         )
-        return decode(content, ClaimGrant)
+        return decode(content, Lease)
 
-    def post_events(self, grant: ClaimGrant, batch: EvaluationBatch) -> BatchAnswer:
+    def post_events(self, grant: Lease, batch: EvaluationBatch) -> BatchAnswer:
         """Send events and renew the lease; gives up when the lease has run out."""
         content = self._retry(
             f"attempts/{grant.attempt_id}/evaluations",
@@ -129,7 +129,7 @@ class ServerClient:
         )
         return decode(content, BatchAnswer)
 
-    def report(self, grant: ClaimGrant, report: ReplayReport) -> None:
+    def report(self, grant: Lease, report: ReplayReport) -> None:
         """Upload the report; the server treats a second copy as the first one."""
         self._retry(
             f"attempts/{grant.attempt_id}/report",

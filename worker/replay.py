@@ -3,9 +3,9 @@
 import logging
 
 from finishline.rules.verification.messages import (
-    ClaimGrant,
     ClaimRequest,
     Failure,
+    Lease,
     ReplayJob,
     ReplayReport,
     ReplayRun,
@@ -60,7 +60,7 @@ def replay(
 
 def _train(
     job: ReplayJob,
-    grant: ClaimGrant,
+    grant: Lease,
     *,
     server: ServerClient,
     system: WorkerSystem,
@@ -118,7 +118,7 @@ def _attempt_failure(
     return failure("worker_stopped", "the worker was told to stop between two runs")
 
 
-def _hand_in(report: ReplayReport, grant: ClaimGrant, *, server: ServerClient) -> None:
+def _hand_in(report: ReplayReport, grant: Lease, *, server: ServerClient) -> None:
     try:
         server.report(grant, report)
     except (RefusedError, UnreachableError) as error:

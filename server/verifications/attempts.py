@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.scoring.measurements import WorkerProbe
 from finishline.rules.verification.messages import (
     BatchAnswer,
-    ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
+    Lease,
     ReplayEvent,
     ReplayReport,
     WorkerHello,
@@ -39,7 +39,7 @@ LARGEST_SEQUENCE = 2**31 - 1
 
 def lease_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
-) -> ClaimGrant:
+) -> Lease:
     """Give a queued attempt to the worker that was drawn for it.
 
     Raises ConflictError if it is not queued (any more) or another worker was drawn, HeldError if
@@ -84,7 +84,7 @@ def lease_attempt(
     follow_check(session, attempt.verification)
     emit(session, VerificationChanged(attempt.verification, "started", attempt))
     mark_worker(session, request.worker, "busy")
-    return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
+    return Lease(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
 
 
 def _require_purpose(verification: Verification, caller: Caller) -> None:

@@ -17,10 +17,10 @@ from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,
-    ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
     HelloAnswer,
+    Lease,
     ReplayReport,
     WorkerHello,
 )
@@ -127,7 +127,7 @@ def list_hardware_classes(services: ServicesDep) -> HardwareClassList:
 @router.post("/attempts/{attempt_id}/claim")
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
-) -> ClaimGrant:
+) -> Lease:
     """Claim a queued attempt. 409: it is taken or over, or this worker is held."""
     try:
         with services.database.write() as session:

@@ -3,9 +3,9 @@ import pytest
 
 from finishline.rules.verification.messages import (
     BatchAnswer,
-    ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
+    Lease,
     ReplayReport,
 )
 from worker.link import (
@@ -15,7 +15,7 @@ from worker.link import (
     UnreachableError,
 )
 
-GRANT = ClaimGrant(attempt_id="attempt-1", fence=1, token="attempt-token", lease_seconds=0.5)
+GRANT = Lease(attempt_id="attempt-1", fence=1, token="attempt-token", lease_seconds=0.5)
 CLAIM = ClaimRequest(worker="grace", hardware_class="cpu-test")
 
 
@@ -59,7 +59,7 @@ def granted():
 def test_claim_returns_the_grant_and_authorises_with_the_workers_token(talk):
     client, requests = talk(granted())
     grant = client.claim("attempt-1", CLAIM)
-    assert grant == ClaimGrant("attempt-1", 3, "secret", 8.0)
+    assert grant == Lease("attempt-1", 3, "secret", 8.0)
     assert requests[0].url == "http://server/api/v1/attempts/attempt-1/claim"
     assert requests[0].headers["authorization"] == "Bearer worker-token"
 

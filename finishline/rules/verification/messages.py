@@ -150,7 +150,7 @@ class ClaimRequest:
 
 
 @dataclass(frozen=True)
-class ClaimGrant:
+class Lease:
     """The attempt is this worker's until the lease runs out; every post renews it.
 
     `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt and
