@@ -1,17 +1,26 @@
-"""`finishline account` and `finishline admin`, against a stand-in for the server."""
+"""Accounts, tokens, quotas, webhooks, prices and phases, against a stand-in for the server."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from finishline.cli.errors import CliError
+from finishline.cli.up.paths import prepare_var
+from finishline.cli.up.start import ensure_tokens, read_token, token_in, write_token
+from tests.support.submission_folder import write_submission
+
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
+
 
 MADE = {
     "id": 7, "user": "ann", "role": "submitter", "scopes": ["submit"], "label": "nightly",
     "expires_at": "2026-12-21T18:00:59+01:00", "revoked_at": None, "last_used_at": None,
 }  # fmt: skip
+
+
 USER = {
     "name": "ann lee", "role": "organiser", "organisation": "Example Labs", "email": None,
     "tokens": 2, "last_used_at": None, "disabled_at": None,
@@ -114,3 +123,430 @@ def test_a_refusal_is_told_with_its_exit_code(
     standin.refuse("PATCH /api/v1/users/ann", status, "Not so.")
     ran = finishline("admin", "user", "disable", "ann")
     assert (ran.code, "Not so." in ran.err, ran.out) == (code, True, "")
+
+
+if TYPE_CHECKING:
+    from conftest import StandIn
+
+
+def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "demo.token"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_token(path, "fl_secret")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_token(path) == "fl_secret"
+
+
+def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: "StandIn") -> None:
+    made: list[tuple[str, str]] = []
+
+    def make(user: str, role: str) -> str:
+        made.append((user, role))
+        return f"fl_{user}"
+
+    files = ensure_tokens(prepare_var(tmp_path), url=standin.url, make_token=make)
+    assert made == [("organiser", "organiser"), ("worker", "worker"), ("demo", "submitter")]
+    assert {name: path.read_text() for name, path in files.items()} == {
+        "organiser": "fl_organiser\n",
+        "worker": "fl_worker\n",
+        "demo": "fl_demo\n",
+    }
+
+
+def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
+    tmp_path: Path, standin: "StandIn"
+) -> None:
+    paths = prepare_var(tmp_path)
+    for name in ("organiser", "worker", "demo"):
+        write_token(paths.tokens / f"{name}.token", f"fl_old_{name}")
+    standin.answer("GET /api/v1/me", {"user": "organiser", "role": "organiser"})
+    standin.refuse("GET /api/v1/me", 401, "Unknown token.")
+    standin.answer("GET /api/v1/me", {"user": "demo", "role": "submitter"})
+    files = ensure_tokens(paths, url=standin.url, make_token=lambda user, _: f"fl_new_{user}")
+    assert [read_token(path) for path in files.values()] == [
+        "fl_old_organiser",
+        "fl_new_worker",
+        "fl_old_demo",
+    ]
+    assert [asked.headers["Authorization"] for asked in standin.asked] == [
+        "Bearer fl_old_organiser",
+        "Bearer fl_old_worker",
+        "Bearer fl_old_demo",
+    ]
+
+
+def test_the_token_is_found_among_other_lines() -> None:
+    output = 'a library says hello\n{"id": "1", "token": "fl_x", "role": "worker"}\n'
+    assert token_in(output) == "fl_x"
+    with pytest.raises(CliError, match="printed no token"):
+        token_in("nothing\n{}\n")
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+USES = [
+    {"measure": "submissions_per_day", "allowed": 200, "used": 200.0, "reserved": 0.0,
+     "room_at": "2030-01-01T10:00:00Z"},
+    {"measure": "gpu_seconds_per_month", "allowed": None, "used": 5400.0, "reserved": 1800.0,
+     "room_at": None},
+]  # fmt: skip
+
+
+ALICE = {"subject_kind": "user", "subject": "al [x]", "quotas": USES}
+
+
+def test_ones_own_quota_is_shown_in_hours(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer("GET /api/v1/me/quota", ALICE | {"benchmarks": []})
+    ran = finishline("quota", "--token", "fl_a")
+
+    assert ran.code == 0
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_a"
+    for shown in ("user al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit"):
+        assert shown in ran.out
+    assert json.loads(finishline("quota", "--json").out)["quotas"] == USES
+    standin.answers["GET /api/v1/me/quota"] = [(401, {"detail": "Who?"})]
+    assert finishline("quota").code == 5
+
+
+def test_an_organiser_sets_shows_and_lists(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer("PUT /api/v1/quotas/user/al%20x", ALICE)
+    given = ["quota", "set", "user", "al x"]
+    ran = finishline(
+        *given, "--reason", "course", "--submissions-per-day", "5", "--gpu-hours-per-month", "1.5"
+    )
+    assert ran.code == 0, ran.err
+    assert json.loads(standin.asked[0].body) == {
+        "reason": "course", "submissions_per_day": 5, "gpu_seconds_per_month": 5400,
+    }  # fmt: skip
+    finishline(*given, "--reason", "r", "--submissions-per-day", "default")
+    assert json.loads(standin.asked[1].body) == {"reason": "r", "submissions_per_day": "default"}
+
+    standin.answer("GET /api/v1/quotas/benchmark/digits", ALICE)
+    assert "no limit" in finishline("quota", "show", "benchmark", "digits").out
+    row = {"subject_kind": "user", "subject": "bob", "measure": "submissions_per_day",
+           "amount": 7, "reason": "a course"}  # fmt: skip
+    listed = {"defaults": {"gpu_seconds_per_month": 360000}, "quotas": [row]}
+    standin.answer("GET /api/v1/quotas", listed)
+    out = finishline("quota", "list").out
+    assert "100.00" in out
+    assert "a course" in out
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
+)
+def test_what_is_no_amount_is_told_before_anything_is_sent(
+    options: list[str], finishline: "Finishline", standin: "StandIn"
+) -> None:
+    ran = finishline("quota", "set", "user", "bob", "--reason", "r", *options)
+
+    assert ran.code == 2
+    assert standin.asked == []
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+HOOK = {
+    "id": "h1", "url": "https://hooks.example/[a]", "kinds": ["record.set"], "scope": "benchmark",
+    "benchmark": "digits", "failing_since": None, "disabled_because": "It answered 410 Gone.",
+}  # fmt: skip
+
+
+TRY = {"at": "2030-01-01T00:00:00Z", "status": None, "milliseconds": 12.5, "answer": "",
+       "error": "No answer."}  # fmt: skip
+
+
+DELIVERY = {
+    "id": 7, "kind": "record.set", "state": "waiting", "due_at": "2030-01-01", "tries": [TRY],
+}  # fmt: skip
+
+
+def test_a_webhook_is_made_and_its_secret_shown(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/webhooks", HOOK | {"secret": "whsec_x"}, status=201)
+    add = ("webhook", "add", "https://a.example", "--kind", "record.set")
+    ran = finishline(*add, "--kind", "submission.verified", "--token", "fl_a")
+
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "whsec_x"
+    assert json.loads(standin.asked[0].body) == {
+        "url": "https://a.example",
+        "kinds": ["record.set", "submission.verified"],
+        "scope": "own",
+        "benchmark": None,
+    }
+    finishline(*add, "--benchmark", "digits")
+    finishline(*add, "--all")
+    scopes = [json.loads(asked.body)["scope"] for asked in standin.asked]
+    assert scopes == ["own", "benchmark", "all"]
+    assert finishline("webhook", "add", "https://a.example").code == 2  # No kind.
+
+
+def test_webhooks_and_deliveries_are_listed(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
+    listed = finishline("webhook", "list")
+    assert "https://hooks.example/[a]" in listed.out
+    assert "It answered 410 Gone." in listed.out
+    standin.answer("GET /api/v1/webhooks/h1/deliveries", {"deliveries": [DELIVERY]})
+    sent = finishline("webhook", "deliveries", "h1", "--state", "waiting")
+    assert "No answer." in sent.out
+    assert standin.asked[-1].path == "/api/v1/webhooks/h1/deliveries?state=waiting&limit=50"
+    standin.answers["GET /api/v1/webhooks"] = [(200, {"webhooks": []})]
+    assert "No webhooks yet" in finishline("webhook", "list").out
+
+
+def test_what_is_asked_of_one_webhook(finishline: "Finishline", standin: "StandIn") -> None:
+    own = "/api/v1/webhooks/h1"
+    standin.answer(f"POST {own}/test", DELIVERY, status=202)
+    standin.answer(f"POST {own}/secret", HOOK | {"secret": "whsec_y"})
+    standin.answer(f"POST {own}/enable", HOOK)
+    standin.answer(f"POST {own}/deliveries/7/resend", DELIVERY, status=202)
+    standin.answer(f"DELETE {own}", None, status=200)
+    for words in ("test h1", "secret h1", "enable h1", "resend h1 7", "delete h1"):
+        assert finishline("webhook", *words.split()).code == 0, words
+
+    assert [asked.path.removeprefix(own) for asked in standin.asked] == [
+        "/test", "/secret", "/enable", "/deliveries/7/resend", "",
+    ]  # fmt: skip
+    standin.refuse(f"POST {own}/test", 404, "You have no webhook 'h1'.")
+    finishline("webhook", "test", "h1")
+    assert finishline("webhook", "test", "h1").code == 6
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+PRICE = {
+    "id": 7, "provider": "cloud [x]", "instance": "gpu.8", "region": "north",
+    "pricing": "on_demand", "usd_per_hour": 12.5, "effective_on": "2026-03-01",
+    "source_url": "https://a.example", "note": None, "supersedes": None, "superseded_by": 9,
+}  # fmt: skip
+
+
+SENT = {
+    "provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand",
+    "usd_per_hour": 12.5, "effective_on": "2026-03-01", "source_url": "https://a.example",
+    "note": None, "supersedes": None,
+}  # fmt: skip
+
+
+HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
+
+
+ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
+
+
+def test_prices_are_listed_with_what_supersedes_them(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("GET /api/v1/prices", {"prices": [PRICE, PRICE | {"pricing": "spot"}]})
+    ran = finishline("prices", "list", "--instance", "gpu.8", "--on", "2026-03-02")
+
+    assert ran.code == 0
+    assert standin.asked[0].path == "/api/v1/prices?instance=gpu.8&on=2026-03-02"
+    assert "cloud [x]" in ran.out
+    assert "superseded by 9" in ran.out
+    standin.answers["GET /api/v1/prices"] = [(200, {"prices": []})]
+    assert "No prices yet" in finishline("prices", "list").out
+
+
+def test_a_price_is_added_with_its_source_and_day(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/prices", PRICE, status=201)
+    given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
+    ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
+
+    assert (ran.code, ran.out) == (0, "Price 7 added.\n")
+    assert json.loads(standin.asked[0].body) == SENT
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
+    assert finishline("prices", "add", *given).code == 2  # No source.
+    standin.refuse("POST /api/v1/prices", 409, "It is in the book already.")
+    assert finishline("prices", "add", *given, "--source", "https://a.example").code == 0
+    assert finishline("prices", "add", *given, "--source", "https://a.example").code == 1
+
+
+def test_csv_and_toml_are_imported_alike(
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+) -> None:
+    standin.answer("POST /api/v1/prices/import", {"added": [PRICE, PRICE], "already_there": 1})
+    table = tmp_path / "prices.csv"
+    header = f"\ufeff{HEADER},note,supersedes"
+    table.write_bytes(f"{header}\r\n{ROW},,\r\n\r\n{ROW},n,3".encode())
+    toml = tmp_path / "prices.toml"
+    toml.write_text(
+        '[[prices]]\nprovider = "cloud"\ninstance = "gpu.8"\nregion = "north"\n'
+        'usd_per_hour = 12.5\neffective_on = 2026-03-01\nsource_url = "https://a.example"\n'
+        '[[prices]]\nprovider = "cloud"\ninstance = "gpu.8"\nregion = "north"\nnote = "n"\n'
+        'usd_per_hour = 12.5\neffective_on = "2026-03-01"\nsource_url = "https://a.example"\n'
+        "supersedes = 3\n"
+    )
+    ran = finishline("prices", "import", str(table))
+    finishline("prices", "import", str(toml))
+
+    assert (ran.code, ran.out) == (0, "2 prices added, 1 skipped as already known.\n")
+    bodies = [json.loads(asked.body)["prices"] for asked in standin.asked]
+    assert bodies == [[SENT, SENT | {"note": "n", "supersedes": 3}]] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("p.csv", "", "header"),
+        ("p.csv", f"{HEADER}\n", "no price"),
+        ("p.csv", f"{HEADER},region\n{ROW},x\n", "'region' twice"),
+        ("p.csv", f"{HEADER}\n{ROW}\n{ROW},more\n", "p.csv line 3: 7 cells; expected 6"),
+        ("p.csv", f'{HEADER}\n{ROW}"\n"never closed\n', "p.csv line 3"),
+        ("p.csv", f"{HEADER}\n\n{ROW.replace('12.5', 'NaN')}\n", "line 3, field usd_per_hour"),
+        ("p.csv", f"{HEADER}\n{ROW.replace('12.5', '$12')}\n", "line 2, field usd_per_hour"),
+        ("p.csv", f"{HEADER},price\n{ROW},1\n", "field price"),
+        ("p.toml", "[[prices]", "TOML"),
+        (
+            "p.toml",
+            "[[price]]",
+            "p.toml, field price: unknown field (did you mean 'prices'?); expected [[prices]]",
+        ),
+        ("p.toml", "prices = 1", "p.toml, field prices: not a list of tables"),
+        ("p.toml", "", "no price"),
+        (
+            "p.csv",
+            f"{HEADER.replace('usd_per_hour', 'usd_per_hr')}\n{ROW}\n",
+            "p.csv line 2, field usd_per_hour: missing (did you mean 'usd_per_hour' where it says "
+            "'usd_per_hr'?)",
+        ),
+        ("p.toml", "prices = [1]", "field prices[1]"),
+        ("p.toml", '[[prices]]\nprovider = "x"', "field prices[1].instance: missing"),
+    ],
+)
+def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
+    finishline: "Finishline",
+    standin: "StandIn",
+    tmp_path: Path,
+    name: str,
+    content: str,
+    told: str,
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    ran = finishline("prices", "import", str(path))
+
+    assert (ran.code, ran.out, standin.asked) == (1, "", [])
+    assert told in ran.err
+
+
+def test_a_file_that_is_not_there_is_refused(finishline: "Finishline", tmp_path: Path) -> None:
+    assert finishline("prices", "import", str(tmp_path / "gone.csv")).code == 1
+
+
+def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline: "Finishline") -> None:
+    assert "[[prices]]" in finishline("prices", "import", "--help").out
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+PATH = "/api/v1/benchmarks/digits/phases"
+
+
+DATES = {
+    "opens_at": "2026-12-01T09:00:00Z",
+    "freezes_at": None,
+    "closes_at": "2027-01-15T00:00:00Z",
+    "embargo_until": None,
+    "frozen_sha256": None,
+}
+
+
+FOUND: dict[str, Any] = {
+    "benchmark": "digits",
+    "phases": DATES
+    | {"phase": "announced", "sentence": "Not open yet.", "takes_submissions": False},
+    "history": [
+        DATES
+        | {"reason": "the [winter] round", "set_by": "olivia", "set_at": "2026-11-21T18:00:00Z"}
+    ],
+}
+
+
+def test_phases_are_shown_with_their_history(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer(f"GET {PATH}", FOUND)
+    ran = finishline("benchmark", "phases", "digits")
+    assert ran.code == 0
+    for word in ("Not open yet.", "2026-12-01 09:00Z", "the [winter] round", "olivia"):
+        assert word in ran.out
+    assert [asked.method for asked in standin.asked] == ["GET"]
+
+
+def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(f"GET {PATH}", FOUND)
+    standin.answer(f"POST {PATH}", FOUND["phases"], status=201)
+    command = (
+        "benchmark",
+        "phases",
+        "digits",
+        "--closes",
+        "none",
+        "--freezes",
+        "2026-12-02T00:00Z",
+    )
+    assert finishline(*command).code == 2  # No reason.
+    ran = finishline(*command, "--reason", "open end", "--token", "fl_o")
+    assert ran.code == 0
+    [posted] = [asked for asked in standin.asked if asked.method == "POST"]
+    assert json.loads(posted.body) == {
+        "opens_at": "2026-12-01T09:00:00Z",
+        "freezes_at": "2026-12-02T00:00Z",
+        "closes_at": None,
+        "embargo_until": None,
+        "reason": "open end",
+        "unfreeze": False,
+    }
+    assert posted.headers["Authorization"] == "Bearer fl_o"
+
+
+@pytest.mark.parametrize(
+    ("more", "end", "told"),
+    [
+        ((), "withdrawal", "is withdrawn; its page stays"),
+        (("--undo",), "reinstatement", "ranks again"),
+    ],
+)
+def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
+    more: tuple[str, ...], end: str, told: str, finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(f"POST /api/v1/submissions/abc/{end}", {"id": "abc"})
+    ran = finishline("withdraw", "abc", "--reason", "wrong clock", *more, "--token", "fl_a")
+    assert ran.code == 0
+    assert told in ran.out
+    assert json.loads(standin.asked[0].body) == {"reason": "wrong clock"}
+    assert finishline("withdraw", "abc", *more).code == 2
+
+
+def test_check_tells_the_phase_of_a_server_that_is_asked(
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+) -> None:
+    path = str(write_submission(tmp_path / "digits"))
+    standin.answer("GET /api/v1/benchmarks/digits", {"sha256": "0" * 64, "phases": FOUND["phases"]})
+    ran = finishline("check", path, "--url", standin.url)
+    assert ran.code == 0
+    assert "Not open yet." in ran.out
+    assert "another definition, 000000000000" in ran.out
+    document = json.loads(finishline("check", path, "--url", standin.url, "--json").out)
+    assert document["server"]["phases"]["phase"] == "announced"
+    asked = len(standin.asked)
+    assert "server" not in json.loads(finishline("check", path, "--json").out)
+    assert len(standin.asked) == asked
+    standin.answers.clear()
+    away = finishline("check", path, "--url", standin.url)
+    assert away.code == 0
+    assert "The phase of digits is not known" in away.out

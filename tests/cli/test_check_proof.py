@@ -1,7 +1,4 @@
-"""`finishline check-proof`: hostile bundles, a bundle from a server, and what it says to people.
-
-What the checks find in real bundles is tested with the server that makes them.
-"""
+"""Files that a submitter makes and checks: submissions, entries, commits and proof bundles."""
 
 import io
 import json
@@ -14,12 +11,20 @@ import pytest
 
 from finishline.cli import bundles
 from finishline.cli.bundles import read_bundle
-from finishline.cli.errors import CliError
+from finishline.cli.checkout import commit_of
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.submission_tables import find_submission_files
+from finishline.client.errors import Refused
+from finishline.client.files import find_submission_files as find_files_of_a_program
+from finishline.client.files import idempotency_key
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
 
+
 SHA = "ab" * 32
+
+
 KEYS = {"keys": [{"id": "x", "public_key": "cd" * 32}]}
 
 
@@ -189,3 +194,230 @@ def test_files_that_are_not_there_and_keys_that_are_none_are_named(
         ran = finishline("check-proof", str(tmp_path / "proof.json"), "--key", key)
         assert ran.code == 2, content
         assert "No public key in" in ran.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_submission(tmp_path / "sub", runs=["run_0.log", "run_1.log"])
+
+
+def write_submission(folder: Path, **claim: Any) -> Path:
+    folder.mkdir()
+    (folder / "submission.json").write_text(json.dumps({"benchmark": "digits"} | claim))
+    for number in range(2):
+        (folder / f"run_{number}.log").write_text(f"log {number}")
+    return folder
+
+
+def test_a_folder_and_its_json_name_the_same_files(folder: Path) -> None:
+    files = find_submission_files(folder)
+    assert files == find_submission_files(folder / "submission.json")
+    assert list(files.logs.items()) == [
+        ("run_0.log", folder / "run_0.log"),
+        ("run_1.log", folder / "run_1.log"),
+    ]
+
+
+def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "entry.json").write_text("\ufeff" + json.dumps({"author": "A", "version": "v1.0"}))
+    (tmp_path / "entry.tsv").write_text("epoch\thours\ttop1Accuracy\n")
+    logs = find_submission_files(tmp_path / "entry.json").logs
+    assert logs == {"entry.tsv": tmp_path / "entry.tsv"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../run_0.log", "/etc/passwd", "..", ".", "", "a\\b", "nul\0byte", "run_9.log"]
+)
+def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    folder = write_submission(tmp_path / "sub", runs=[name])
+    (tmp_path / "run_0.log").write_text("outside")
+    with pytest.raises(CliError) as caught:
+        find_submission_files(folder)
+    assert caught.value.exit_code is ExitCode.REFUSED
+    assert caught.value.problems
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"benchmark": "x"}', '{"runs": [1]}'])
+def test_a_json_that_describes_no_submission_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "submission.json").write_text(content)
+    with pytest.raises(CliError) as caught:
+        find_submission_files(tmp_path)
+    assert caught.value.exit_code is ExitCode.REFUSED
+
+
+def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(CliError) as caught:
+        find_submission_files(gone)
+    whole = f"{gone}: not there; expected a submission's JSON, or its folder"
+    assert caught.value.message == f"{whole}."
+    assert [str(problem) for problem in caught.value.problems] == [whole]
+
+    folder = write_submission(tmp_path / "sub", runs=["run_9.log"])
+    with pytest.raises(Refused) as refused:
+        find_files_of_a_program(folder)
+    missing = f"{folder}/run_9.log: not there; expected every run log that submission.json lists."
+    assert str(refused.value) == missing, "a program is told once too"
+
+
+def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path: Path) -> None:
+    folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])
+    with pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"):
+        find_submission_files(folder)
+
+
+def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path: Path) -> None:
+    runs = ["run_0.log", "run_1.log"]
+    first = find_submission_files(write_submission(tmp_path / "a", runs=runs))
+    second = find_submission_files(write_submission(tmp_path / "b", runs=runs))
+    assert idempotency_key(first.upload) == idempotency_key(second.upload)
+
+
+def test_the_key_differs_for_other_contents_names_and_fields(folder: Path) -> None:
+    files = find_submission_files(folder)
+    keys = [idempotency_key(files.upload), idempotency_key(files.upload, benchmark="cifar10")]
+    (folder / "run_0.log").write_text("log 1")
+    (folder / "run_1.log").write_text("log 0")
+    keys.append(idempotency_key(files.upload))
+    assert len(set(keys)) == 3
+
+
+COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Path:
+    folder = tmp_path / ".git"
+    (folder / "refs" / "heads").mkdir(parents=True)
+    return folder
+
+
+def test_a_branch_names_the_commit(git: Path) -> None:
+    (git / "HEAD").write_text("ref: refs/heads/master\n")
+    (git / "refs" / "heads" / "master").write_text(f"{COMMIT}\n")
+    (git.parent / "CIFAR10" / "train").mkdir(parents=True)
+    assert commit_of(git.parent / "CIFAR10" / "train") == COMMIT
+
+
+def test_a_detached_head_is_the_commit(git: Path) -> None:
+    (git / "HEAD").write_text(COMMIT)
+    assert commit_of(git.parent) == COMMIT
+
+
+def test_a_packed_branch_names_the_commit(git: Path) -> None:
+    (git / "HEAD").write_text("ref: refs/heads/master\n")
+    (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{COMMIT} refs/heads/master\n")
+    assert commit_of(git.parent) == COMMIT
+
+
+@pytest.mark.parametrize(
+    "head", ["", "ref: refs/heads/gone", "ref: refs/../../secret", "not a commit", COMMIT[:39]]
+)
+def test_what_names_no_commit_is_none(git: Path, head: str) -> None:
+    (git / "HEAD").write_text(head)
+    (git.parent / "secret").write_text(COMMIT)
+    assert commit_of(git.parent) is None
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+ENTRY: dict[str, Any] = {
+    "version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
+    "model": "M", "hardware": "H", "timestamp": "2018-04-20", "latency": 2.5, "cost": 0.000004,
+    "top1Accuracy": 94.0,
+}  # fmt: skip
+
+
+RESULT = {
+    "latency_ms": 2.5, "cost_usd_per_10000": 0.04, "metric": "top1Accuracy", "quality": 94.5,
+    "eligible": True,
+}  # fmt: skip
+
+
+VIEW = {
+    "id": "s1", "kind": "inference", "benchmark": "cifar10", "division": "open", "model": "M",
+    "status": "claimed", "system": {"name": "H"}, "result": RESULT, "runs": [],
+    "verifications": [],
+}  # fmt: skip
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Path:
+    path = tmp_path / "entry.json"
+    path.write_text(json.dumps(ENTRY))
+    return path
+
+
+def test_an_entry_without_a_log_is_checked_offline(finishline: "Finishline", entry: Path) -> None:
+    ran = finishline("check", str(entry), "--benchmark", "cifar10")
+    assert (ran.code, ran.err) == (0, "")
+    words = " ".join(ran.out.split())
+    assert "cifar10 open, latency 2.500 ms, 10,000 items cost $0.040000" in words
+    assert "not ranked" not in words
+    document = finishline("check", str(entry), "--benchmark", "cifar10", "--json").json()
+    assert (document["claim"]["kind"], document["claim"]["run_files"]) == ("inference", [])
+    assert (document["result"]["latency_ms"], document["result"]["eligible"]) == (2.5, True)
+
+
+def test_an_entry_below_the_target_is_accepted_and_not_ranked(
+    finishline: "Finishline", entry: Path
+) -> None:
+    entry.write_text(json.dumps(ENTRY | {"top1Accuracy": 93.9}))
+    ran = finishline("check", str(entry), "--benchmark", "cifar10")
+    assert ran.code == 0
+    assert "not ranked: the model did not reach the target" in " ".join(ran.out.split())
+
+
+def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(
+    finishline: "Finishline", entry: Path
+) -> None:
+    entry.write_text(json.dumps(ENTRY | {"latency": "2.5"}, indent=1))
+    ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
+    assert ran.code == 1
+    (problem,) = ran.error()["problems"]
+    assert (problem["file"], problem["line"], problem["field"]) == ("entry.json", 9, "latency")
+
+
+def test_an_entry_without_latency_and_log_says_what_is_missing(
+    finishline: "Finishline", entry: Path
+) -> None:
+    entry.write_text(json.dumps({k: v for k, v in ENTRY.items() if k != "latency"}))
+    ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
+    (problem,) = ran.error()["problems"]
+    assert (ran.code, problem["message"]) == (1, "no run logs")
+    assert "latency" in problem["expected"]
+
+
+def test_submit_sends_the_entry_alone_and_tells_its_figures(
+    finishline: "Finishline", standin: "StandIn", entry: Path
+) -> None:
+    standin.answer("POST /api/v1/submissions", VIEW, status=201)
+    ran = finishline("submit", str(entry), "--benchmark", "cifar10", "--token", "fl_1")
+    assert ran.code == 0
+    body = standin.asked[0].body
+    assert body.count(b"filename=") == 1
+    assert b'name="benchmark"' in body
+    words = " ".join(ran.out.split())
+    assert "cifar10 open inference" in words
+    assert "latency 2.500 ms, 10,000 items cost $0.040000, top1Accuracy 94.5000." in words
+
+
+def test_an_inference_board_has_its_own_columns(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    entries = [
+        {"rank": 1, "tied": True, "latency_ms": 2.5, "cost_usd_per_10000": None, "quality": 94.5,
+         "submitter": "ada", "model": "M", "system": {"name": "H"}, "submission_id": "s1"},
+    ]  # fmt: skip
+    board = {"kind": "inference", "entries": entries}
+    standin.answer("GET /api/v1/leaderboards/cifar10", board)
+    ran = finishline("leaderboard", "cifar10", "--metric", "latency")
+    assert standin.asked[0].path == "/api/v1/leaderboards/cifar10?metric=latency&limit=50"
+    header, row = ran.out.splitlines()[:2]
+    assert header.split()[:2] == ["rank", "latency"]
+    assert "TTA" not in header
+    assert row.split()[:5] == ["=1", "2.500", "ms", "–", "94.5000"]

@@ -1,6 +1,41 @@
-import pytest
+"""Parts of `finishline up`: restarts, endings, folders and the embedded broker."""
 
-from finishline.cli.up.lifecycle import Lifecycle, Phase, RestartPolicy, first_start
+import inspect
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import redis
+from uvicorn.main import main
+
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.up.lifecycle import (
+    Lifecycle,
+    Phase,
+    RestartPolicy,
+    ending_in_words,
+    first_start,
+    last_line,
+    said_since,
+    size_of,
+)
+from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
+from finishline.cli.up.services import (
+    DRAINED,
+    Plan,
+    RedisAddress,
+    choose_redis_address,
+    redis_answers,
+    redis_command,
+    server_service,
+    worker_service,
+)
+from worker import intake
 
 POLICY = RestartPolicy(
     max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0
@@ -52,3 +87,212 @@ def test_a_death_thirty_seconds_ago_no_longer_counts() -> None:
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.READY, Phase.GIVEN_UP])
 def test_only_a_waiting_service_is_due(phase: Phase) -> None:
     assert not Lifecycle(phase=phase, started_at=0.0, restart_at=0.0).is_due(100.0)
+
+
+FAREWELLS = {"drained: ending": "was drained"}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (0, "INFO drained: ending\nbye\n", "was drained"),
+        (0, "INFO ready\n", "exited without a request to stop (exit code 0)"),
+        (1, "INFO drained: ending\n", "died (exit code 1)"),
+        (-9, "", "died (SIGKILL)"),
+        (-1000, "", "died (signal 1000)"),
+    ],
+)
+def test_only_what_did_not_end_by_order_died(code: int, said: str, words: str) -> None:
+    assert ending_in_words(code, said, FAREWELLS) == words
+
+
+def test_what_an_earlier_process_said_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    assert (size_of(log), said_since(log, 0), last_line(log)) == (0, "", "")
+    log.write_text("drained: ending\n")
+    started = size_of(log)
+    with log.open("a") as more:
+        more.write("ready \xe9\n\n")
+
+    assert said_since(log, started) == "ready \xe9\n\n"
+    assert last_line(log) == "ready \xe9"
+    log.write_text("x" * 10_000 + "\nlast\n")
+    assert len(said_since(log, 0)) == 8192
+
+
+@pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
+def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
+    chosen: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FINISHLINE_MEASURE", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("FINISHLINE_MEASURE", chosen)
+    broker = RedisAddress(socket_path=tmp_path / "redis.sock")
+    plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
+
+    service = worker_service(plan, tmp_path / "worker.token", "redis://w:p@host/0")
+
+    assert service.environment["FINISHLINE_MEASURE"] == told
+    assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
+    assert service.farewells[DRAINED] == "was drained and leases no attempts until it is resumed"
+    assert f'log.info("{DRAINED}")' in inspect.getsource(intake), "what a drained worker says"
+
+
+def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path: Path) -> None:
+    """uvicorn believes X-Forwarded-For of clients on this machine unless it is told not to."""
+    broker = RedisAddress(socket_path=tmp_path / "redis.sock")
+    plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
+
+    command = server_service(plan).command
+    options = uvicorn_options(command[command.index("uvicorn") + 1 :])
+
+    assert options["proxy_headers"] is False
+
+
+def uvicorn_options(arguments: Sequence[str]) -> dict[str, object]:
+    """What uvicorn's own command line makes of arguments."""
+    return main.make_context("uvicorn", list(arguments)).params
+
+
+def test_folders_are_made_and_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
+    paths = prepare_var(tmp_path / "deep" / "var")
+    assert paths.logs.is_dir()
+    assert paths.artifacts.is_dir()
+    assert paths.tokens.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    paths = prepare_var(tmp_path)
+    assert paths.database.stat().st_mode & 0o777 == 0o600
+    paths.database.write_bytes(b"kept")
+    paths.database.chmod(0o644)
+    prepare_var(tmp_path)
+    assert paths.database.stat().st_mode & 0o777 == 0o600
+    assert paths.database.read_bytes() == b"kept"
+
+
+def test_var_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    """Logs under an embargo lie in it."""
+    assert prepare_var(tmp_path / "made").root.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "made").chmod(0o755)
+    prepare_var(tmp_path / "made")
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_everybody_uses_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(CliError, match=r"everybody.*--var"):
+        prepare_var(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CliError, match=r"Cannot write in .*--var") as caught:
+        prepare_var(tmp_path / "file" / "var")
+    assert caught.value.exit_code is ExitCode.SERVER
+
+
+def test_a_taken_port_is_refused_with_what_to_do() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(CliError, match=rf"Port {port} on 127.0.0.1 .*--port {port + 1}"):
+            require_free_port("127.0.0.1", port)
+
+
+def test_a_free_port_stays_free() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    require_free_port("127.0.0.1", port)
+    require_free_port("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(CliError, match=r"203\.0\.113\.7"):
+        require_free_port("203.0.113.7", 8000)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from finishline.cli.up.paths import VarPaths, lock_var
+with lock_var(VarPaths(Path(sys.argv[1])), url="http://127.0.0.1:8123"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with (
+            pytest.raises(CliError, match=rf"process {holder.pid}.*http://127.0.0.1:8123.*--var"),
+            lock_var(VarPaths(tmp_path), url="http://127.0.0.1:8000"),
+        ):
+            pass
+        holder.kill()
+    with lock_var(VarPaths(tmp_path), url="http://127.0.0.1:8000"):
+        assert str(VarPaths(tmp_path).lock.read_text()).count("8000") == 1
+
+
+def test_a_short_var_gets_a_socket_in_it(tmp_path: Path) -> None:
+    address = choose_redis_address(prepare_var(tmp_path / "v"))
+    assert address.socket_path == tmp_path / "v" / "redis" / "redis.sock"
+    assert address.url == f"redis+socket://{tmp_path}/v/redis/redis.sock"
+
+
+@pytest.mark.parametrize("name", ["long" * 30, "with space", "per%cent", "grün"])
+def test_a_var_whose_path_no_socket_can_have_gets_a_short_one(tmp_path: Path, name: str) -> None:
+    short = Path("/tmp/fl-test")  # noqa: S108  (nothing is written there)
+    address = choose_redis_address(prepare_var(tmp_path / name), short)
+    assert address.socket_path == short / "redis.sock"
+
+
+def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 30)
+    address = choose_redis_address(prepare_var(long), long)
+    assert address.socket_path is None
+    assert address.url == f"redis://127.0.0.1:{address.port}/0"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("on_socket", [True, False])
+def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(
+    tmp_path: Path, on_socket: bool
+) -> None:
+    paths = prepare_var(tmp_path / "v")
+    too_long = tmp_path / ("long" * 30)
+    address = choose_redis_address(paths if on_socket else prepare_var(too_long), too_long)
+    assert (address.socket_path is not None) == on_socket
+    assert not redis_answers(address)
+    with subprocess.Popen(
+        redis_command(address, paths.redis), stdout=subprocess.DEVNULL, env=dict(os.environ)
+    ) as server:
+        try:
+            deadline = time.monotonic() + 20
+            while not redis_answers(address):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            _write_one_key(address)
+        finally:
+            server.terminate()
+    assert [path.name for path in paths.redis.iterdir() if path.suffix != ".sock"] == ["users.acl"]
+    assert not redis_answers(address)
+
+
+def _write_one_key(address: RedisAddress) -> None:
+    url = address.url.replace("redis+socket", "unix")
+    with redis.Redis.from_url(url) as client:
+        assert client.set("key", "value")
+        assert client.config_get("appendonly") == {"appendonly": "no"}

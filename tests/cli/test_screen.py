@@ -1,13 +1,25 @@
-"""What people copy from a screen is whole, however narrow the screen is."""
+"""Output on a screen: tables, figures, a replay's lines, and words on wrong usage."""
 
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from rich.console import Console
 
 from finishline.cli.board_tables import benchmark_table, leaderboard_table
+from finishline.cli.commands.up import outcome_line
+from finishline.cli.replay_screen import (
+    Band,
+    ReplayProgress,
+    Target,
+    line_of,
+    read_bands,
+    read_target,
+)
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.submission_tables import verdict_lines
+from finishline.cli.tables import cost_text, number_text, quality_text, seconds_text
 from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
@@ -137,3 +149,173 @@ def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
     screen.say(as_it_is(("refused", "red"), f" {path}: 1 problem"))
 
     assert written.getvalue().splitlines() == [f"refused {path}: 1 problem"]
+
+
+def test_a_cost_keeps_digits_that_tell_something() -> None:
+    assert [cost_text(usd) for usd in (None, 0.0, 2.0, 0.25, 0.000012)] == [
+        "–", "$0.000000", "$2.00", "$0.250000", "$0.000012",
+    ]  # fmt: skip
+    assert cost_text(1e-9) == "$1e-09"
+
+
+@pytest.mark.parametrize("figure", [1.5e15, 1e300, -1e308])
+def test_no_figure_fills_a_terminal_with_digits(figure: float) -> None:
+    assert number_text(figure, unit=" %") == f"{figure:.3g} %"
+    assert quality_text(figure, "percent") == f"{figure:.3g} %"
+    assert quality_text(figure, "loss", target=figure * 2) == f"{figure:.3g}"
+    assert seconds_text(abs(figure)) == f"{abs(figure):.3g} s"
+    assert cost_text(abs(figure)) == f"${abs(figure):.3g}"
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chek"], "No such command 'chek'. Did you mean 'check'? See `finishline --help`."),
+        (["check"], "Missing argument 'PATH'. See `finishline check --help`."),
+        (["admin", "user", "disable"], "Missing argument 'NAME'. See `finishline admin user disable"
+         " --help`."),
+        (["rescore", "--definition", "x"], "Invalid value for '--definition': 'x' is not one of "
+         "'stored', 'current'. See `finishline rescore --help`."),
+        (["run", "digits", "--runs", "0"], "Invalid value for '--runs': Input should be greater "
+         "than or equal to 1. See `finishline run --help`."),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
+    finishline: "Finishline", arguments: list[str], said: str
+) -> None:
+    ran = finishline(*arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.lower() == f"error: {said}\n".lower()
+
+
+@pytest.mark.parametrize("arguments", [[], ["admin"], ["prices"]])
+def test_no_command_is_answered_with_the_help_alone(
+    finishline: "Finishline", arguments: list[str]
+) -> None:
+    ran = finishline(*arguments)
+
+    assert (ran.code, ran.err) == (2, "")
+    assert "Usage: " + " ".join(["finishline", *arguments]) in ran.out
+
+
+@pytest.mark.parametrize("command", [["prices", "import"], ["check-proof", "--log"]])
+def test_of_a_file_that_is_not_there_its_name_is_told_once(
+    finishline: "Finishline", command: list[str], tmp_path: Path
+) -> None:
+    ran = finishline(*command, str(tmp_path / "gone"))
+
+    assert ran.code == 1
+    assert ran.err.count("gone") == 1
+    assert "(No such file or directory)" in ran.err
+
+
+CLAIMED = {"evidence": "claimed", "unranked_reason": "claimed: the epochs agree"}
+
+
+def test_a_busy_machine_is_named_as_the_reason() -> None:
+    verification = {"reasons": [{"code": "within_band"}, {"code": "noisy_host"}]}
+    said = outcome_line(CLAIMED, verification).plain
+    assert said.endswith("took part of the processor; run it again on a quiet machine.")
+    assert outcome_line(CLAIMED, {"reasons": []}).plain == (
+        "Not measured: claimed: the epochs agree."
+    )
+
+
+DIGITS = Target(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
+
+
+def evaluation(run: int, quality: float, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": "evaluation",
+        "run": run,
+        "quality": quality,
+        "epoch": 1.0,
+        "seconds": 0.5,
+    } | more
+
+
+def test_each_evaluation_is_held_against_the_band_of_its_number() -> None:
+    bands = read_bands(
+        [
+            {"index": 1, "mean": 15.0, "lower": 10.0, "upper": 20.0},
+            {"index": 2, "mean": 45.0, "lower": 40.0, "upper": 50.0},
+        ]
+    )
+    progress = ReplayProgress(DIGITS, bands=bands)
+    places = [
+        progress.take_event(evaluation(0, 20.0)).place,
+        progress.take_event(evaluation(0, 39.9)).place,
+        progress.take_event(evaluation(0, 99.0)).place,
+        progress.take_event(evaluation(1, 20.1)).place,
+    ]
+    assert places == ["inside", "below", None, "above"]
+
+
+@pytest.mark.parametrize(
+    ("quality", "target", "unit", "shown"),
+    [
+        (58400 / 599, 97.5, "percent", "97.496 %"),  # 584 of 599, where 585 reach it
+        (58500 / 599, 97.5, "percent", "97.66 %"),
+        (97.5, 97.5, "percent", "97.50 %"),
+        (0.74998, 0.75, "fraction", "0.74998"),
+        (97.4999999, 97.5, "percent", "97.500000 %"),
+        (97.496, None, "percent", "97.50 %"),
+    ],
+)
+def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
+    quality: float, target: float | None, unit: str, shown: str
+) -> None:
+    assert quality_text(quality, unit, target=target) == shown
+
+
+def test_the_line_of_a_run_just_short_of_its_target_says_so() -> None:
+    progress = ReplayProgress(DIGITS)
+    run = progress.take_event(evaluation(0, 58400 / 599))
+    assert "97.496 %" in line_of(run, progress).plain
+
+
+def test_band_edges_are_inside() -> None:
+    assert Band(10.0, 20.0).place_of(10.0) == Band(10.0, 20.0).place_of(20.0) == "inside"
+
+
+def test_a_second_attempt_starts_all_over() -> None:
+    progress = ReplayProgress(DIGITS)
+    progress.take_event({"attempt": 1} | evaluation(0, 50.0))
+    progress.take_event({"attempt": 1} | evaluation(1, 60.0))
+    progress.take_event({"attempt": 2} | evaluation(0, 12.0))
+    assert [(run.index, run.quality) for run in progress.runs.values()] == [(0, 12.0)]
+
+
+@pytest.mark.parametrize(
+    ("target", "quality", "way"),
+    [
+        (DIGITS, 97.5, 1.0),
+        (DIGITS, 48.75, 0.5),
+        (DIGITS, 99.0, 1.0),
+        (DIGITS, None, 0.0),
+        (Target("loss", 0.8, "nats/byte", "lower"), 1.6, 0.5),
+        (Target("loss", 0.8, "nats/byte", "lower"), 0.7, 1.0),
+    ],
+)
+def test_way_to_the_target(target: Target, quality: float | None, way: float) -> None:
+    assert target.fraction_of_way(quality) == pytest.approx(way)
+
+
+def test_a_line_tells_epoch_quality_seconds_place_and_end() -> None:
+    progress = ReplayProgress(DIGITS, bands={1: Band(10.0, 20.0)})
+    run = progress.take_event(evaluation(0, 14.8, epoch=1.0, seconds=0.1234))
+    assert line_of(run, progress).plain.split() == [
+        "epoch", "1", "14.80", "%", "0.123", "s", "inside", "10.00..20.00",
+    ]  # fmt: skip
+    ended = progress.take_event({"kind": "run_finished", "run": 0, "status": "below_band"})
+    assert line_of(ended, progress).plain.endswith("  below band")
+
+
+def test_target_is_read_from_a_view() -> None:
+    view = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
+    assert read_target(view) == DIGITS

@@ -1,4 +1,4 @@
-"""Two distributions of one version: what each asks for, and what a file may say of them."""
+"""Two distributions of one version: their requirements, and the pinned versions."""
 
 import ast
 import os
@@ -13,11 +13,20 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
+
+
 OURS = {"finishline", "server", "worker", "web", "reference_models", "migrations"}
+
+
 HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi", "redis", "alembic"}
+
+
 BINARY = (".png", ".gz", ".zip", ".pyc")
+
+
 # Under fastapi, boto3, pydantic, celery and torchvision; psutil comes with the server that
 # `finishline up` starts.
 UNDER = {"starlette", "botocore", "pydantic-core", "kombu", "pil", "psutil"}
@@ -113,3 +122,36 @@ def test_no_file_names_a_registry_or_installs_a_bare_finishline() -> None:
         for match in pattern.finditer(path.read_text(errors="replace"))
     ]
     assert found == []
+
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+# Of the build that fits torch's on a machine, and of no use without its driver.
+NOT_PINNED = {"torchvision", "nvidia-ml-py"}
+
+
+def read_pins() -> dict[str, Version]:
+    """Version by name, of each line that is no comment."""
+    lines = (CHECKOUT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def test_no_pin_is_of_a_build_that_only_one_machine_has() -> None:
+    """A local version, as in 2.13.0+cpu, is not in the registry."""
+    assert {name: pin for name, pin in read_pins().items() if pin.local is not None} == {}
+
+
+def test_what_the_project_asks_for_is_pinned_within_its_range() -> None:
+    asked = []
+    for path in ("pyproject.toml", "finishline/pyproject.toml"):
+        project = tomllib.loads((CHECKOUT / path).read_text())["project"]
+        extras = project["optional-dependencies"].values()
+        asked += [Requirement(each) for each in sum(extras, project["dependencies"])]
+    pins = read_pins()
+
+    for requirement in asked:
+        name = canonicalize_name(requirement.name)
+        if name not in NOT_PINNED | {"finishline-server", "finishline-tta"}:
+            assert requirement.specifier.contains(pins[name]), requirement

@@ -1,9 +1,12 @@
-"""Submit, replay, rank, with real processes and real training on digits."""
+"""Submit, replay, rank, calibrate, duel and time, with real processes and training on digits."""
 
 import json
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.processes import wait_for
+from tests.support.processes import asking, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -149,3 +152,162 @@ def started(stack: Any) -> list[psutil.Process]:
         lambda: stack.children("worker.child"), seconds=60, what="a training to start"
     )
     return found
+
+
+def finishline(stack: Any, *arguments: str) -> str:
+    """What the command prints when the organiser runs it."""
+    access = ("--url", stack.url)
+    done = subprocess.run(
+        [sys.executable, "-m", "finishline.cli.main", *arguments, *access],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_two_runs_of_the_reference_are_measured_to_their_end(stack: Any) -> None:
+    token = ("--token", stack.token("organiser"))
+    out = finishline(
+        stack, "calibrate", "digits", "--runs", "2", "--batch-sizes", "64", "--watch", *token
+    )
+
+    assert "2 of 2 runs trained" in out
+    (listed,) = stack.get("/calibrations")["calibrations"]
+    assert (listed["state"], listed["runs_finished"]) == ("done", 2)
+    runs = stack.get(f"/calibrations/{listed['id']}/runs")["runs"]
+    # Every epoch, although digits is at its target after seven or eight of them.
+    assert [len(run["quality"]) for run in runs] == [20, 20]
+    assert all(run["quality"][-1] > 97.5 for run in runs)
+    assert runs[0]["quality"] != runs[1]["quality"]
+    assert all("torch" in run["system"]["software"] for run in runs)
+    (size,) = stack.get(f"/calibrations/{listed['id']}")["sizes"]
+    assert all(5 <= epochs <= 12 for epochs in size["epochs"])
+    tables = tomllib.loads(finishline(stack, "calibration", "show", listed["id"], "--toml"))
+    shipped = tables["reference_runs"]
+    assert [(run["batch_size"], len(run["quality"])) for run in shipped] == [(64, 20)] * 2
+    finishline(stack, "calibration", "compare", listed["id"])
+
+
+def run_finishline(*arguments: str) -> str:
+    """What the command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "finishline.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_defaults_and_smaller_batches_are_trained_in_turn(
+    stack: Any, trained: Path, submit: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    small = tmp_path / "small"
+    run_finishline("run", "digits", "--runs", "3", "--set", "batch_size=32", "--out", str(small))
+    before = [submit(trained), submit(small)]
+    challenger, holder = (submission["id"] for submission in before)
+
+    access = ("--url", stack.url, "--token", stack.token("organiser"))
+    printed = run_finishline("duel", challenger, holder, "--pairs", "2", "--watch", *access)
+
+    listed = stack.get("/verifications")["verifications"]
+    (verification,) = [each for each in listed if each["kind"] == "duel"]
+    view = stack.get(f"/verifications/{verification['id']}")
+    assert (view["kind"], view["state"]) == ("duel", "done")
+    runs = view["report"]["runs"]
+    assert [run["status"] for run in runs] == ["reached"] * 4
+    sizes = [table["batch_size"] for table in view["hyperparameters"]]
+    assert sizes == [64, 32, 32, 64]
+    # Of 1,198 images an epoch trains on as many as fill its batches: 18 of 64, or 37 of 32.
+    samples = [run["evaluations"][0]["samples"] for run in runs]
+    assert samples == [18 * 64, 37 * 32, 37 * 32, 18 * 64]
+    for pair in view["duel"]["pairs"]:
+        a, b = (runs[pair[side]["run"]]["tta_seconds"] for side in ("challenger", "holder"))
+        assert pair["ratio"] == pytest.approx(a / b)
+    assert view["outcome"] in ("challenger_faster", "holder_faster", "not_separable")
+    assert f"{view['duel']['pairs'][0]['ratio']:.3f}" in printed
+    assert "run 2 holder" in printed
+    assert view["reasons"][0]["message"] in " ".join(printed.split())
+    for submission in before:
+        after = stack.get(f"/submissions/{submission['id']}")
+        assert after["status"] == submission["status"]
+
+
+def enter(stack: Any, latency_ms: float) -> str:
+    """An inference entry for the worker's own machine, handed in by the demo submitter; its id."""
+    (worker,) = stack.get("/workers")["workers"]
+    entry = {
+        "version": "v1.0",
+        "author": "Ada",
+        "authorEmail": "ada@example.org",
+        "framework": "torch",
+        "model": "digits reference",
+        "hardware": worker["hardware_class"],
+        "timestamp": "2026-11-21",
+        "latency": latency_ms,
+        "top1Accuracy": 98.0,
+        "costPerHour": 3.6,
+    }
+    answer = asking.post(
+        f"{stack.url}/api/v1/submissions",
+        files=[("submission", ("entry.json", json.dumps(entry).encode()))],
+        data={"benchmark": "digits", "division": "closed"},
+        headers={"Authorization": f"Bearer {stack.token('demo')}"},
+        timeout=10.0,
+    )
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def verify(stack: Any, submission: str) -> Any:
+    """What `finishline verify` ends in when the organiser runs it."""
+    asked = (submission, "--kind", "latency", "--watch", "--json")
+    access = ("--url", stack.url, "--token", stack.token("organiser"))
+    done = subprocess.run(
+        [sys.executable, "-m", "finishline.cli.main", "verify", *asked, *access],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout)
+
+
+def test_a_trained_model_is_timed_and_an_honest_claim_verified(
+    stack: Any,
+) -> None:
+    submission = enter(stack, 50.0)  # A hundred times what a busy host takes.
+    ended = verify(stack, submission)
+
+    assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended["reasons"]
+    eager, compiled, onnx = ended["backends"]
+    assert [eager["backend"], compiled["backend"], onnx["backend"]] == [
+        "eager",
+        "compiled",
+        "onnxruntime",
+    ]
+    for backend in (eager, onnx):
+        assert backend["why_absent"] is None, backend
+        assert (backend["samples"], backend["passes"], backend["eligible"]) == (1198, 2.0, True)
+        assert 0 < backend["p50_ms"] <= backend["p90_ms"] < 50
+        assert backend["p90_ms"] <= backend["p99_ms"]
+    # A host without a compiler says so; one that has one agrees on the outputs.
+    assert compiled["absence"] in (None, "compile_failed", "not_supported")
+    assert onnx["largest_difference"] < 1e-4
+    # 10,000 items of a millisecond take 10 s, and a second costs 0.001 USD.
+    assert onnx["cost_usd_per_10000"] == pytest.approx(onnx["mean_ms"] * 0.01)
+    (run,) = ended["report"]["runs"]
+    assert run["status"] == "reached"
+    assert run["evaluations"][-1]["quality"] >= 97.5
+    assert run["ledger"]["idle"] > 0
+    board = stack.get("/leaderboards/digits?metric=latency")["entries"]
+    (entry,) = [entry for entry in board if entry["submission_id"] == submission]
+    fastest = min(b["p50_ms"] for b in ended["backends"] if b["p50_ms"] is not None)
+    assert (entry["status"], entry["measured_latency_ms"]) == ("verified", fastest)
+    assert stack.children("worker.child") == []

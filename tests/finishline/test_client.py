@@ -1,6 +1,7 @@
-"""The client against a server that listens."""
+"""The client and the examples of docs/python.md against a server that listens."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from finishline.cli.main import main
 from tests.server.conftest import Person, Replay, SubmissionParts, build_report
 from tests.support.trainings import trained_anew
 
-SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
-
 pytestmark = pytest.mark.usefixtures("shown_claims")
+
+SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
 
 
 @pytest.fixture
@@ -173,3 +174,50 @@ def test_an_answer_cannot_be_changed(ada: Client) -> None:
     digits = ada.benchmark("digits")
     with pytest.raises(ValueError, match="frozen"):
         digits.id = "other"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+
+
+def replay_what_waits(client: TestClient, database: Any, worker: Person) -> None:
+    """Be the worker for every verification that is queued."""
+    waiting = client.get("/api/v1/verifications", params={"state": "queued"}).json()
+    for view in waiting["verifications"]:
+        replay = Replay(client, database, worker, view["submission_id"], view["id"])
+        grant = replay.claim().json()
+        assert replay.report(grant, build_report(replay.seeds())).status_code == 200
+
+
+def test_the_examples_of_the_page_run_as_they_are(
+    client: TestClient,
+    database: Any,
+    site: str,
+    folder: Path,
+    alice: Person,
+    olivia: Person,
+    walter: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder.parent / "runs").mkdir()
+    folder.rename(folder.parent / "runs" / "mine")
+    monkeypatch.chdir(folder.parent)
+    for log in Path("runs/mine").glob("*.log"):
+        Path(log.name).write_bytes(trained_anew(log.read_bytes(), 1))
+    for name, value in (
+        ("FINISHLINE_URL", site),
+        ("FINISHLINE_TOKEN", alice.secret),
+        ("ORGANISER_TOKEN", olivia.secret),
+    ):
+        monkeypatch.setenv(name, value)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102  (our own examples)
+        replay_what_waits(client, database, walter)
+
+    said = capsys.readouterr().out
+    assert len(blocks) == 7
+    assert names["verification"].outcome == "verified"
+    assert "submission.json None model missing" in said
+    assert len(Path("digits.csv").read_text().splitlines()) == 6

@@ -1,8 +1,12 @@
-"""The client against the description of the API: every path, parameter and field it relies on."""
+"""The client against the description of the API, its imports and its folders."""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
+from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -23,15 +27,24 @@ from finishline.client.views.benchmarks import Benchmark, BenchmarkList
 from finishline.client.views.prices import PriceList
 from finishline.client.views.quotas import MyQuota
 from finishline.client.views.view import View
+from finishline.places import find_folder, installed_server
 
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
     "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
     "withdrawn", "evidence", "check",
 )  # fmt: skip
+
+
 PRICE_FILTERS = ("provider", "instance", "region", "pricing", "on")
+
+
 LOGS = {"run_0.log": b"nothing"}
+
+
 Call = Callable[[Client], Any]
+
+
 # What each method does, and what it reads the answer as; None for what is no JSON.
 CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "submit": (lambda client: client.submit({}, logs=LOGS, benchmark="b"), SubmissionView),
@@ -63,7 +76,11 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "quota": (lambda client: client.quota(), MyQuota),
     "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
 }
+
+
 DEEPEST = 6  # A target holds targets for ever; everything else is less deep.
+
+
 SCALARS: dict[tuple[str, str | None], set[type]] = {
     ("null", None): {NoneType},
     ("string", None): {str},
@@ -218,3 +235,54 @@ def _misfits_of_fields(
         if fields[name].is_required() and name not in required:
             yield f"{at}.{name} may be absent"
         yield from misfits(api, fields[name].annotation, properties[name], f"{at}.{name}")
+
+
+def test_the_client_loads_no_server_no_array_library_and_no_terminal() -> None:
+    script = (
+        "import json, sys; from finishline import Client; "
+        "names = {'.'.join(name.split('.')[:depth]) for name in sys.modules for depth in (1, 2)}; "
+        "print(json.dumps(sorted(names)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(json.loads(done.stdout))
+    heavy = {
+        "server",
+        "worker",
+        "web",
+        "finishline.cli",
+        "torch",
+        "numpy",
+        "scipy",
+        "sqlalchemy",
+        "fastapi",
+    }
+    assert loaded & (heavy | {"typer", "rich", "celery"}) == set()
+    assert {"finishline", "httpx2", "pydantic"} <= loaded
+
+
+def test_a_checkout_has_its_folders_beside_the_server() -> None:
+    server = installed_server()
+
+    assert server is not None
+    assert (find_folder(server, "benchmarks") / "digits.toml").is_file()
+
+
+def test_a_wheel_has_them_inside_whatever_another_project_put_beside_it(tmp_path: Path) -> None:
+    inside = tmp_path / "server" / "files" / "docs"
+    inside.mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+
+    assert find_folder(tmp_path / "server", "docs") == inside
+
+
+def test_another_project_with_a_package_of_that_name_is_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "__init__.py").touch()
+    monkeypatch.delitem(__import__("sys").modules, "server", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert installed_server() is None

@@ -26,14 +26,6 @@ from reference_models import (
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def start(*, seed=0, **hyperparameters):
     config = digits.configure(hyperparameters)
     return digits.train(config, seed=seed, device="cpu", data_dir=Path("unused"))

@@ -1,20 +1,37 @@
+"""Properties that references share: processes, exchange, Muon, and configurations refused."""
+
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
 
-from finishline.rules.benchmarks.benchmark import ReferenceRun, parse_benchmark
+from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark, parse_benchmark
 from finishline.rules.benchmarks.calibration import reference_run_toml
 from reference_models import (
     REFERENCES,
+    DataSetError,
+    DeviceError,
+    HyperparameterError,
     UnknownReferenceError,
     cifar10,
+    communication,
+    imagenet,
+    imagenet_files,
     load_reference,
     squad,
     synthetic_of,
 )
 from reference_models.calibrate import epochs_to, summary
+from reference_models.communication import Exchange, exposed_seconds
+from reference_models.distributed import World, check_device, join
+from reference_models.muon import Muon, nesterov, orthogonalise
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
@@ -56,15 +73,6 @@ def test_calibrated_run_reads_back_from_a_benchmark_file():
     assert (run.batch_size, run.seed, run.quality) == (32, 7, (12.3457, 97.5))
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("name", "chosen", "items"),
     [
@@ -112,3 +120,292 @@ reach = "first_crossing"
 count = 3
 dropped = 1
 """
+PROGRAM = Path(__file__).with_name("two_processes.py")
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_curves(tmp_path, *, processes):
+    """What each process saw of the training in single and in double precision."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    out = tmp_path / f"of{processes}"
+    command = [sys.executable, *(launcher if processes > 1 else []), str(PROGRAM), str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(processes)]
+
+
+def test_two_processes_have_the_loss_curve_of_one_at_the_same_global_batch(tmp_path):
+    [alone] = run_curves(tmp_path, processes=1)
+    first, second = run_curves(tmp_path, processes=2)
+    assert first == second
+    losses, qualities = alone["double"]
+    assert len(losses) == 2 * 18  # 1,198 images in batches of 64
+    assert losses[-1] < 0.8 * losses[0]
+    assert first["double"][0] == pytest.approx(losses, abs=1e-5, rel=0)
+    assert first["double"][1] == qualities
+    # In single precision rounding grows from step to step; for an epoch it stays below the same.
+    assert first["single"][0][:18] == pytest.approx(alone["single"][0][:18], abs=1e-5, rel=0)
+
+
+def test_a_world_of_one_changes_nothing_and_sends_nothing():
+    world = join("cpu")
+    assert world == World(rank=0, size=1, device="cpu")
+    batch = torch.arange(5)
+    assert torch.equal(world.shard(batch), batch)
+    layer = nn.Linear(2, 1)
+    layer(torch.ones(1, 2)).sum().backward()
+    before = layer.weight.grad.clone()
+    world.average_gradients(layer.parameters())
+    world.agree_on(layer)
+    assert torch.equal(layer.weight.grad, before)
+    assert world.mean(torch.tensor(3.0)).item() == world.total(torch.tensor(3.0)).item() == 3.0
+
+
+def test_equal_parts_by_rank_make_up_the_batch():
+    parts = [World(rank=rank, size=3, device="cpu").shard(torch.arange(6)) for rank in range(3)]
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_batch_that_cannot_be_shared_equally_is_refused_with_both_numbers():
+    with pytest.raises(DeviceError, match="3 processes cannot share a batch of 64 equally"):
+        World(rank=0, size=3, device="cpu").part_of_batch(64)
+
+
+def test_gpu_number_beyond_the_last_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_device("cuda:1")
+    check_device("cuda")
+    with pytest.raises(DeviceError, match="no GPU number 2; expected a number from 0 to 1"):
+        check_device("cuda:2")
+
+
+def test_gpu_where_there_is_none_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match="no NVIDIA GPU can be used from here"):
+        join("cuda")
+
+
+def test_processes_on_gpus_connect_to_their_own_one_before_the_clock_starts(monkeypatch):
+    told = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", told.append)
+    monkeypatch.setattr(dist, "is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr(dist, "get_node_local_rank", lambda fallback_rank: 1)
+    monkeypatch.setattr(dist, "init_process_group", lambda *a, **named: told.append((a, named)))
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    assert join("cuda") == World(rank=1, size=2, device="cuda:1")
+    assert told == ["cuda:1", (("nccl",), {"device_id": torch.device("cuda:1")})]
+
+
+# One process of a group of one: torch's statistics are those of any number.
+EXCHANGE = """
+import os, sys, torch
+import torch.distributed as dist
+from reference_models.communication import SAMPLED, Exchange
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+exchange = Exchange()
+exchange.follow(model)
+before = exchange.seconds()
+for _ in range(12):
+    model(torch.ones(8, 300)).sum().backward()
+assert exchange.how() == SAMPLED
+assert before == 0.0, before
+assert 0.0 < exchange.seconds() < 60.0, exchange.seconds()
+print("done", flush=True)
+os._exit(0)
+"""
+
+
+def test_nothing_exchanged_is_no_number():
+    assert Exchange().seconds() is None
+
+
+def test_every_exchange_is_timed_by_the_clock_on_a_processor(monkeypatch):
+    stamps = iter([10.0, 10.5, 20.0, 22.0])
+    monkeypatch.setattr(communication.time, "perf_counter", lambda: next(stamps))
+    exchange = Exchange()
+    for _ in range(2):
+        with exchange.timed(torch.zeros(1)):
+            pass
+    assert exchange.seconds() == pytest.approx(2.5)
+
+
+def test_events_of_an_accelerator_are_read_once_and_after_the_exchange(monkeypatch):
+    told = []
+
+    class Event:
+        def __init__(self, *, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            told.append("record")
+
+        def elapsed_time(self, end):
+            told.append("read")
+            return 250.0  # milliseconds
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    exchange = Exchange()
+    for _ in range(2):
+        with exchange.timed(SimpleNamespace(is_cuda=True)):
+            told.append("exchange")
+    assert told == ["record", "exchange", "record"] * 2
+    assert exchange.seconds() == exchange.seconds() == pytest.approx(0.5)
+    assert told[6:] == ["read", "read"]
+
+
+def test_what_is_hidden_behind_computing_does_not_count():
+    statistics = {
+        "avg_backward_comm_time": 140_000_000,
+        "avg_backward_compute_comm_overlap_time": 90_000_000,
+        "iteration": 30,
+    }
+    assert exposed_seconds(statistics) == pytest.approx(30 * 0.05)
+    assert exposed_seconds({}) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_statistics_of_data_parallel_training_are_those_torch_keeps(tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, "-c", EXCHANGE, str(tmp_path / "store")],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "done", ended.stderr
+
+
+def test_momentum_is_that_of_torchs_nesterov_sgd():
+    torch.manual_seed(0)
+    start = torch.randn(4, 6)
+    theirs = nn.Parameter(start.clone())
+    optimiser = torch.optim.SGD([theirs], lr=0.1, momentum=0.6, nesterov=True)
+    ours, velocity = start.clone(), torch.zeros_like(start)
+    for _ in range(5):
+        gradient = torch.randn(4, 6)
+        theirs.grad = gradient.clone()
+        optimiser.step()
+        ours -= 0.1 * nesterov(gradient, velocity, 0.6)
+        torch.testing.assert_close(ours, theirs.detach())
+
+
+@pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24)])
+def test_singular_values_are_pushed_towards_one_and_directions_kept(shape):
+    torch.manual_seed(1)
+    left, _, right = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    before = torch.linspace(1.0, 8.0, min(shape))
+    matrix = left @ torch.diag(before) @ right
+    after = torch.diag(left.mT @ orthogonalise(matrix[None])[0] @ right.mT)
+    assert before.max() / before.min() == pytest.approx(8.0)
+    assert after.min() > 0.5
+    assert after.max() < 1.3
+    rest = orthogonalise(matrix[None])[0] - left @ torch.diag(after) @ right
+    assert rest.abs().max() < 1e-4
+
+
+def test_a_batch_of_matrices_is_orthogonalised_one_by_one():
+    torch.manual_seed(2)
+    several = torch.randn(3, 8, 20)
+    alone = torch.stack([orthogonalise(matrix[None])[0] for matrix in several])
+    torch.testing.assert_close(orthogonalise(several), alone, atol=1e-6, rtol=1e-5)
+
+
+def test_step_rescales_a_filter_and_moves_it_along_the_orthogonal_direction():
+    torch.manual_seed(3)
+    filters = [nn.Parameter(torch.randn(8, 4, 3, 3)), nn.Parameter(torch.randn(6, 8, 3, 3))]
+    before = [item.detach().clone() for item in filters]
+    for item in filters:
+        item.grad = torch.randn_like(item)
+    Muon(filters, momentum=0.6, compiled=False).step(torch.tensor(0.25))
+    for item, old in zip(filters, before, strict=True):
+        rows = len(old)
+        left, _, right = torch.linalg.svd(item.grad.view(1, rows, -1), full_matrices=False)
+        rescaled = old * rows**0.5 / old.norm()
+        moved = (rescaled - item.detach()).view(1, rows, -1) / 0.25
+        values = torch.diagonal(left.mT @ moved @ right.mT, dim1=1, dim2=2)
+        torch.testing.assert_close(
+            left @ torch.diag_embed(values) @ right, moved, atol=1e-4, rtol=0
+        )
+        assert 0.3 < values.min() < values.max() < 1.4
+
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "imagenet.toml")
+
+
+def test_benchmark_file_and_code_state_the_same_limits():
+    stated = BENCHMARK.hyperparameters
+    assert set(stated) == set(imagenet.LIMITS)
+    assert BENCHMARK.data_set.sha256 == imagenet.DATA_SET_SHA256
+    assert BENCHMARK.data_set.train_items == imagenet_files.TRAINING_PICTURES
+    assert BENCHMARK.data_set.test_items == imagenet_files.VALIDATION_PICTURES
+    defaults = imagenet.configure({})
+    for name, limit in imagenet.LIMITS.items():
+        item = stated[name]
+        stated_limit = (item.minimum, item.maximum, item.integer)
+        assert stated_limit == (limit.minimum, limit.maximum, limit.whole)
+        assert item.default == getattr(defaults, name)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field"),
+    [
+        ({"speed": 1}, "hyperparameters.speed"),
+        ({"batch_size": 1}, "hyperparameters.batch_size"),
+        ({"base_learning_rate": float("inf")}, "hyperparameters.base_learning_rate"),
+        ({"smallest_pixels": 256}, "hyperparameters.smallest_pixels"),
+    ],
+)
+def test_refused_hyperparameter_is_named(chosen, field):
+    with pytest.raises(HyperparameterError, match=field):
+        imagenet.configure(chosen)
+
+
+def test_torchvision_that_is_absent_is_said_with_what_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
+        imagenet_files.open_pictures(tmp_path)
+
+
+def test_learning_rate_follows_the_batch_size_and_the_triangle():
+    config = imagenet.configure({"batch_size": 512, "peak_share": 0.25})
+    assert config.learning_rate == pytest.approx(2 * 0.5)
+    rates = [imagenet.learning_rate_at(step, 8, config) for step in range(8)]
+    assert rates == pytest.approx([1 / 3, 2 / 3, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+
+
+def test_torchvision_that_is_absent_ends_a_training_and_a_bench_with_the_same_sentence(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    config = imagenet.configure({"batch_size": 2})
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
+        next(imagenet.train(config, seed=0, device="cpu", data_dir=tmp_path))
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
+        imagenet.synthetic(config, "cpu")
+
+
+def test_synthetic_step_trains_a_model_on_made_up_pictures(monkeypatch):
+    def small_model():
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 8, stride=8),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, imagenet.CLASSES),
+        )
+
+    monkeypatch.setattr(imagenet, "build_model", small_model)
+    config = imagenet.configure(
+        {"batch_size": 4, "smallest_pixels": 32, "largest_pixels": 64, "evaluation_pixels": 96}
+    )
+    torch.manual_seed(0)
+    made = imagenet.synthetic(config, "cpu")
+    losses = [float(made.train_step()) for _ in range(2)]
+    assert losses[0] > losses[1] > 0
+    assert (made.batch_size, made.steps_per_epoch) == (4, 1_281_167 // 4)
+    assert made.infer().shape == (4, imagenet.CLASSES)

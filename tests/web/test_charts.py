@@ -1,4 +1,7 @@
+"""Charts of runs, calibrations, comparisons, convergence and duels."""
+
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -6,10 +9,17 @@ import plotly.graph_objects as go
 import pytest
 
 from web.charts import curves_figure, pareto_figure
-from web.replay_chart import replay_figure
+from web.compare_chart import overlaid_curves, run_times_figure
+from web.curves_chart import convergence_figure
+from web.progress import side_of, state_sentence
+from web.records_chart import HEIGHT, WIDTH, record_sparkline
+from web.render import render
+from web.replay_chart import calibration_figure, duel_figure, largest_shift, replay_figure
 
 View = dict[str, Any]
-Make = dict[str, Callable[..., View]]
+
+
+Make = dict[str, Callable[..., Any]]
 
 
 def assert_plotly_accepts(figure: View) -> None:
@@ -150,3 +160,300 @@ def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
     thinned = [point | {"index": 7 * place} for place, point in enumerate(curve, start=1)]
     figure = curves_figure([{"file": "a.log", "curve": thinned}], target)
     assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [7, 14]]
+
+
+TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
+
+
+def test_each_batch_size_is_a_view_with_its_runs_their_mean_and_their_band() -> None:
+    band = [{"index": 1, "mean": 50.0, "lower": 40.0, "upper": 60.0}]
+    sizes = [{"batch_size": 32, "band": band}, {"batch_size": 64, "band": []}]
+    runs = [{"batch_size": 32, "quality": [49.0, 97.6]}, {"batch_size": 64, "quality": [45.0]}]
+    figure = calibration_figure(sizes, runs, TARGET)
+
+    names = [(t["name"], t["meta"]["view"]) for t in figure["data"]]
+    assert names == [
+        ("lower limit", "batch size 32"),
+        ("control-point band", "batch size 32"),
+        ("a run", "batch size 32"),
+        ("mean", "batch size 32"),
+        ("a run", "batch size 64"),
+    ]
+    assert figure["data"][2]["x"] == [1, 2]
+    views = figure["layout"]["meta"]["views"]
+    assert [view["name"] for view in views] == ["batch size 32", "batch size 64"]
+
+
+def test_the_largest_shift_of_a_band_keeps_its_sign() -> None:
+    shifts = [{"mean_difference": value} for value in (0.5, -2.0, 1.0)]
+    assert largest_shift(shifts) == -2.0
+    assert largest_shift([]) is None
+
+
+def curve(*epochs: float | None) -> list[dict[str, Any]]:
+    return [{"epoch": e, "seconds": 100.0 * i, "quality": 90.0 + i} for i, e in enumerate(epochs)]
+
+
+def submission(model: str, *curves: list[dict[str, Any]]) -> dict[str, Any]:
+    runs = [{"file": f"run_{i}.log", "curve": each} for i, each in enumerate(curves)]
+    return {"model": model, "submitter": "alice", "curves": runs}
+
+
+def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend() -> None:
+    one = submission("<b>fast</b>", curve(1.0, 2.0), curve(1.0, 2.0))
+    figure = overlaid_curves([one, submission("slow", curve(1.0, 4.0))], TARGET)
+    shown = [t for t in figure["data"] if t["meta"]["view"] == "seconds"]
+
+    assert [t["meta"]["series"] for t in shown] == [0, 0, 1]
+    assert [t["showlegend"] for t in shown] == [True, False, True]
+    assert shown[0]["marker"]["symbol"] != shown[2]["marker"]["symbol"]
+    assert shown[0]["name"] == "A &lt;b&gt;fast&lt;/b&gt;, alice"
+    assert {t["type"] for t in figure["data"]} == {"scatter"}
+    by_epoch = [t for t in figure["data"] if t["meta"]["view"] == "epochs"]
+    assert by_epoch[-1]["x"] == [1.0, 4.0]
+
+
+def test_a_log_without_epochs_is_drawn_by_evaluation() -> None:
+    figure = overlaid_curves([submission("a", curve(None, None))] * 2, TARGET)
+    assert [v["name"] for v in figure["layout"]["meta"]["views"]] == ["seconds", "evaluations"]
+    assert figure["data"][1]["x"] == [1, 2]
+    thinned = [point | {"index": 5} for point in curve(None)]
+    figure = overlaid_curves([submission("a", thinned)] * 2, TARGET)
+    assert figure["data"][1]["x"] == [5]
+
+
+def test_run_times_stand_beside_the_interval_of_their_mean() -> None:
+    one = {"model": "a", "submitter": "s", "run_seconds": [600.0, 660.0, 720.0],
+           "tta_seconds": 660.0, "tta_low_seconds": 540.0, "tta_high_seconds": 780.0}  # fmt: skip
+    single = one | {"run_seconds": [1200.0], "tta_low_seconds": None, "tta_high_seconds": None}
+    figure = run_times_figure([one, single])
+
+    first, second, interval = figure["data"]
+    assert first["y"] == [10.0, 11.0, 12.0]
+    assert first["x"] == [-0.25, 0.0, 0.25]
+    assert (second["x"], second["y"]) == ([1], [20.0])
+    assert interval["y"] == [9.0, 13.0]
+    assert interval["showlegend"] is True
+    assert figure["layout"]["xaxis"]["ticktext"] == ["A", "B"]
+
+
+def traces(figure: View) -> dict[str, View]:
+    return {trace["name"]: trace for trace in figure["data"]}
+
+
+def test_the_figure_has_envelope_limit_points_and_submissions(make: Make) -> None:
+    places = (make["place"](), make["place"](id="sub-2", verdict="fail", mean=5.0))
+    found = traces(convergence_figure(make["convergence"](*places)))
+
+    assert found["reference mean"]["x"] == [64, 4096]
+    assert found["least epochs allowed"]["y"] == [7.9, 10.2]
+    assert found["reference point"]["y"] == [8.5, 11.0]
+    assert found["pruned point"]["x"] == [128]
+    assert found["submission, passes"]["customdata"] == ["/submissions/sub-1"]
+    assert found["submission, converges too fast"]["y"] == [5.0]
+
+
+def test_the_limit_is_drawn_where_submissions_are_held_to_it(make: Make) -> None:
+    limit = traces(convergence_figure(make["convergence"](allowance=0.5)))["least epochs allowed"]
+    assert limit["y"] == pytest.approx([7.4, 9.7])
+
+    open_points = [p | {"lowest": None} for p in make["convergence"]()["points"]]
+    free = make["convergence"](judged=False, points=open_points, envelope=open_points)
+    assert "least epochs allowed" not in traces(convergence_figure(free))
+
+
+def test_a_normalised_submission_says_so_where_it_is_pointed_at(make: Make) -> None:
+    places = (make["place"](normalised=True), make["place"](id="sub-2", normalised=False))
+    raised, plain = traces(convergence_figure(make["convergence"](*places)))["submission, passes"][
+        "text"
+    ]
+
+    assert raised.endswith(", normalised")
+    assert "normalised" not in plain
+
+
+def test_wide_axes_are_logarithmic(make: Make) -> None:
+    layout = convergence_figure(make["convergence"]())["layout"]
+
+    assert layout["xaxis"]["type"] == "log"
+    assert "type" not in layout["yaxis"]
+
+
+def test_text_of_strangers_is_escaped(make: Make, hostile: str) -> None:
+    place = make["place"](model=hostile, submitter=hostile)
+    figure = convergence_figure(make["convergence"](place))
+    page = render(
+        "convergence.html", benchmark=make["benchmark"](), convergence=make["convergence"](place)
+    )
+
+    (text,) = traces(figure)["submission, passes"]["text"]
+    assert "<img" not in text
+    assert "<script" not in text
+    assert "<img" not in page
+
+
+def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make: Make) -> None:
+    entry = make["entry"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
+    plain = make["entry"](submission_id="sub-2", rcp=make["rcp"](factor=1.0, normalised=False))
+    board = render(
+        "benchmark.html",
+        benchmark=make["benchmark"](),
+        board=make["board"](entry, plain),
+        filters={},
+    )
+    assert board.count('title="normalised by convergence, × 1.0625; as measured 100.000') == 1
+
+    result = make["result"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
+    page = render("submission.html", submission=make["submission"](result=result))
+    assert "0:01:47" in page
+    assert "0:01:40" in page
+    assert "normalised × 1.0625" in page
+
+
+Read = Callable[[str], str]
+
+
+def test_each_pair_has_both_times_and_a_line_between_them(make: Make) -> None:
+    figure = duel_figure(make["duel"]()["duel"])
+    joins, challenger, holder = figure["data"]
+
+    go.Figure(json.loads(json.dumps(figure, allow_nan=False)))
+    assert (challenger["x"], challenger["y"]) == ([1, 2, 3], [0.8, 0.82, 0.79])
+    # The holder missed the target in the third pair.
+    assert (holder["x"], holder["y"]) == ([1, 2], [1.0, 1.1])
+    assert joins["x"] == [1, 1, None, 2, 2, None]
+    assert joins["y"] == [0.8, 1.0, None, 0.82, 1.1, None]
+
+
+def test_a_duel_without_pairs_has_an_empty_figure(make: Make) -> None:
+    figure = duel_figure(make["duel"]()["duel"] | {"pairs": []})
+    assert [trace["x"] for trace in figure["data"]] == [[], [], []]
+
+
+def test_every_run_of_a_side_has_its_colour_and_its_name(make: Make) -> None:
+    figure = replay_figure(make["duel"]())
+    named = {trace["name"]: trace["meta"]["series"] for trace in figure["data"]}
+
+    assert named == {
+        "run 1 (challenger)": 0,
+        "run 2 (holder)": 1,
+        "run 3 (holder)": 1,
+        "run 4 (challenger)": 0,
+        "run 5 (challenger)": 0,
+        "run 6 (holder)": 1,
+    }
+    assert side_of(make["verification"](), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"outcome": "challenger_faster"}, "The challenger is faster."),
+        ({"outcome": "holder_faster"}, "The holder is faster."),
+        ({"outcome": "not_separable"}, "The two cannot be told apart."),
+        ({"outcome": "inconclusive"}, "The duel of 6 runs tells nothing of either."),
+        ({"state": "queued", "outcome": None}, "Waiting for a worker to train 6 runs"),
+        ({"state": "failed", "outcome": "inconclusive"}, "says nothing about either submission"),
+    ],
+)
+def test_every_end_of_a_duel_is_one_sentence(
+    make: Make, changes: dict[str, Any], words: str
+) -> None:
+    assert words in state_sentence(make["duel"](**changes))
+
+
+def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Read) -> None:
+    page = render(
+        "verification.html",
+        verification=make["duel"](),
+        submission=make["submission"](model="quick net"),
+        against=make["submission"](model="old net", id="sub-2"),
+    )
+    words = read(page)
+
+    assert "quick net against old net" in words
+    assert 'href="/submissions/sub-2"' in page
+    assert "0.800 s 8 epochs 1.000 s 9 epochs 0.800 challenger" in words
+    assert "0.790 s 8 epochs missed – challenger" in words
+    assert "challenger faster" in words
+    assert 'data-chart="/verifications/ver-1/charts/duel.json"' in page
+    assert "Run 2 holder" in words
+
+
+def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(
+    make: Make, read: Read
+) -> None:
+    parts = {"submission": make["submission"](), "against": make["submission"]()}
+    empty = make["duel"]()["duel"] | {"pairs": [], "time": None}
+    running = make["duel"](state="running", outcome=None, report=None, duel=empty)
+    failed = running | {"state": "failed", "outcome": "inconclusive"}
+
+    words = read(render("verification.html", verification=running, **parts))
+    assert "The pairs are shown when the last run has ended." in words
+    words = read(render("verification.html", verification=failed, **parts))
+    assert "The duel ended before its pairs did." in words
+
+
+def test_a_submissions_duels_are_named_in_its_list(make: Make, read: Read) -> None:
+    listed = {**make["submission"]()["verifications"][0], "kind": "duel", "id": "d-9"}
+    page = render("submission.html", submission=make["submission"](verifications=[listed]))
+    assert "d-9 duel" in read(page)
+
+
+# The records of CIFAR-10 training in DAWNBench that opened each year.
+DAWNBENCH = [("2017-10-11", 349838.7), ("2018-01-31", 4075.0), ("2019-04-14", 73.8)]
+
+
+def records(*rows: tuple[str, float]) -> list[dict[str, Any]]:
+    return [{"date": date, "tta_seconds": seconds} for date, seconds in rows]
+
+
+def test_a_history_goes_down_in_steps_and_says_so_in_words() -> None:
+    line = record_sparkline(records(*DAWNBENCH))
+
+    assert line is not None
+    assert re.fullmatch(r"M[\d.]+ [\d.]+(H[\d.]+V[\d.]+){2}H[\d.]+", line.path)
+    assert line.words == "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"
+
+
+def test_equal_ratios_are_equal_steps() -> None:
+    # 100, 10 and 1 second: on a logarithmic scale the second stands half way down.
+    line = record_sparkline(
+        records(("2020-01-01", 100.0), ("2020-01-11", 10.0), ("2020-01-21", 1.0))
+    )
+
+    assert line is not None
+    top, middle, bottom = (float(y) for y in re.findall(r"(?:V|^M[\d.]+ )([\d.]+)", line.path))
+    assert middle - top == bottom - middle
+    assert 0 < top < bottom < HEIGHT
+    assert (line.end_x, line.end_y) == (WIDTH - 3, bottom)
+
+
+def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured() -> None:
+    def last(*seconds: float) -> float:
+        line = record_sparkline(records(("2020-01-01", seconds[0]), ("2020-01-11", seconds[1])))
+        assert line is not None
+        return line.end_y
+
+    assert last(1.0, 0.0) == last(1.0, 0.001) > last(0.001, 0.0)
+
+
+def test_one_record_or_one_day_is_no_history() -> None:
+    assert record_sparkline([]) is None
+    assert record_sparkline(records(DAWNBENCH[0])) is None
+    same_day = records(("2026-11-21T14:22:13+00:00", 9.0), ("2026-11-21T14:22:14+00:00", 8.0))
+    assert record_sparkline(same_day) is None
+
+
+def test_a_card_shows_the_line_with_its_words(make: Make) -> None:
+    history = [
+        make["record"](date=date, tta_seconds=seconds, submission_id=date)
+        for date, seconds in DAWNBENCH
+    ]
+    card = make["benchmark"](records=history)
+    page = render("home.html", benchmarks=[card], live=[], live_count=0, verdicts=[])
+
+    words = "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"
+    assert f'role="img" aria-label="{words}"' in page
+    assert "3 records since 2017" in page
+    assert 'href="/submissions/2019-04-14"' in page

@@ -1,4 +1,4 @@
-"""A replay as a race: ghosts and band in the chart, split times in the table."""
+"""A replay as a race, and submissions side by side."""
 
 import re
 from collections.abc import Callable
@@ -6,12 +6,31 @@ from typing import Any
 
 import pytest
 
-from web.progress import chosen_ghost, ghost_label, off_class, signed, split_rows
+from web.compare import (
+    against,
+    compare_link,
+    comparison_groups,
+    only_differences,
+    pair_sentence,
+    probability,
+)
+from web.progress import (
+    chosen_ghost,
+    expected_evaluations,
+    ghost_label,
+    off_class,
+    replay_rows,
+    signed,
+    split_rows,
+    state_sentence,
+)
 from web.render import render
 from web.replay_chart import replay_figure
 
 View = dict[str, Any]
-Make = dict[str, Callable[..., View]]
+
+
+Make = dict[str, Callable[..., Any]]
 
 
 def ghost(role: str, *, pace: float, count: int = 8, **changes: Any) -> View:
@@ -192,3 +211,166 @@ def test_a_queued_page_says_its_place_and_what_nobody_knows(
     assert "3 of 3" in words
     assert "unknown no replay has ended yet" in words
     assert "none was ever seen" in words
+
+
+def pair(**changes: Any) -> dict[str, Any]:
+    return {
+        "first": "a",
+        "second": "b",
+        "ratio": 0.8,
+        "ratio_low": 0.75,
+        "ratio_high": 0.9,
+        "p_value": 0.001,
+        "p_adjusted": 0.003,
+        "p_faster": 0.9995,
+        "p_one_run_faster": 0.96,
+        "runs_needed": 4,
+        "told_apart": True,
+    } | changes
+
+
+SINGLE = {"ratio_low": None, "ratio_high": None, "p_value": None, "p_adjusted": None,
+          "p_faster": None, "runs_needed": None, "told_apart": False}  # fmt: skip
+
+
+def said(of: dict[str, Any], pairs: int = 3, runs: int = 3) -> str:
+    compared = [{"submission_id": each, "run_seconds": [1.0] * runs} for each in "ab"]
+    comparison = {"submissions": compared, "pairs": [of] * pairs}
+    return pair_sentence(of, comparison).replace("\u00a0", " ")
+
+
+def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value() -> None:
+    assert said(pair()) == (
+        "A is faster than B, beyond chance (p = 0.003, by Holm over 3 pairs): A takes 0.800 times "
+        "as long as B (95 % interval 0.750 to 0.900). A run of A beats a run of B in 96 % of all "
+        "pairs of runs."
+    )
+    slower = pair(ratio=1.25, ratio_low=1.1, ratio_high=1.4, p_one_run_faster=0.1, p_adjusted=1e-9)
+    words = said(slower, pairs=1)
+    assert words.startswith("B is faster than A, beyond chance (p < 0.0001): A takes 1.25 times")
+    assert "A run of B beats a run of A in 90 %" in words
+
+
+def test_a_gap_within_chance_says_how_many_runs_would_tell() -> None:
+    words = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
+    assert words.startswith("A and B cannot be told apart (p = 0.3")
+    assert words.endswith("A gap of this size needs 1,200 runs on each side to be told.")
+    # Runs that are there already cannot be what is missing: more pairs are tested at once.
+    words = said(pair(told_apart=False, p_adjusted=0.1, runs_needed=3), runs=3)
+    assert words.endswith("which may be chance.")
+
+
+def test_a_single_run_and_no_run_tell_nothing() -> None:
+    assert "a single run shows no scatter" in said(pair(**SINGLE))
+    assert "no run that reached the target" in said(pair(**SINGLE, ratio=None))
+
+
+def test_a_pair_is_seen_from_either_side() -> None:
+    pairs = [pair()]
+    seen = against(pairs, "b", "a")
+
+    assert seen is not None
+    assert (seen.ratio, seen.ratio_low, seen.ratio_high) == (1.25, 1 / 0.9, 1 / 0.75)
+    assert seen.p_faster is not None
+    assert abs(seen.p_faster - 0.0005) < 1e-12
+    assert against(pairs, "a", "a") is None
+
+
+def test_a_confidence_never_reads_as_certainty() -> None:
+    assert [probability(p) for p in (None, 0.9999, 0.5, 0.0)] == [
+        "–",
+        "> 0.999",
+        "0.500",
+        "< 0.001",
+    ]
+
+
+def test_rows_say_whether_they_differ_and_by_how_much(make: Make) -> None:
+    one = make["submission"](id="a")
+    system = make["system"](accelerator="H200", accelerator_count=8)
+    settings = {"batch_size": 128, "warmup": 0.3}
+    other = make["submission"](id="b", system=system, hyperparameters=settings)
+    for each in (one, other):
+        each |= {"precision": None, "precision_measured": None}
+
+    groups = comparison_groups([one, other], make["benchmark"]()["target"], {"a": 1, "b": 2})
+    rows = {row.name: row for group in groups for row in group.rows}
+
+    assert [group.title for group in groups] == [
+        "Result", "System", "Hyperparameters", "Submission",
+    ]  # fmt: skip
+    assert rows["batch_size"].differs
+    assert rows["batch_size"].cells[1].text == "128"
+    assert rows["batch_size"].cells[1].note == "2.00 × A"
+    assert [cell.text for cell in rows["learning_rate"].cells] == ["0.02", "–"]
+    assert not rows["Processor"].differs
+    assert rows["Rank in its division"].cells[1].note is None
+    assert "Precision claimed" not in rows
+    left = {row.name for group in only_differences(groups) for row in group.rows}
+    assert {"Accelerator", "Accelerators", "warmup", "batch_size"} <= left
+    assert "Processor" not in left
+
+
+def test_inference_entries_are_compared_by_what_they_state(make: Make) -> None:
+    entry = make["inference_submission"](id="a")
+    groups = comparison_groups([entry, entry], make["benchmark"]()["target"], {})
+    names = [row.name for row in groups[0].rows]
+    assert names == ["Latency of one item", "Cost of 10,000 items", "Quality", "Evidence"]
+
+
+def test_the_address_of_a_comparison_has_its_ids_in_one() -> None:
+    assert compare_link(["a", "b"], rows="different") == "/compare?ids=a,b&rows=different"
+    assert compare_link(["&x"]) == "/compare?ids=%26x"
+
+
+NO_CLAIMED_LATENCY = {"code": "claim_has_no_latency", "weight": "leaves_open"}
+
+
+def test_runs_are_expected_to_reach_the_target_where_the_reference_does(make: Make) -> None:
+    assert expected_evaluations(make["verification"]()) == 8
+    assert expected_evaluations(make["verification"](control_points=[])) is None
+
+
+def test_a_loss_is_reached_from_above(make: Make) -> None:
+    falling = [{"index": i, "mean": m, "lower": m, "upper": m} for i, m in enumerate([3.0, 1.0], 1)]
+    target = {"metric": "loss", "value": 1.5, "unit": "nats/byte", "direction": "lower"}
+    assert expected_evaluations(make["verification"](control_points=falling, target=target)) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "queued", "outcome": None}, "Waiting for a worker"),
+        ({"state": "running", "outcome": None}, "on worker-b. Attempt 2 starts again"),
+        ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which costs nobody"),
+        ({"state": "queued", "outcome": None, "kind": "latency"}, "to train and time the model"),
+        ({"state": "cancelled", "outcome": None}, "cancelled"),
+        (
+            {"state": "running", "outcome": None, "cancelled_at": "2026-11-23T12:00:00Z"},
+            "Cancelled: replaying 3 runs on worker-b first; they count, without a verdict.",
+        ),
+        ({"state": "failed", "outcome": None}, "No attempt could finish"),
+        ({"outcome": "verified"}, "supports the claim"),
+        ({"outcome": "rejected"}, "contradicts the claim"),
+        ({"outcome": "inconclusive"}, "could not decide"),
+        ({"outcome": "verified", "runs_planned": None}, "its runs supports"),
+        ({"kind": "calibration", "outcome": None}, "The reference was measured in 3 runs."),
+        (
+            {"kind": "latency", "outcome": "inconclusive", "reasons": [NO_CLAIMED_LATENCY]},
+            "the submission claims none to hold it against",
+        ),
+        (
+            {"kind": "calibration", "state": "cancelled", "outcome": None},
+            "This calibration was cancelled; it says nothing about the reference.",
+        ),
+    ],
+)
+def test_every_state_is_one_sentence(make: Make, changes: dict[str, Any], words: str) -> None:
+    assert words in state_sentence(make["verification"](**changes))
+
+
+def test_the_table_twin_has_every_evaluation_with_its_band(make: Make) -> None:
+    rows = replay_rows(make["verification"]())
+    assert len(rows) == 3 * 8
+    assert rows[3]["band"]["index"] == 4
+    assert replay_rows(make["verification"](report=None)) == []

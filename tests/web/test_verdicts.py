@@ -1,11 +1,23 @@
-"""What a verification established, in words."""
+"""Verdicts, measurements, steps of a score and settings in words."""
 
 from typing import Any
 
+import pytest
+
+from web.run_measurements import (
+    Setting,
+    ledger_bars,
+    measured_columns,
+    phases_used,
+    stated_settings,
+    why_no_utilisation,
+)
+from web.steps import addends_over_count, convergence_unit, run_uses, shown_steps
 from web.verdicts import (
     published_check,
     reads_between_evaluations,
     standing_words,
+    verdict_checks,
     why_not_timed,
 )
 
@@ -52,3 +64,246 @@ def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off() -
     assert not reads_between_evaluations(judged(7.3331), whole)
     assert not reads_between_evaluations(judged(6.8903), {"result": {"epochs_to_target": None}})
     assert not reads_between_evaluations({"reasons": []}, whole)
+
+
+def replay(*reasons: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "replay", "outcome": "verified", "reasons": list(reasons)}
+
+
+def reason(code: str, weight: str, message: str = "said", **numbers: float) -> dict[str, Any]:
+    return {"code": code, "weight": weight, "message": message, "numbers": numbers}
+
+
+def test_the_four_checks_stand_in_one_order_whatever_was_compared() -> None:
+    checks = verdict_checks(replay(reason("reached_target", "supports", "3 of 3 replays reached")))
+
+    assert [check.name for check in checks] == [
+        "Reached the target", "Learned like the reference", "Same number of epochs", "Same speed",
+    ]  # fmt: skip
+    assert [check.word for check in checks] == ["yes", *["not compared"] * 3]
+    assert checks[0].text == "3 of 3 replays reached."
+
+
+def test_a_fixed_stop_has_no_first_evaluation_at_the_target() -> None:
+    at_stop = reason("reached_target", "supports", mean=0.79, p_value=0.001)
+    assert verdict_checks(replay(at_stop))[0].name == "Beat the target at the fixed stop"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (0.08, "An epoch took 12.5× less time than claimed: ours is faster."),
+        (1.07, "An epoch took 1.07× as long as claimed, within the limit. Limit 1.5×."),
+        (33.0, "An epoch took 33× as long as claimed. Limit 1.5×."),
+    ],
+)
+def test_the_speed_says_which_of_the_two_was_faster(ratio: float, said: str) -> None:
+    timed = reason("time_agrees", "supports", ratio=ratio, tolerated_ratio=1.5)
+    assert verdict_checks(replay(timed))[3].text == said
+
+
+def test_the_heaviest_reason_speaks_for_its_check() -> None:
+    busy = reason("noisy_host", "note", "time was not compared: the worker was busy")
+    slow = reason("slower_than_claimed", "rejects", ratio=2.0, tolerated_ratio=1.5)
+    assert verdict_checks(replay(busy, slow))[3].word == "no"
+    assert verdict_checks(replay(busy))[3].text == "Not compared: the worker was busy."
+    assert verdict_checks(replay(busy))[3].word == "not compared"
+
+
+def test_other_kinds_have_no_such_checks() -> None:
+    assert verdict_checks({"kind": "latency", "outcome": "verified", "reasons": []}) == []
+    assert verdict_checks({"kind": "replay", "outcome": None, "reasons": []}) == []
+
+
+def verification(*runs: dict[str, Any], utilisation: list[dict[str, Any]]) -> dict[str, Any]:
+    reported = [{"index": index, "telemetry": telemetry} for index, telemetry in enumerate(runs)]
+    return {"report": {"runs": reported}, "utilisation": utilisation}
+
+
+def used(run: int, **figures: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("samples_per_second", "achieved_flops", "utilisation", "missing"))
+    return {"run": run} | nothing | figures
+
+
+def test_a_column_is_shown_where_a_run_fills_it_and_no_other() -> None:
+    shown = verification(
+        {"energy_joules": None, "memory_peak_bytes": 3 * 2**20, "communication_share": 0.25},
+        {"energy_joules": 5430.5, "memory_peak_bytes": None},
+        utilisation=[
+            used(0, samples_per_second=45_678.9, achieved_flops=2.5e12),
+            used(1, utilisation=0.4217),
+        ],
+    )
+
+    assert [(column.heading, list(column.texts)) for column in measured_columns(shown)] == [
+        ("Samples per second", ["45,679", "–"]),
+        ("Energy, timed", ["–", "5,430\u00a0J"]),
+        ("Memory, peak", ["3.000\u00a0MiB", "–"]),
+        ("In communication", ["25.0\u00a0%", "–"]),
+        ("Model FLOP/s", ["2,500\u00a0GFLOP/s", "–"]),
+        ("MFU", ["–", "42.2\u00a0%"]),
+    ]
+
+
+def test_a_replay_without_telemetry_shows_no_column() -> None:
+    assert measured_columns({"report": None, "utilisation": []}) == []
+    assert measured_columns(verification({}, utilisation=[])) == []
+
+
+def test_why_no_run_tells_its_utilisation_is_said_once() -> None:
+    told = [used(0, missing="no measured roof")]
+    assert why_no_utilisation(verification({}, utilisation=told)) == told[0]["missing"]
+    assert why_no_utilisation(verification({}, utilisation=[used(0, utilisation=0.1)])) is None
+    assert why_no_utilisation({"report": None}) is None
+
+
+RULE = {"count": 5, "dropped": 1, "started": 5}
+
+
+def own(file: str, seconds: float | None) -> dict[str, Any]:
+    numbers = {"best quality": 98.1, "epoch": 7.0}
+    formula = "seconds on the mlperf clock to the first evaluation with top1Accuracy >= 97.5"
+    return {"name": f"TTA of {file}", "formula": formula, "numbers": numbers, "value": seconds,
+            "unit": "s"}  # fmt: skip
+
+
+def step(name: str, numbers: dict[str, Any], value: float | None, unit: str) -> dict[str, Any]:
+    return {"name": name, "formula": "a x b", "numbers": numbers, "value": value, "unit": unit}
+
+
+TIMES = {"a": 10.0, "b": 12.0, "c": 14.0, "d": 16.0, "e": None}
+
+
+def test_the_runs_are_one_step_that_says_which_of_them_count() -> None:
+    steps = [own(file, seconds) for file, seconds in TIMES.items()]
+    shown = shown_steps([*steps, step("TTA", TIMES, 14.0, "s")], RULE)
+
+    assert [each.name for each in shown] == ["Time to accuracy of each run", "TTA"]
+    assert shown[0].value == "4 of 5 reached the target"
+    assert [(run.file, run.use) for run in shown[0].runs] == [
+        ("a", "dropped as fastest"),
+        ("b", "counts"),
+        ("c", "counts"),
+        ("d", "counts"),
+        ("e", "dropped as slowest"),
+    ]
+    assert shown[1].working == "(12 + 14 + 16) / 3 = 14.000\u00a0s"
+    assert shown[1].numbers == {}
+
+
+def test_a_sum_that_does_not_come_out_is_not_written() -> None:
+    shown = shown_steps([step("TTA", TIMES, 13.0, "s")], RULE)
+
+    assert shown[0].working is None
+    assert shown[0].numbers == TIMES
+
+
+def test_of_more_runs_than_count_the_median_window_counts() -> None:
+    rule = {"count": 3, "dropped": 1, "started": 3}
+
+    uses = run_uses([30.0, 20.0, 21.0, 22.0, 10.0], rule)
+
+    # The window of three runs in a row with the median of the three means: runs 2 to 4.
+    assert uses.count("counts") == 1
+    assert uses.count("not counted") == 2
+
+
+def test_the_first_that_converged_count_where_more_are_started() -> None:
+    rule = {"count": 2, "dropped": 0, "started": 4}
+    assert run_uses([None, 5.0, 4.0, 3.0], rule) == [
+        "not counted",
+        "counts",
+        "counts",
+        "not counted",
+    ]
+    assert run_uses([None, None, None, 3.0], rule) == ["not counted"] * 4
+
+
+@pytest.mark.parametrize(
+    ("given", "working"),
+    [
+        (
+            step("normalisation", {"reference mean": 8.5, "submission mean": 8.0}, 1.0625, ""),
+            "8.5 / 8 = 1.0625",
+        ),
+        (
+            step("normalisation", {"reference mean": 8.0, "submission mean": 10.0}, 1.0, ""),
+            "8 / 10 is 0.8, which raises nothing; factor = 1",
+        ),
+        # Mean 6 and population standard deviation 2, so 33.33 %.
+        (
+            step("coefficient of variation", {"a": 4.0, "b": 8.0, "c": None}, 100 / 3, "%"),
+            "2 / 6 × 100 = 33.33 %",
+        ),
+        (
+            step("cost to accuracy", {"TTA (s)": 1800.0, "price (USD/h)": 3.0}, 1.5, "USD"),
+            "1800 / 3600 × 3 = 1.5 USD",
+        ),
+        (
+            step("cost to accuracy", {"TTA (s)": 1800.0, "price (USD/h)": None}, None, "USD"),
+            "The submission states no price, so it has no cost.",
+        ),
+        (step("luck", {"a": 1.0}, 1.0, ""), None),
+    ],
+)
+def test_each_rule_is_written_out_with_its_numbers(
+    given: dict[str, Any], working: str | None
+) -> None:
+    assert shown_steps([given], RULE)[0].working == working
+
+
+def test_normalisation_multiplies_the_raw_time() -> None:
+    steps = [
+        step("normalisation", {}, 1.25, ""),
+        step("TTA", {"raw TTA (s)": 80.0}, 100.0, "s"),
+    ]
+    assert shown_steps(steps, None)[1].working == "80 × 1.25 = 100.000\u00a0s"
+    assert shown_steps(steps, None)[1].rule == "A × b."
+
+
+def test_a_long_sum_is_not_spelled_out() -> None:
+    assert addends_over_count([2.0] * 12) == "24 / 12"
+
+
+def test_a_metric_keeps_its_case_and_a_unit_its_word() -> None:
+    convergence = {"name": "convergence", "unit": "samples_count"}
+    assert convergence_unit({"steps": [convergence]}) == "samples"
+    quality = {"name": "quality", "formula": "top1Accuracy as stated", "numbers": {}}
+    shown = shown_steps([quality | {"value": 94.0, "unit": "percent"}], None)
+    assert shown[0].rule == "top1Accuracy as stated."
+
+
+def test_what_only_the_logs_state_follows_the_claims_own_settings() -> None:
+    runs = [{"settings": {"batch_size": 64.0, "opt_base_learning_rate": 0.00055}}] * 2
+    submission = {"hyperparameters": {"batch_size": 64.0}, "runs": runs}
+
+    assert stated_settings(submission) == [
+        Setting("batch_size", (64.0,), by_logs=False),
+        Setting("opt_base_learning_rate", (0.00055,), by_logs=True),
+    ]
+
+
+def test_runs_that_differ_show_every_value() -> None:
+    runs = [{"settings": {"lora_rank": 16.0}}, {"settings": {"lora_rank": 32.0}}]
+    found = stated_settings({"hyperparameters": {}, "runs": runs})
+
+    assert [each.text for each in found] == ["16, 32"]
+
+
+def test_a_run_stored_without_its_settings_states_none() -> None:
+    assert stated_settings({"hyperparameters": {}, "runs": [{"settings": None}, {}]}) == []
+
+
+def test_bars_share_the_scale_of_the_longest_run() -> None:
+    short, long = {"train": 1.0, "init": 1.0}, {"train": 3.0, "init": 1.0, "idle": 0.0}
+    bars = ledger_bars([{"ledger": short}, {"ledger": long}])
+    assert [(s.phase, s.percent) for s in bars[0].segments] == [("init", 25.0), ("train", 25.0)]
+    assert [s.start_percent for s in bars[0].segments] == [0.0, 25.0]
+    assert sum(s.percent for s in bars[1].segments) == pytest.approx(100.0)
+    assert [bar.total_seconds for bar in bars] == [2.0, 4.0]
+
+
+def test_a_run_without_a_ledger_has_an_empty_bar() -> None:
+    runs = [{"ledger": None}, {"ledger": {"train": 0.0}}]
+    assert [bar.segments for bar in ledger_bars(runs)] == [(), ()]
+    assert phases_used(runs) == []

@@ -1,12 +1,28 @@
-"""Measurements in a process of their own, with modules that misbehave."""
+"""Benches: throughput, utilisation and seconds of exchange, on clocks that play a noisy host."""
 
+import io
+import json
 import logging
 import os
+import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 
+from finishline.rules.archive.definitions import shipped_file
+from finishline.rules.scoring.run import Phase
+from reference_models import DataSetError
+from reference_models.digits import DigitsConfig, synthetic
+from worker.bench import BenchError, main, read_arguments, run_bench
+from worker.communication import EXCHANGE_MODULE, Communication
 from worker.measuring import measure_apart
+from worker.throughput import ROUNDS, bench, measure_throughput
+from worker.throughput import main as throughput_main
+from worker.utilisation import count_work
 
 
 @pytest.fixture
@@ -64,3 +80,281 @@ def test_a_worker_that_is_told_to_stop_does_not_wait_for_its_measurement(module,
     assert measure_apart(name, {}, 500.0, stop=lambda: True) is None
     assert time.monotonic() - started < 30
     assert caplog.text == ""
+
+
+DIGITS = str(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
+
+
+THROUGHPUT = {
+    "items_per_second": 6400.0,
+    "slowest": 6000.0,
+    "fastest": 6500.0,
+    "seconds_per_call": 0.01,
+    "items_per_call": 64,
+    "calls": 70,
+}
+
+
+ANSWERS = {
+    "worker.throughput": {
+        "training": THROUGHPUT,
+        "inference": THROUGHPUT,
+        "telemetry": {"readings": 0},
+        "steps_per_epoch": 18,
+    },
+    "worker.precision_probe": {
+        "precision": {"lowest": "fp32"},
+        "work": {"batch_size": 64, "step_flops": 1e9, "step_bytes": 1e7},
+    },
+    "worker.roofs": {
+        "figures": {
+            "gemm_fp32": {"value": 0.2, "unit": "TFLOP/s", "how": "matmul"},
+            "convolution_fp32": {"value": 0.4, "unit": "TFLOP/s", "how": "convolution"},
+            "copy": {"value": 100.0, "unit": "GB/s", "how": "copy"},
+        }
+    },
+}
+
+
+def result(answers, *arguments):
+    return run_bench(read_arguments([DIGITS, *arguments]), lambda module, *_: answers[module])
+
+
+def test_utilisation_is_held_against_the_best_roof_of_the_same_type():
+    found = result(ANSWERS)
+    # 1 GFLOP in 10 ms are 0.1 TFLOP/s, of the 0.4 that a convolution reaches here.
+    assert found["roofline"]["utilisation"] == pytest.approx(0.25)
+    assert found["roofline"]["intensity"] == pytest.approx(100.0)
+    assert found["roofline"]["bound"] == "compute"
+
+
+def test_time_to_the_target_is_epochs_of_the_reference_by_steps_here():
+    found = result(ANSWERS)["to_target"]
+    # The docstring of the reference: 7.67 epochs at 64, mean over 40 seeds.
+    assert found["epochs"] == pytest.approx(7.67, abs=0.01)
+    assert found["epoch_seconds"] == pytest.approx(0.18)
+    assert found["training_seconds"] == pytest.approx(0.18 * found["epochs"])
+
+
+def test_a_batch_size_without_reference_runs_has_no_time_to_the_target():
+    assert result(ANSWERS, "--set", "batch_size=48")["to_target"] is None
+
+
+def test_without_audit_or_roofs_the_throughput_stands_alone():
+    found = result(ANSWERS | {"worker.precision_probe": None, "worker.roofs": None})
+    assert found["training"]["items_per_second"] == 6400.0
+    assert (found["precision"], found["work"], found["roofline"]) == (None, None, None)
+    assert found["roofs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "failed or took too long"),
+        ({"missing": "the reference digits offers no synthetic step"}, "no synthetic step"),
+    ],
+)
+def test_without_a_throughput_there_is_no_result(answer, said):
+    with pytest.raises(BenchError, match=said):
+        result(ANSWERS | {"worker.throughput": answer})
+
+
+def test_what_is_measured_next_is_told_and_then_the_result(capsys, monkeypatch):
+    monkeypatch.setattr("worker.bench.measure_apart", lambda module, *_: ANSWERS[module])
+    assert main([DIGITS]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event.get("doing") for event in events] == ["throughput", "audit", "roofs", None]
+    assert events[-1]["result"]["benchmark"] == "digits"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "momentun=1"], "hyperparameters.momentun"),
+        (["--set", "batch_size=7"], "a whole number from 16 to 256"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(arguments, said, capsys):
+    assert main([DIGITS, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_benchmark_without_a_reference_is_refused(capsys):
+    assert main([str(shipped_file("mlperf-v0.5-gnmt"))]) == 2
+    assert "has no reference training" in capsys.readouterr().err
+
+
+class Host:
+    """A clock that goes on by `seconds` with each call; some rounds are disturbed."""
+
+    def __init__(self, *, seconds, disturbed=()):
+        self.now, self.seconds, self.disturbed = 0.0, seconds, set(disturbed)
+        self.calls, self.waits = 0, 0
+
+    def call(self):
+        self.calls += 1
+        self.now += self.seconds * (10 if self.waits - 3 in self.disturbed else 1)
+
+    def wait(self):
+        self.waits += 1
+
+    def clock(self):
+        return self.now
+
+
+def measured(host, **settings):
+    return measure_throughput(
+        host.call,
+        items_per_call=64,
+        synchronise=host.wait,
+        clock=host.clock,
+        **({"seconds": 7.0} | settings),
+    )
+
+
+def test_throughput_is_items_by_seconds():
+    found = measured(Host(seconds=0.1))
+    assert found.items_per_second == pytest.approx(640)
+    assert found.seconds_per_call == pytest.approx(0.1)
+
+
+def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
+    found = measured(Host(seconds=0.1, disturbed=[1, 4, 6]))
+    assert found.items_per_second == pytest.approx(640)
+    assert found.slowest == pytest.approx(64)
+    assert found.fastest == pytest.approx(640)
+
+
+def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone():
+    host = Host(seconds=0.125)
+    found = measured(host, seconds=7.0)
+    assert found.calls == 56
+    # After the first call, after the warm-up, after a step that tells how long it takes.
+    assert host.waits == 3 + ROUNDS
+
+
+def test_a_step_longer_than_the_time_is_called_three_times_and_measured_once():
+    host = Host(seconds=100.0)
+    found = measured(host, seconds=1.0)
+    assert (found.calls, found.warm_up_calls, host.calls) == (1, 1, 3)
+    assert found.seconds_per_call == pytest.approx(100.0)
+
+
+def test_a_step_of_half_the_time_is_measured_twice():
+    assert measured(Host(seconds=3.0), seconds=7.0).calls == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DataSetError("torchvision cannot be used here"), "torchvision cannot be used here"),
+        (MemoryError("no room"), "a batch of 64 does not fit into the memory of cpu"),
+        (RuntimeError("[enforce fail] can't allocate memory"), "choose a smaller one with --set"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, capsys, error, said):
+    told = {"reference": "digits", "hyperparameters": {"batch_size": 64}, "device": "cpu"}
+    monkeypatch.setattr("worker.throughput.die_with_parent", lambda pid: None)
+    monkeypatch.setattr("worker.throughput.bench", lambda told: raise_(error))
+    orders = io.BytesIO(json.dumps(told | {"parent_pid": 1}).encode())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=orders))
+    out = sys.stdout
+    throughput_main()
+    monkeypatch.setattr("sys.stdout", out)
+    assert said in json.loads(capsys.readouterr().out)["missing"]
+
+
+def raise_(error):
+    raise error
+
+
+def test_the_digits_reference_trains_and_infers_on_made_up_data():
+    told = {"reference": "digits", "hyperparameters": {}, "device": "cpu", "seconds": 0.01}
+    answer = bench(told)
+    assert answer["training"]["items_per_call"] == 64
+    assert answer["inference"]["items_per_call"] == 599
+    assert answer["steps_per_epoch"] == 18  # 1198 // 64
+    assert answer["telemetry"]["memory_peak_bytes"] > 2**20
+
+
+def test_a_matmul_has_two_flops_for_each_product_and_moves_its_operands_and_result():
+    work = count_work(lambda: torch.ones(2, 3) @ torch.ones(3, 5), batch_size=2)
+    assert work.step_flops == 2 * 2 * 3 * 5
+    assert work.step_bytes == 4 * (2 * 3 + 3 * 5 + 2 * 5)
+    assert work.batch_size == 2
+
+
+def test_what_is_no_matmul_or_convolution_is_no_work():
+    assert count_work(lambda: torch.ones(4).exp().sum(), batch_size=1) is None
+
+
+def test_a_step_of_the_digits_network_has_the_flops_of_its_layers():
+    # Products of a forward pass for one image: 64 places x 32 and 64 x 32 x 64 filters of nine,
+    # 16 x 64 x 128 of nine, 512 x 10. Backward is twice that, less the gradient of the images.
+    first = 2 * 64 * 32 * 9
+    forward = first + 2 * (64 * 32 * 64 * 9 + 16 * 64 * 128 * 9 + 512 * 10)
+    work = count_work(synthetic(DigitsConfig(batch_size=16), "cpu").train_step, batch_size=16)
+    assert work.step_flops == 16 * (3 * forward - first)
+
+
+def test_fused_attention_on_a_processor_is_counted():
+    q = torch.ones(2, 3, 4, 8, requires_grad=True)  # (B, heads, T, d)
+
+    def forward():
+        return nn.functional.scaled_dot_product_attention(q, q, q)
+
+    # Scores and values: two products of T x T x d for each head, two FLOPs each.
+    assert count_work(forward, batch_size=2).step_flops == 2 * 3 * 2 * 2 * 4 * 4 * 8
+
+    def both():
+        forward().sum().backward()
+
+    # Backward makes five such products where forward makes two.
+    assert count_work(both, batch_size=2).step_flops == pytest.approx(2 * 3 * 7 * 2 * 4 * 4 * 8)
+
+
+def test_a_fused_recurrent_layer_is_counted():
+    layer = nn.LSTM(3, 5, batch_first=True)
+    # Each of 2 x 4 items goes through matrices of 20 x 3 and 20 x 5, two FLOPs a weight.
+    forward = 2 * 8 * (20 * 3 + 20 * 5)
+    with torch.no_grad():
+        assert count_work(lambda: layer(torch.ones(2, 4, 3)), batch_size=2).step_flops == forward
+    training = count_work(lambda: layer(torch.ones(2, 4, 3))[0].sum().backward(), batch_size=2)
+    assert training.step_flops == 3 * forward
+
+
+@pytest.fixture
+def exchange(monkeypatch):
+    """Stands for what the reference counts; a test sets its seconds."""
+    exchange = SimpleNamespace(so_far=None, how=lambda: "by hand")
+    exchange.seconds = lambda: exchange.so_far
+    monkeypatch.setitem(sys.modules, EXCHANGE_MODULE, SimpleNamespace(EXCHANGE=exchange))
+    return exchange
+
+
+def test_what_is_exchanged_in_a_train_phase_counts_and_nothing_else(exchange):
+    communication = Communication()
+    for phase, so_far in [
+        (Phase.WARMUP, None),
+        (Phase.DATA, 0.5),  # The warm-up exchanged for half a second.
+        (Phase.TRAIN, 0.5),
+        (Phase.EVAL, 2.0),  # 1.5 s of training
+        (Phase.TRAIN, 9.0),  # 7 s of evaluation
+        (Phase.EVAL, 9.25),  # 0.25 s of training
+    ]:
+        exchange.so_far = so_far
+        communication.enter(phase)
+    assert communication.told() == {
+        "communication_seconds": pytest.approx(1.75),
+        "communication_how": "by hand",
+    }
+
+
+def test_a_training_that_exchanges_nothing_tells_nothing(exchange, monkeypatch):
+    communication = Communication()
+    for phase in (Phase.TRAIN, Phase.EVAL):
+        communication.enter(phase)
+    assert communication.told() == {}
+    monkeypatch.delitem(sys.modules, EXCHANGE_MODULE)
+    communication.enter(Phase.TRAIN)
+    assert communication.told() == {}

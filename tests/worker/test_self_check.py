@@ -1,16 +1,37 @@
-"""A worker's canary and roofs, on measurements and a server that say what a test wants."""
+"""A worker's measurements of itself: canaries, roofs and probes."""
 
+import itertools
 import json
+import subprocess
+import sys
 import time
 
 import pytest
+import torch
 
 from finishline.rules.scoring.measurements import ProbeAnswer
+from worker import roofs
+from worker.canary import best_seconds, canary_gflops
 from worker.intake import WorkerState
 from worker.link import UnreachableError
+from worker.measuring import measure_apart
+from worker.probe import accelerators_of, hardware_class_of, nvidia_accelerators, probe
+from worker.roofs import (
+    BF16,
+    FP32,
+    TF32,
+    Device,
+    Roofs,
+    Shapes,
+    all_reduce_bus_rate,
+    find_device,
+    types_of,
+)
 from worker.self_check import SelfCheck
 
 CANARY = {"gflops": 100.0, "configuration": "numpy", "how": "best of 0.5 s"}
+
+
 ROOFS = {
     "figures": {
         "gemm_bf16": {"value": 700.0, "unit": "TFLOP/s", "how": "matmul"},
@@ -249,3 +270,262 @@ def test_a_good_reading_after_one_attempt_is_the_next_ones_before(self_check, se
     told = len(server.probes)
     assert checks.check("before", attempt_id="a-4").drift == "16.7 % slower"
     assert len(server.probes) > told
+
+
+def clock_of(*seconds):
+    """A clock whose steps take so long, one after the other; nothing passes between them."""
+    return itertools.chain.from_iterable(
+        [(end - taken), end]
+        for taken, end in zip(seconds, itertools.accumulate(seconds), strict=True)
+    )
+
+
+def test_the_best_of_all_times_counts_whatever_disturbs_the_others():
+    ticks = iter([0.0, *clock_of(3.0, 1.0, 8.0, 2.0)])
+    assert best_seconds(lambda: None, seconds=14.0, clock=lambda: next(ticks)) == 1.0
+
+
+def test_a_step_longer_than_the_time_is_timed_once():
+    ticks = iter([0.0, *clock_of(9.0)])
+    assert best_seconds(lambda: None, seconds=0.5, clock=lambda: next(ticks)) == 9.0
+
+
+def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
+    multiplied = []
+    monkeypatch.setattr("worker.canary.np.matmul", lambda *both, out: multiplied.append(both))
+    monkeypatch.setattr("worker.canary.best_seconds", lambda step, *, seconds: step() or 1e-3)
+    # A product of two matrices of n x n takes 2 n^3 operations: 2 * 256^3 in a millisecond.
+    assert canary_gflops() == pytest.approx(33.554432)
+    first, timed = multiplied
+    assert [(one.shape, one.dtype.name) for one in (*first, *timed)] == [
+        ((256, 256), "float32")
+    ] * 4
+
+
+def test_no_processor_is_outside_of_a_thousandfold_range():
+    assert 0.1 < canary_gflops(seconds=0.01) < 10_000
+
+
+def test_the_worker_gets_a_reading_with_what_it_may_be_compared_with():
+    answer = measure_apart("worker.canary", {}, 60.0)
+    assert answer["gflops"] > 0.1
+    assert "float32, one thread" in answer["configuration"]
+
+
+SMALL = Shapes(gemm_sides=(16, 32), convolutions=((1, 4, 8), (2, 4, 8)), copy_bytes=4096)
+
+
+ROOF_NAMES = {"gemm_fp32", "gemm_bf16", "convolution_fp32", "convolution_bf16"}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(roofs, "SHAPES", {"cpu": SMALL, "cuda": SMALL})
+
+
+@pytest.fixture
+def waits():
+    """How often the device was waited for."""
+    return []
+
+
+@pytest.fixture
+def accelerator(waits):
+    """A device that takes the paths of an accelerator and computes on the processor."""
+    return Device("cuda", "cpu", 1, (9, 0), lambda: waits.append(1))
+
+
+@pytest.mark.usefixtures("small")
+def test_every_roof_of_a_processor_is_measured_and_says_how():
+    figures = Roofs(find_device("cpu"), seconds_each=0.01).figures()
+    assert ROOF_NAMES | {"copy", "launch_latency"} == {
+        name for name, figure in figures.items() if figure.value is not None
+    }
+    assert all(figure.value is None or figure.value > 0 for figure in figures.values())
+    assert "best of 2 shapes" in figures["gemm_fp32"].how
+    assert figures["all_reduce"].how == "absent: one device has nobody to reduce with"
+    assert "the processor's memory" in figures["host_to_device"].how
+
+
+@pytest.mark.usefixtures("small")
+def test_the_best_shape_is_the_roof(monkeypatch):
+    times = {16: 1e-6, 32: 1e-4}  # 2 * 16^3 / 1 us = 8.192 GFLOP/s, 2 * 32^3 / 100 us = 0.655
+
+    def played(self, step, *, seconds):
+        return times[step().shape[0]]
+
+    monkeypatch.setattr(Roofs, "_best", played)
+    found = Roofs(find_device("cpu")).figures(only=("gemm_fp32",))["gemm_fp32"]
+    assert found.value == pytest.approx(8.192e-3)
+    assert found.how.startswith("matmul 16 x 16")
+
+
+@pytest.mark.usefixtures("small")
+def test_flops_of_a_convolution_are_two_for_each_product(monkeypatch):
+    monkeypatch.setattr(Roofs, "_best", lambda self, step, *, seconds: 1e-6 * step().shape[0])
+    found = Roofs(find_device("cpu")).figures(only=("convolution_fp32",))["convolution_fp32"]
+    assert found.value == pytest.approx(2 * 4 * 4 * 9 * 8 * 8 / 1e-6 / 1e12)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_accelerator_is_waited_for_and_what_it_lacks_is_absent(accelerator, waits):
+    figures = Roofs(accelerator, seconds_each=0.01).figures()
+    assert {"gemm_tf32", "gemm_fp16", "gemm_fp8", "convolution_tf32"} <= set(figures)
+    assert "convolution_fp8" not in figures
+    assert waits
+    # A processor has no pinned memory to send from, as an accelerator without a driver has none.
+    assert figures["host_to_device"].value is None
+    assert figures["host_to_device"].how.startswith("absent: ")
+
+
+@pytest.mark.usefixtures("small")
+def test_without_time_left_a_figure_is_absent_and_not_nought():
+    figures = Roofs(find_device("cpu"), seconds_each=0.01).figures(limit_seconds=-1.0)
+    assert {figure.value for figure in figures.values()} == {None}
+    assert "no time left" in figures["copy"].how
+
+
+@pytest.mark.usefixtures("small")
+def test_only_the_figures_asked_for_are_measured():
+    assert set(Roofs(find_device("cpu"), seconds_each=0.01).figures(only=("copy",))) == {"copy"}
+
+
+@pytest.mark.usefixtures("small")
+def test_types_follow_the_compute_capability():
+    def names(*capability):
+        return [kind.name for kind in types_of("cuda", capability)]
+
+    assert names(7, 0) == ["fp32", "fp16"]
+    assert names(8, 0) == ["fp32", "tf32", "bf16", "fp16"]
+    assert names(9, 0) == ["fp32", "tf32", "bf16", "fp16", "fp8"]
+
+
+@pytest.mark.usefixtures("small")
+def test_float32_is_tf32_only_while_it_is_switched_on():
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    with TF32.switched_on():
+        assert torch.backends.cuda.matmul.allow_tf32
+        with FP32.switched_on():
+            assert not torch.backends.cudnn.allow_tf32
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+    assert BF16.dtype is torch.bfloat16
+
+
+@pytest.mark.usefixtures("small")
+def test_a_link_carries_two_parts_less_those_that_stay():
+    # nccl-tests: 8 ranks, 1 GB in 10 ms: algorithm bandwidth 100 GB/s, bus bandwidth 175 GB/s.
+    assert all_reduce_bus_rate(1e9, 8, 0.01) == pytest.approx(175e9)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_device_that_is_not_there_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="'cuda' was asked for"):
+        find_device("cuda")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_worker_that_measures_loads_no_torch():
+    code = (
+        "import sys, worker.self_check, worker.attempt_checks, worker.bench, worker.sensors;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_the_device_that_is_measured_is_the_one_that_is_waited_for(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda name: (9, 0))
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    find_device("cuda:1").synchronise()
+    assert waited == ["cuda:1"]
+
+
+@pytest.mark.parametrize(
+    ("processor", "cores", "accelerators", "expected"),
+    [
+        ("Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz", 8, [], "cpu-intel-xeon-gold-6230-8-cores"),
+        ("AMD EPYC 7B13", 1, [], "cpu-amd-epyc-7b13-1-core"),
+        ("AMD Ryzen 9 7950X 16-Core Processor", 4, [], "cpu-amd-ryzen-9-7950x-4-cores"),
+        ("", 2, [], "cpu-unknown-2-cores"),
+        ("AMD EPYC", 8, ["NVIDIA H200"], "1x-nvidia-h200"),
+        ("AMD EPYC", 8, ["NVIDIA A100-SXM4-80GB"] * 8, "8x-nvidia-a100-sxm4-80gb"),
+    ],
+)
+def test_hardware_class_is_made_of_what_trains(processor, cores, accelerators, expected):
+    assert hardware_class_of(processor, cores, accelerators) == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (None, ["H100", "H200"]),
+        ("cuda", ["H100", "H200"]),
+        ("cuda:1", ["H200"]),
+        ("cuda:7", []),
+        ("cpu", []),
+    ],
+)
+def test_a_system_has_the_accelerators_of_the_device_that_trains(device, expected):
+    assert accelerators_of(device, ["H100", "H200"]) == expected
+
+
+def test_a_training_on_the_processor_of_a_gpu_host_is_of_the_class_of_its_processor(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", nvidia_smi(tmp_path, "echo 'NVIDIA H200'"), prepend=":")
+    on_gpu = probe(worker="grace", hardware_class=None, threads=1, device="cuda:0")
+    on_cpu = probe(worker="grace", hardware_class=None, threads=1, device="cpu")
+    assert (on_gpu.hardware_class, on_gpu.accelerator) == ("1x-nvidia-h200", "NVIDIA H200")
+    assert on_cpu.hardware_class.startswith("cpu-")
+    assert (on_cpu.accelerator, on_cpu.accelerator_count) == (None, 0)
+
+
+def test_given_hardware_class_wins():
+    assert probe(worker="grace", hardware_class="lab", threads=1).hardware_class == "lab"
+
+
+def test_probe_finds_processor_memory_and_versions():
+    system = probe(worker="grace", hardware_class=None, threads=1)
+    assert system.processor
+    assert system.processor_count >= 1
+    assert system.memory_gib > 0.1
+    assert system.software["torch"]
+
+
+def nvidia_smi(folder, script):
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("printf 'NVIDIA H200\\nNVIDIA H200\\n'", ["NVIDIA H200", "NVIDIA H200"]),
+        ("echo 'could not communicate with the driver' >&2; exit 9", []),
+        ("exit 0", []),
+    ],
+)
+def test_accelerators_are_read_from_the_drivers_tool(tmp_path, monkeypatch, script, expected):
+    monkeypatch.setenv("PATH", nvidia_smi(tmp_path, script), prepend=":")
+    assert nvidia_accelerators() == expected
+
+
+def test_host_without_the_tool_has_no_accelerator(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvidia_accelerators() == []
+
+
+def test_worker_process_loads_neither_torch_nor_a_database():
+    code = (
+        "import sys, worker.__main__, worker.local;"
+        "sys.exit(' '.join({'torch', 'sqlalchemy', 'fastapi'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr.strip() == ""
+    assert ended.returncode in (0, 1)

@@ -1,11 +1,21 @@
-"""What is made of a run's sensors, on ones that say what a test wants."""
+"""Sensors, energy counters and surroundings, in folders and libraries that play the host."""
 
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from finishline.rules.scoring.run import Clock, Phase
-from worker.sensors import open_sensors
+from worker.memory import accelerator_peak_bytes, resident_peak_bytes
+from worker.probe import (
+    accelerator_facts,
+    container_id,
+    describe_surroundings,
+    numa_nodes,
+    processor_power_limit,
+)
+from worker.sensors import open_nvml, open_powercap, open_sensors
 from worker.telemetry import Reading, Telemetry
 
 
@@ -120,3 +130,227 @@ def test_a_training_on_an_accelerator_is_never_given_the_processors_energy(monke
     monkeypatch.setattr("worker.sensors.open_powercap", lambda: FakeSensors())
     assert open_sensors("cuda") is None
     assert open_sensors("cpu") is not None
+
+
+class NVMLError(Exception):
+    """What the library raises."""
+
+
+class FakeNvml:
+    """Two accelerators; `lacking` names the calls that they do not support."""
+
+    NVML_CLOCK_SM = 1
+    NVML_TEMPERATURE_GPU = 0
+    NVMLError = NVMLError
+
+    def __init__(self, *, lacking=(), driver=True, count=2):
+        self.lacking, self.driver, self.count = lacking, driver, count
+        self.millijoules = {0: 1_000, 1: 5_000, "GPU-b": 5_000}
+
+    def nvmlInit(self):  # noqa: N802
+        if not self.driver:
+            raise NVMLError("driver not loaded")
+
+    def nvmlDeviceGetCount(self):  # noqa: N802
+        return self.count
+
+    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
+        if index >= self.count:
+            raise NVMLError("invalid argument")
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, name):  # noqa: N802
+        return name
+
+    def __getattr__(self, name):
+        answers = {
+            "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.millijoules[h],
+            "nvmlDeviceGetPowerUsage": lambda h: 300_000 if h == 0 else 400_000,
+            "nvmlDeviceGetClockInfo": lambda h, kind: 1980 if h == 0 else 1000,
+            "nvmlDeviceGetTemperature": lambda h, kind: 50 if h == 0 else 61,
+            "nvmlDeviceGetUtilizationRates": lambda h: SimpleNamespace(gpu=100 if h == 0 else 50),
+        }
+        if name not in answers:
+            raise AttributeError(name)
+        if name in self.lacking:
+
+            def refuse(*_):
+                raise NVMLError("not supported")
+
+            return refuse
+        return answers[name]
+
+
+def test_power_and_energy_are_sums_over_the_accelerators():
+    sensors = open_nvml(library=FakeNvml())
+    assert sensors.energy_joules() == 6.0
+    assert sensors.read().watts == 700.0
+
+
+def test_clock_and_utilisation_are_means_and_temperature_is_the_highest():
+    reading = open_nvml(library=FakeNvml()).read()
+    assert (reading.clock_mhz, reading.utilisation_percent, reading.celsius) == (1490.0, 75.0, 61)
+
+
+@pytest.mark.parametrize(("visible", "joules"), [("1", 5.0), ("GPU-b", 5.0), ("0, 1", 6.0)])
+def test_only_the_accelerators_a_training_sees_are_counted(visible, joules):
+    assert open_nvml(visible=visible, library=FakeNvml()).energy_joules() == joules
+
+
+@pytest.mark.parametrize("visible", ["", "7", "none"])
+def test_no_visible_accelerator_is_no_sensor(visible):
+    assert open_nvml(visible=visible, library=FakeNvml()) is None
+
+
+def test_a_sensor_that_is_not_supported_is_absent_and_the_others_are_there():
+    lacking = ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage")
+    sensors = open_nvml(library=FakeNvml(lacking=lacking))
+    assert sensors.energy_joules() is None
+    assert (sensors.read().watts, sensors.read().celsius) == (None, 61)
+
+
+def test_without_driver_or_accelerator_there_are_no_sensors():
+    assert open_nvml(library=FakeNvml(driver=False)) is None
+    assert open_nvml(library=FakeNvml(count=0)) is None
+
+
+def test_without_the_library_there_are_no_sensors(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert open_nvml() is None
+
+
+@pytest.fixture
+def package(tmp_path):
+    def make(index, *, microjoules, wraps_at=1_000_000):
+        folder = tmp_path / f"intel-rapl:{index}"
+        folder.mkdir(exist_ok=True)
+        (folder / "energy_uj").write_text(f"{microjoules}\n")
+        (folder / "max_energy_range_uj").write_text(f"{wraps_at}\n")
+        return folder / "energy_uj"
+
+    return make
+
+
+def test_energy_counts_from_the_first_look_over_all_packages(package, tmp_path):
+    one, two = package(0, microjoules=100_000), package(1, microjoules=0)
+    sensors = open_powercap(tmp_path)
+    assert sensors.energy_joules() == 0.0
+    one.write_text("350000")
+    two.write_text("500000")
+    assert sensors.energy_joules() == pytest.approx(0.75)
+
+
+def test_a_counter_that_wraps_around_goes_on_counting(package, tmp_path):
+    counter = package(0, microjoules=900_000)
+    sensors = open_powercap(tmp_path)
+    sensors.energy_joules()
+    counter.write_text("50000")  # 100,000 up to its end, 50,000 after it.
+    assert sensors.energy_joules() == pytest.approx(0.15)
+    counter.write_text("60000")
+    assert sensors.energy_joules() == pytest.approx(0.16)
+
+
+def test_parts_of_a_package_are_not_counted_twice(package, tmp_path):
+    package(0, microjoules=0)
+    part = package("0:0", microjoules=0)
+    sensors = open_powercap(tmp_path)
+    sensors.energy_joules()
+    part.write_text("500000")
+    assert sensors.energy_joules() == 0.0
+
+
+def test_a_host_without_readable_counters_has_no_sensors(package, tmp_path):
+    assert open_powercap(tmp_path / "absent") is None
+    package(0, microjoules="not a number")
+    assert open_powercap(tmp_path) is None
+
+
+def test_a_counter_that_vanishes_makes_the_energy_absent(package, tmp_path):
+    counter = package(0, microjoules=0)
+    sensors = open_powercap(tmp_path)
+    sensors.energy_joules()
+    counter.unlink()
+    assert sensors.energy_joules() is None
+
+
+DOCKER = "0::/system.slice/docker-" + "ab" * 32 + ".scope\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    def write(path, text):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    write("proc/self/cgroup", DOCKER)
+    for node in range(11):
+        write(f"sys/devices/system/node/node{node}/cpulist", f"{node}\n")
+    write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+    write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "350000000\n")
+    return tmp_path
+
+
+def test_container_nodes_governor_and_limit_are_read_from_the_host(root):
+    found = describe_surroundings(image_digest="sha256:1", root=root)
+    assert found["container"] == "ab" * 32
+    assert found["governor"] == "performance"
+    assert found["processor_power_limit"] == "350 W"
+    assert found["image_digest"] == "sha256:1"
+    assert found["kernel"]
+
+
+def test_memory_nodes_are_in_the_order_of_their_numbers(root):
+    assert numa_nodes(root).endswith("9: 9, 10: 10")
+
+
+def test_what_a_host_does_not_tell_is_absent(tmp_path):
+    assert container_id(tmp_path) is None
+    assert numa_nodes(tmp_path) is None
+    assert processor_power_limit(tmp_path) is None
+    assert describe_surroundings(root=tmp_path)["governor"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("570.1, 143771 MiB, 700.00 W", ("570.1", "143771 MiB", "700.00 W")),
+        ("570.1, 143771 MiB, [N/A]", ("570.1", "143771 MiB", None)),
+        ("", (None, None, None)),
+    ],
+)
+def test_driver_memory_and_power_limit_come_from_the_drivers_tool(
+    tmp_path, monkeypatch, said, expected
+):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho '{said}'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    facts = accelerator_facts()
+    assert (facts["driver"], facts["accelerator_memory"], facts["power_limit"]) == expected
+
+
+def test_peak_of_the_resident_set_is_in_bytes(tmp_path):
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmPeak:\t 900 kB\nVmHWM:\t   512 kB\nVmRSS:\t 400 kB\n")
+    assert resident_peak_bytes(status) == 512 * 1024
+
+
+def test_this_process_has_a_peak_between_a_megabyte_and_the_memory_of_any_host():
+    assert 2**20 < resident_peak_bytes() < 2**50
+
+
+def test_without_the_kernels_file_the_peak_is_absent(tmp_path):
+    assert resident_peak_bytes(tmp_path / "absent") is None
+
+
+def test_accelerators_are_added_up_once_torch_uses_them(monkeypatch):
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        max_memory_allocated=[100, 50].__getitem__,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert accelerator_peak_bytes() == 150
+    cuda.is_initialized = lambda: False
+    assert accelerator_peak_bytes() is None

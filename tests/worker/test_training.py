@@ -1,4 +1,4 @@
-"""One run with a real training process, on trainers that need no torch."""
+"""One run with a real training process, on trainers that need no torch and on the reference."""
 
 import re
 import subprocess
@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.verification.messages import ControlPoint, LatencyOrder
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.scoring.run import Clock, Ledger, Phase
+from finishline.rules.verification.control_points import control_points
+from finishline.rules.verification.messages import ControlPoint, LatencyOrder, TargetSpec
+from reference_models import digits
+from worker.child_process import Host
+from worker.settings import Settings
+from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.training import train_run
 from worker.wire import encode
 
@@ -270,3 +277,210 @@ def test_a_reference_without_a_model_to_time_fails_by_name(train, make_job):
     )
     assert "gives no model to time" in run.failure.message
     assert run.latency == []
+
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
+
+
+def test_digits_replay_reaches_its_target_within_its_band(make_job, announcer):
+    curves = [run.quality for run in BENCHMARK.reference_runs_at(64)]
+    points = control_points(curves, runs=3, alpha=0.01, resolution=BENCHMARK.target.resolution)
+    job = make_job(
+        "digits",
+        seeds=(5,),
+        hyperparameters=BENCHMARK.defaults(),
+        data_set_sha256=BENCHMARK.data_set.sha256,
+        control_points=tuple(points),
+        run_limit_seconds=120,
+    )
+    host = Host(device="cpu", data_dir=Path("unused"))
+    run = train_run(job, 0, host=host, announcer=announcer, stop=lambda: None)
+    assert run.status == "reached", run
+    assert 5 <= len(run.evaluations) <= 12
+    assert run.tta_seconds < run.ledger["data"] + run.ledger["train"] + run.ledger["eval"] + 0.01
+    assert run.ledger["init"] > run.ledger["data"]
+    assert 0 < run.cpu_seconds < 1.2 * run.child_seconds  # one thread
+
+
+@pytest.fixture
+def train_group(host, announcer, monkeypatch, tmp_path):
+    """Train on two processes; their folders are made in `tmp_path`."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    group = replace(host, processes=2, data_dir=tmp_path)
+    return lambda job, stop=lambda: None: train_run(
+        job, 0, host=group, announcer=announcer, stop=stop
+    )
+
+
+def test_the_first_process_alone_tells_what_happens(train_group, make_job, tmp_path):
+    run = train_group(make_job("climb", stop_at="end"))
+    assert run.failure is None, run.log_tail
+    assert [item.quality for item in run.evaluations] == [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
+    assert list(tmp_path.glob("finishline-run-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [("diverge_by_loss", "training_diverged"), ("fail_elsewhere", "device_unfit")],
+)
+def test_failure_of_any_process_is_the_failure_of_the_run(train_group, make_job, reference, code):
+    run = train_group(make_job(reference))
+    assert run.failure.code == code, run.log_tail
+
+
+def test_killed_process_ends_the_run_with_what_was_measured(train_group, make_job):
+    run = train_group(make_job("killed_elsewhere"))
+    assert run.failure.code == "child_died", run.log_tail
+    assert [item.quality for item in run.evaluations] == [50.0]
+
+
+def test_no_process_of_a_group_is_left_when_the_run_is_given_up(
+    train_group, make_job, events, tmp_path
+):
+    def stop():
+        return "cancelled" if any(event.kind == "evaluation" for event in events) else None
+
+    run = train_group(make_job("hang_in_group", run_limit_seconds=90.0), stop)
+    assert run.status == "cancelled", run.log_tail
+    pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in (0, 1)]
+    deadline = time.monotonic() + 20
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a process of the group is left"
+        time.sleep(0.01)
+
+
+def test_real_training_on_two_processes_reaches_its_target(make_job, announcer):
+    job = make_job(
+        "digits",
+        data_set_sha256=digits.DATA_SET_SHA256,
+        target=90.0,
+        run_limit_seconds=120.0,
+        seeds=(3,),
+    )
+    host = Host(device="cpu", data_dir=Path("unused"), processes=2)
+    run = train_run(job, 0, host=host, announcer=announcer, stop=lambda: None)
+    assert run.status == "reached", run.log_tail
+    assert run.evaluations[-1].quality >= 90.0
+    assert run.evaluations[-1].samples == len(run.evaluations) * (1198 // 64) * 64
+    assert 0.0 < run.telemetry.communication_share < 1.0
+    assert run.telemetry.communication_how.startswith("every exchange of gradients timed")
+
+
+def test_setting_says_how_many_processes_and_refuses_none(monkeypatch):
+    monkeypatch.setenv("FINISHLINE_PROCESSES", "2")
+    assert Settings(broker_url="redis://x").processes == 2
+    monkeypatch.setenv("FINISHLINE_PROCESSES", "0")
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        Settings(broker_url="redis://x")
+
+
+@pytest.fixture
+def watch():
+    """Started at 10 s: 2 s init, 3 s warm-up, 0.5 s data, 4 s training, 1 s evaluation."""
+    watch = Stopwatch(10.0)
+    watch.enter(Phase.WARMUP, 12.0)
+    watch.enter(Phase.DATA, 15.0)
+    watch.enter(Phase.TRAIN, 15.5)
+    watch.enter(Phase.EVAL, 19.5)
+    watch.stamp(20.5)
+    return watch
+
+
+def test_every_second_belongs_to_one_phase(watch):
+    assert watch.ledger == Ledger(init=2.0, warmup=3.0, data=0.5, train=4.0, eval=1.0)
+    assert watch.ledger.total() == 10.5
+
+
+def test_run_starts_at_the_first_phase_after_the_preparation(watch):
+    assert watch.started_at == 15.0
+
+
+def test_run_has_not_started_during_warm_up():
+    watch = Stopwatch(0.0)
+    watch.enter(Phase.INIT, 0.5)
+    watch.enter(Phase.COMPILE, 1.0)
+    watch.enter(Phase.WARMUP, 2.0)
+    assert watch.started_at is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "seconds"),
+    [("mlperf", 5.5), ("dawnbench", 9.5), ("speedrun", 4.5)],
+    ids=lambda value: str(value),
+)
+def test_the_benchmarks_clock_says_which_phases_count(watch, clock, seconds):
+    assert watch.seconds(Clock(clock), division="closed") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("parent_seconds", "child_seconds", "disagree"),
+    [
+        (10.0, 10.0, False),
+        (10.0, 9.76, False),  # 2 % of 10 s and 50 ms allow 0.25 s
+        (10.0, 9.74, True),
+        (10.0, 10.26, True),
+        (0.1, 0.06, False),
+        (0.1, 0.04, True),
+    ],
+)
+def test_two_clocks_may_differ_by_two_percent_and_fifty_milliseconds(
+    parent_seconds, child_seconds, disagree
+):
+    assert clocks_disagree(parent_seconds, child_seconds) is disagree
+
+
+ACCURACY = TargetSpec("top1Accuracy", 97.5, "higher")
+
+
+LOSS = TargetSpec("loss", 1.0, "lower")
+
+
+@pytest.mark.parametrize(
+    ("qualities", "reached"),
+    [([], False), ([97.4], False), ([97.5], True), ([90.0, 97.6], True)],
+)
+def test_target_is_reached_at_or_above_its_value(qualities, reached):
+    assert is_reached(qualities, ACCURACY) is reached
+
+
+def test_a_loss_reaches_its_target_downwards():
+    assert is_reached([1.2, 1.0], LOSS)
+    assert not is_reached([1.2, 1.1], LOSS)
+
+
+def test_sustained_target_needs_evaluations_in_a_row():
+    twice = TargetSpec("top1Accuracy", 97.5, "higher", evaluations_in_a_row=2)
+    assert not is_reached([98.0, 97.0, 98.0], twice)
+    assert is_reached([98.0, 97.0, 98.0, 97.5], twice)
+
+
+def test_a_run_with_a_fixed_stop_never_stops_at_its_target():
+    stop = TargetSpec("loss", 1.0, "lower", fixed_stop=True)
+    assert not is_reached([0.9, 0.8], stop)
+
+
+POINTS = [
+    ControlPoint(index=1, mean=50, lower=40, upper=60),
+    ControlPoint(index=2, mean=80, lower=75, upper=85),
+]
+
+
+@pytest.mark.parametrize(
+    ("qualities", "below"),
+    [
+        ([40.0], False),  # on the edge is inside
+        ([39.9], True),
+        ([61.0], False),  # above is for the server to judge
+        ([50.0, 74.0], True),
+        ([30.0, 80.0], False),  # the first evaluation had its turn
+        ([50.0, 80.0, 1.0], False),  # no control point there
+    ],
+)
+def test_only_the_latest_evaluation_below_its_control_point_stops(qualities, below):
+    assert is_below_band(qualities, POINTS, ACCURACY) is below
+
+
+def test_a_loss_is_below_the_band_when_it_is_larger():
+    points = [ControlPoint(index=1, mean=2.0, lower=1.5, upper=2.5)]
+    assert is_below_band([2.6], points, LOSS)
+    assert not is_below_band([1.4], points, LOSS)

@@ -33,14 +33,6 @@ SMALL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def small_model():
     return nn.Sequential(
         nn.Conv2d(3, 16, 5, stride=4), nn.BatchNorm2d(16), nn.ReLU(),

@@ -1,15 +1,26 @@
-"""The charts of a board: what is drawn, what is left out and said, and that any bundle can."""
+"""A board: its charts, its links, its families and the range of its target."""
 
 import json
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 
 from web.board_chart import front_entries, pareto_figure, pareto_table
+from web.board_table import (
+    asks_what_if,
+    board_query,
+    is_filtered,
+    kind_link,
+    pages_of,
+    sort_link,
+    sort_state,
+    target_range,
+)
 from web.chart_parts import names_of, series_marks, thin_entries, thinning_note
 from web.charts import CHARTS
 from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
@@ -21,10 +32,14 @@ from web.distribution_chart import (
     survival_figure,
     survival_table,
 )
+from web.home_words import families, short_title
 from web.records_chart import records_figure, records_table
+from web.render import render
 from web.scaling_chart import scaling_families, scaling_figure, scaling_table
 
 View = dict[str, Any]
+
+
 Make = dict[str, Callable[..., View]]
 
 
@@ -281,3 +296,153 @@ def test_names_are_what_tells_submissions_apart(make: Make) -> None:
     marked = one | {"model": "a < b"}
     assert names_of([marked]) == {"a": "1. a &lt; b"}
     assert names_of([marked], written=str) == {"a": "1. a < b"}
+
+
+FILTERS = {"division": "open", "q": "a&b=c", "sort": "cost", "order": "asc", "cursor": "x"}
+
+
+def test_sorting_keeps_the_filters_and_starts_at_the_first_page() -> None:
+    query = parse_qs(sort_link(FILTERS, "tta").removeprefix("?"))
+    assert query == {
+        "division": ["open"],
+        "q": ["a&b=c"],
+        "sort": ["tta"],
+        "order": ["asc"],
+    }
+
+
+def test_sorting_twice_turns_the_order_round() -> None:
+    assert "order=desc" in sort_link(FILTERS, "cost")
+    assert "order=asc" in sort_link(FILTERS | {"order": "desc"}, "cost")
+
+
+def test_a_column_tells_how_it_is_sorted() -> None:
+    assert sort_state(FILTERS, "cost") == "ascending"
+    assert sort_state(FILTERS | {"order": "desc"}, "cost") == "descending"
+    assert sort_state(FILTERS, "model") == "none"
+
+
+def test_empty_values_stay_out_of_links() -> None:
+    assert board_query({"division": None, "q": "", "metric": "cost"}) == "metric=cost"
+
+
+def test_an_order_alone_is_no_filter() -> None:
+    assert not is_filtered({"sort": "model", "q": "", "division": None})
+    assert is_filtered({"status": "verified"})
+
+
+def test_a_board_that_nobody_sorted_stands_by_rank() -> None:
+    assert sort_state({}, "rank") == "ascending"
+    assert "order=desc" in sort_link({}, "rank")
+
+
+def test_the_other_kind_keeps_what_was_searched_for() -> None:
+    query = parse_qs(kind_link(FILTERS | {"status": "verified"}, "inference").removeprefix("?"))
+    assert query == {"metric": ["latency"], "q": ["a&b=c"]}
+    assert kind_link({"metric": "latency"}, "train") == "?metric=tta"
+
+
+def test_a_number_is_linked_as_it_is_typed() -> None:
+    assert board_query({"target": 95.0, "price": 2.5}) == "target=95&price=2.5"
+
+
+def board(*, entries: int, total: int, first: int | None) -> dict[str, Any]:
+    return {"entries": [{}] * entries, "total": total, "first": first}
+
+
+def test_pages_lead_to_each_other_and_no_further() -> None:
+    middle = pages_of(board(entries=100, total=5000, first=101), {})
+    assert (middle.first, middle.previous, middle.following, middle.last) == (1, 1, 3, 50)
+    assert (middle.first_entry, middle.last_entry) == (101, 200)
+    last = pages_of(board(entries=5, total=25, first=21), {"limit": 10})
+    assert (last.previous, last.following, last.last, last.last_entry) == (2, None, 3, 25)
+    only = pages_of(board(entries=3, total=3, first=1), {})
+    assert (only.first, only.following, only.last) == (None, None, 1)
+    beyond = pages_of(board(entries=0, total=25, first=None), {"limit": 10, "page": 9})
+    assert (beyond.previous, beyond.following, beyond.first_entry) == (3, None, 0)
+    for refused in ("abc", "0", "-3", "1.5"):
+        assert pages_of(board(entries=0, total=25, first=None), {"limit": refused}).last >= 1
+
+
+def test_a_price_of_ones_own_is_asked_and_narrows_nothing() -> None:
+    assert asks_what_if({"price": 2.5})
+    assert not is_filtered({"price": 2.5})
+    assert is_filtered({"hardware_class": "8-h100"})
+
+
+def benchmark(benchmark_id: str, title: str = "Some", submissions: int = 0) -> dict[str, Any]:
+    return {
+        "id": benchmark_id,
+        "title": title,
+        "task": "a task",
+        "submissions": submissions,
+        "inference_submissions": 0,
+        "records": [],
+        "target": {"metric": "top1Accuracy", "value": 1, "unit": "percent", "direction": "higher"},
+    }
+
+
+LISTED = [
+    benchmark("cifar10", "CIFAR-10"),
+    benchmark("digits", "Digits", submissions=2),
+    benchmark("mlperf-v0.5-ncf", "NCF (MLPerf v0.5)"),
+    benchmark("mlperf-v10.0-bert", "BERT (MLPerf v10.0)"),
+    benchmark("mlperf-v5.1-flux1", "FLUX.1 (MLPerf v5.1)"),
+    benchmark("mlperf-v5.1-rgat", "R-GAT (MLPerf v5.1)", submissions=1),
+]
+
+
+def test_our_own_come_first_and_then_the_newest_round() -> None:
+    assert [family.name for family in families(LISTED)] == [
+        "Open to everyone",
+        "MLPerf Training v10.0",
+        "MLPerf Training v5.1",
+        "MLPerf Training v0.5",
+    ]
+
+
+def test_boards_with_submissions_stand_first() -> None:
+    own, _, newest, _ = families(LISTED)
+
+    assert [b["id"] for b in own.cards] == ["digits", "cifar10"]
+    assert own.waiting == ()
+    assert [b["id"] for b in newest.cards] == ["mlperf-v5.1-rgat"]
+    assert [b["id"] for b in newest.waiting] == ["mlperf-v5.1-flux1"]
+
+
+def test_a_title_leaves_out_the_name_of_its_family() -> None:
+    assert short_title(LISTED[4]) == "FLUX.1"
+    assert short_title(benchmark("digits", "Digits (small)")) == "Digits (small)"
+
+
+def test_the_home_page_links_every_benchmark_once() -> None:
+    page = render("home.html", benchmarks=LISTED, live=[], live_count=0, verdicts=[])
+
+    for listed in LISTED:
+        assert page.count(f'href="/benchmarks/{listed["id"]}"') == 1
+    assert page.count('<li class="card">') == 3
+
+
+def target(value: float, unit: str = "percent", direction: str = "higher") -> dict[str, object]:
+    return {"metric": "m", "value": value, "unit": unit, "direction": direction}
+
+
+def test_a_slider_ends_at_the_best_run_and_goes_four_times_as_far_the_easy_way() -> None:
+    slide = target_range(target(94.0), (90.0, 96.0))
+    assert (slide.low, slide.high, slide.step) == (86.0, 96.0, 0.1)
+    loss = target_range(target(0.925, "nats/token", "lower"), (0.915, 0.95))
+    assert (loss.low, loss.high, loss.step) == (0.915, 0.965, 0.0005)
+
+
+@pytest.mark.parametrize("qualities", [None, (10.0, 20.0)])
+def test_a_board_without_a_run_at_the_target_has_a_range_too(
+    qualities: tuple[float, float] | None,
+) -> None:
+    slide = target_range(target(99.5), qualities)
+    assert slide.low < 99.5 <= slide.high <= 100.0
+    assert slide.step > 0
+
+
+def test_a_target_of_nothing_can_be_slid() -> None:
+    slide = target_range(target(0.0, "loss", "lower"), None)
+    assert 0.0 <= slide.low <= slide.high

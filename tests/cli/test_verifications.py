@@ -1,0 +1,539 @@
+"""Calibrations, duels, reruns and rescoring against a server that gives canned answers."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from finishline.cli.calibration_tables import watch_calibration
+from finishline.cli.client import ServerClient
+from finishline.cli.screen import open_screen
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+def size(finished: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "batch_size": 64, "planned": 2, "finished": finished, "under_way": 0, "reached": finished,
+        "epochs": [8.0] * finished, "mean": 8.25, "stdev": 0.5, "band": [],
+    } | changes  # fmt: skip
+
+
+RUNNING = {
+    "id": "c1", "benchmark": "digits", "version": 3, "state": "running", "judges": False,
+    "batch_sizes": [64], "runs": 2, "runs_planned": 2, "runs_finished": 0, "adopted_at": None,
+    "sizes": [size(0)], "chunks": [],
+}  # fmt: skip
+
+
+DONE = RUNNING | {"state": "done", "runs_finished": 2, "sizes": [size(2)]}
+
+
+POST = "POST /api/v1/calibrations"
+
+
+GET = "GET /api/v1/calibrations/c1"
+
+
+def test_calibrate_asks_for_runs_at_each_batch_size(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(POST, RUNNING, status=201)
+    ran = finishline(
+        "calibrate", "digits", "--batch-sizes", "32,64", "--runs", "20", "--reason", "new torch",
+        "--token", "fl_o",
+    )  # fmt: skip
+    assert ran.code == 0
+    (asked,) = standin.asked
+    assert json.loads(asked.body) == {
+        "benchmark": "digits",
+        "batch_sizes": [32, 64],
+        "runs": 20,
+        "reason": "new torch",
+    }
+    assert asked.headers["Authorization"] == "Bearer fl_o"
+    assert "Calibration c1: number 3 of digits, running, 0 of 2 runs" in ran.out
+
+
+def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    for outdated in (True, False):
+        standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
+    said = finishline("calibration", "show", "c1").out
+    assert "for an earlier definition: not used for new replays" in said
+    assert "2 of 2 runs, used for new replays" in finishline("calibration", "show", "c1").out
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--runs 2", "--batch-sizes 64", "--batch-sizes 6x4 --runs 2"]
+)
+def test_calibrate_says_what_it_needs(
+    options: str, finishline: "Finishline", standin: "StandIn"
+) -> None:
+    ran = finishline("calibrate", "digits", *options.split())
+    assert ran.code == 2
+    assert "--batch-sizes" in ran.err
+    assert standin.asked == []
+
+
+@pytest.mark.parametrize(("state", "code"), [("done", 0), ("incomplete", 3), ("cancelled", 3)])
+def test_watching_ends_with_the_calibration(
+    state: str, code: int, finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(POST, DONE | {"state": state}, status=201)
+    ran = finishline(
+        "calibrate", "digits", "--batch-sizes", "64", "--runs", "2", "--watch", "--json"
+    )
+    assert (ran.code, ran.json()["state"]) == (code, state)
+
+
+def test_every_step_is_told_once(standin: "StandIn", capsys: pytest.CaptureFixture[str]) -> None:
+    one = RUNNING | {"sizes": [size(0, under_way=1)]}
+    for view in (RUNNING, one, one, DONE):
+        standin.answer(GET, view)
+    pauses: list[float] = []
+    with ServerClient(standin.url) as server:
+        ended = watch_calibration(server, RUNNING, open_screen(as_json=False), wait=pauses.append)
+    assert ended == DONE
+    assert len(pauses) == 4
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told == ["0 of 2 runs trained", "1 of 2 runs trained", "2 of 2 runs trained"]
+
+
+def test_a_calibration_goes_on_with_more_runs(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer(GET, DONE)
+    standin.answer(f"{POST}/c1/continue", RUNNING)
+    ran = finishline("calibrate", "digits", "--continue", "c1", "--runs", "40", "--json")
+    assert (ran.code, ran.json()["state"]) == (0, "running")
+    assert json.loads(standin.asked[1].body) == {"batch_sizes": None, "runs": 40}
+
+
+def test_a_calibration_of_another_benchmark_does_not_go_on(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(GET, DONE)
+    ran = finishline("calibrate", "cifar10", "--continue", "c1")
+    assert (ran.code, len(standin.asked)) == (2, 1)
+    assert "belongs to digits, not to cifar10" in ran.err
+
+
+def test_show_has_a_line_for_each_batch_size(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer(GET, DONE | {"judges": True})
+    out = finishline("calibration", "show", "c1").out
+    assert "used for new replays" in out
+    assert out.splitlines()[-1].split() == ["64", "2/2", "2", "8.25", "0.50", "–"]
+
+
+def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    system = {"processor": "x\n[evil]", "software": {"torch": "2.13.0", "numpy": "2.4"}}
+    run = {"batch_size": 64, "seed": 7, "status": "reached", "quality": [50.0, 98.1234]}
+    runs = [run | {"system": system}, run | {"seed": 8, "status": "failed", "system": system}]
+    answer = {
+        "id": "c1", "benchmark": "digits", "version": 3, "runs_sha256": "ab", "runs": runs,
+        "created_at": "2026-11-21T10:00:00Z",
+    }  # fmt: skip
+    standin.answer(f"{GET}/runs", answer)
+    out = finishline("calibration", "show", "c1", "--toml").out
+    assert tomllib.loads(out) == {
+        "reference_runs": [{"batch_size": 64, "seed": 7, "quality": [50.0, 98.1234]}]
+    }
+    assert "# Made on x [evil], numpy 2.4, torch 2.13.0." in out
+    assert finishline("calibration", "show", "c1", "--runs", "--json").json() == answer
+
+
+def test_list_compare_adopt_and_cancel(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer("GET /api/v1/calibrations", {"calibrations": [DONE]})
+    comparison = {
+        "first": "c1", "second": None, "benchmark": "digits",
+        "sizes": [{"batch_size": 64, "first": {"mean": 8.0}, "second": {"mean": 8.5},
+                   "difference": -0.5, "p_value": 0.0123,
+                   "band": [{"mean_difference": -1.5}, {"mean_difference": 0.25}]}],
+    }  # fmt: skip
+    standin.answer(f"{GET}/compare", comparison)
+    standin.answer(f"{POST}/c1/adopt", DONE)
+    standin.answer(f"{POST}/c1/cancel", DONE)
+
+    assert finishline("calibration", "list").out.splitlines()[-1].split()[:5] == [
+        "c1", "digits", "3", "done", "2/2",
+    ]  # fmt: skip
+    compared = finishline("calibration", "compare", "c1", "c2").out.splitlines()[-1].split()
+    assert compared == ["64", "8.00", "8.50", "-0.50", "0.0123", "1.50"]
+    assert standin.asked[-1].path.endswith("/c1/compare?with=c2")
+    assert finishline("calibration", "adopt", "c1", "--reason", "better").code == 0
+    assert json.loads(standin.asked[-1].body) == {"reason": "better"}
+    assert finishline("calibration", "cancel", "c1").code == 0
+    assert finishline("calibration", "adopt", "c1").code == 2
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+RUN = {"run": 0, "seed": 7, "ending": "reached", "seconds": 0.832, "epochs": 8.0}
+
+
+DUEL = {
+    "challenger": "s1", "holder": "s2", "order": ["challenger", "holder", "holder", "challenger"],
+    "pairs": [], "time": None,
+}  # fmt: skip
+
+
+QUEUED = {
+    "id": "d1", "kind": "duel", "state": "queued", "runs_planned": 4, "duel": DUEL,
+    "target": {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"},
+    "control_points": [], "waiting_for": None,
+}  # fmt: skip
+
+
+PAIRS = [
+    {"number": 1, "challenger": RUN, "holder": RUN | {"seconds": 1.632}, "ratio": 0.5098,
+     "winner": "challenger"},
+    {"number": 2, "challenger": RUN, "holder": RUN | {"seconds": None, "ending": "missed"},
+     "ratio": None, "winner": "challenger"},
+]  # fmt: skip
+
+
+ENDED = QUEUED | {
+    "state": "done", "outcome": "challenger_faster", "duel": DUEL | {"pairs": PAIRS},
+    "reasons": [{"code": "duel_time", "message": "the challenger is faster", "numbers": {}}],
+}  # fmt: skip
+
+
+EVALUATION = {
+    "attempt": 1, "sequence": 0, "run": 1, "kind": "evaluation", "epoch": 1.0, "seconds": 0.1,
+    "quality": 15.2,
+}  # fmt: skip
+
+
+def stream(*events: tuple[str, Any]) -> bytes:
+    return "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for name, each in events).encode()
+
+
+def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    ran = finishline("duel", "s1", "s2", "--pairs", "6", "--reason", "record", "--token", "fl_o")
+
+    assert ran.code == 0
+    assert f"Duel d1 is queued: {standin.url}/verifications/d1" in ran.out
+    assert json.loads(standin.asked[0].body) == {
+        "challenger": "s1", "holder": "s2", "pairs": 6, "reason": "record",
+    }  # fmt: skip
+    assert finishline("duel", "s1", "s2", "--json").json() == QUEUED
+    assert json.loads(standin.asked[1].body)["pairs"] == 4
+
+
+def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    events = stream(("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
+    standin.answer("GET /api/v1/verifications/d1/events", events)
+    ran = finishline("duel", "s1", "s2", "--watch")
+
+    assert ran.code == 0
+    assert "run 2 holder  epoch 1      15.20 %" in ran.out
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ["1", "0.832", "s", "1.632", "s", "0.510", "challenger"] in lines
+    assert ["2", "0.832", "s", "missed", "–", "challenger"] in lines
+    assert ran.out.splitlines()[-2:] == [
+        "Verdict: challenger faster",
+        "  duel_time: the challenger is faster",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        ("challenger_faster", 0),
+        ("holder_faster", 0),
+        ("not_separable", 0),
+        ("inconclusive", 3),
+        (None, 3),
+    ],
+)
+def test_a_duel_that_says_nothing_ends_with_code_3(
+    finishline: "Finishline", standin: "StandIn", outcome: str | None, code: int
+) -> None:
+    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    end = ENDED | {"outcome": outcome, "duel": DUEL}
+    standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
+    ran = finishline("duel", "s1", "s2", "--watch", "--json")
+
+    assert ran.code == code
+    assert ran.json() == end
+
+
+@pytest.mark.parametrize("pairs", ["1", "21", "x"])
+def test_pairs_outside_what_is_allowed_are_wrong_usage(
+    finishline: "Finishline", standin: "StandIn", pairs: str
+) -> None:
+    assert finishline("duel", "s1", "s2", "--pairs", pairs).code == 2
+    assert standin.asked == []
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+BATCH = {
+    "dry_run": True,
+    "replays": [{"submission_id": "s1", "verification_id": None, "runs_expected": 3.5,
+                 "seconds_expected": 70.0, "accelerators": 0, "basis": "run limit"}],
+    "skipped": [{"submission_id": "s2", "why": "Verification v9 is under way."}],
+    "gpu_seconds_expected": 0.0, "cpu_seconds_expected": 70.0,
+}  # fmt: skip
+
+
+REPLAYED_RUN = {"index": 0, "seed": 1, "status": "reached", "tta_seconds": 1.5,
+       "epochs_to_target": 8.0, "best_quality": 98.0}  # fmt: skip
+
+
+SIDE = {"id": "v1", "state": "done", "outcome": "verified", "published": True, "worker": "w",
+        "hardware_class": "cpu", "reasons": [{"code": "reached_target"}],
+        "runs": [REPLAYED_RUN]}  # fmt: skip
+
+
+COMPARISON = {
+    "submission_id": "s1", "benchmark": "digits", "first": SIDE,
+    "second": SIDE | {"id": "v2", "outcome": "rejected", "published": False, "runs": []},
+    "same_band": False,
+    "differences": [{"figure": "tta_seconds", "first_mean": 1.5, "second_mean": None,
+                     "ratio": None, "p_value": None, "comparable": False}],
+    "systems": [{"field": "threads", "first": "1", "second": "2"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (["s1", "s2"], {"submissions": ["s1", "s2"], "dry_run": False}),
+        (["s1", "--dry-run"], {"submissions": ["s1"], "dry_run": True}),
+        (["--benchmark", "digits", "--status", "verified"],
+         {"benchmark": "digits", "status": "verified", "dry_run": False}),
+        (["--benchmark", "digits", "--dry-run"],
+         {"benchmark": "digits", "status": None, "dry_run": True}),
+    ],
+)  # fmt: skip
+def test_several_submissions_are_asked_for_at_once(
+    finishline: "Finishline", standin: "StandIn", arguments: list[str], body: dict[str, Any]
+) -> None:
+    standin.answer("POST /api/v1/verifications/batch", BATCH)
+    ran = finishline("verify", *arguments, "--reason", "driver")
+
+    assert ran.code == 0
+    assert json.loads(standin.asked[0].body) == body | {"reason": "driver"}
+    assert "skipped s2: Verification v9 is under way." in ran.out
+    last = ran.out.splitlines()[-1]
+    assert last.startswith("1 would be queued, 1 skipped; expected 0")
+    assert finishline("verify", *arguments, "--reason", "driver", "--json").json() == BATCH
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["s1", "--benchmark", "digits"], ["s1", "--status", "verified"], ["s1", "s2"],
+     ["s1", "s2", "--reason", "x", "--watch"], ["--benchmark", "digits"]],
+)  # fmt: skip
+def test_a_batch_that_is_not_clear_is_wrong_usage(
+    finishline: "Finishline", standin: "StandIn", arguments: list[str]
+) -> None:
+    ran = finishline("verify", *arguments)
+
+    assert (ran.code, ran.out, standin.asked) == (2, "", [])
+
+
+def test_a_decision_is_sent_with_its_reason(finishline: "Finishline", standin: "StandIn") -> None:
+    view = {"id": "v1", "outcome": "rejected"}
+    standin.answer("POST /api/v1/verifications/v1/decide", view)
+    ran = finishline("decide", "v1", "keep", "--reason", "throttled")
+
+    assert (ran.code, ran.out) == (0, "The verdict of v1, rejected, is kept back: throttled\n")
+    assert json.loads(standin.asked[0].body) == {"decision": "keep", "reason": "throttled"}
+    assert "is published" in finishline("decide", "v1", "publish", "--reason", "x").out
+    for wrong in (["v1", "maybe", "--reason", "x"], ["v1", "keep"]):
+        assert finishline("decide", *wrong).code == 2
+    standin.refuse("POST /api/v1/verifications/v2/decide", 409, "It was decided.")
+    assert finishline("decide", "v2", "keep", "--reason", "x").code == 1
+
+
+def test_two_verifications_are_shown_side_by_side(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("GET /api/v1/verifications/compare", COMPARISON)
+    ran = finishline("compare-verifications", "v1", "v2")
+
+    assert ran.code == 0
+    assert standin.asked[0].path.endswith("/compare?first=v1&second=v2")
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["outcome", "verified", "rejected"] in rows
+    assert ["threads:", "1", "|", "2"] in rows
+    assert "published       not published" in ran.out
+    assert "other hardware" in ran.out
+    assert "different bands" in ran.out
+
+
+def test_the_whole_log_is_kept_in_a_file_page_by_page(
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+) -> None:
+    record = {"id": 2, "at": "2026-01-01T00:00:00+00:00", "actor": "olivia [x]", "reason": None,
+              "action": "token.create", "subject_kind": "token", "subject_id": "7"}  # fmt: skip
+    standin.answer("GET /api/v1/audit", {"records": [record], "next_before": 2})
+    standin.answer("GET /api/v1/audit", {"records": [record | {"id": 1}], "next_before": None})
+    path = tmp_path / "log.json"
+    ran = finishline("audit-log", "--out", str(path), "--token", "fl_o")
+
+    assert ran.code == 0
+    assert [item["id"] for item in json.loads(path.read_text())["records"]] == [1, 2]
+    assert "before=2" in standin.asked[1].path
+    shown = finishline("audit-log", "--limit", "5")
+    assert "olivia [x]" in shown.out
+    assert "token 7" in shown.out
+    assert finishline("audit-log", "--out", str(tmp_path / "no" / "log.json")).code == 1
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"records": 1}', '{"records": [1]}', '{"records": [{"id": "1"}]}']
+)
+def test_a_file_that_is_no_log_is_refused(
+    finishline: "Finishline", tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(content)
+    ran = finishline("check-proof", "--log", str(path))
+
+    assert ran.code == 1
+    assert "No audit log in" in ran.err
+
+
+def test_audit_takes_a_proof_or_a_log(finishline: "Finishline", tmp_path: Path) -> None:
+    assert finishline("check-proof").code == 2
+    assert finishline("check-proof", "v1", "--log", str(tmp_path / "log.json")).code == 2
+    assert finishline("check-proof", "--log", str(tmp_path / "gone.json")).code == 1
+
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+
+RESCORE = "POST /api/v1/rescore"
+
+
+CHANGE = {"field": "tta_seconds", "before": 0.5, "after": 0.944}
+
+
+def batch(**values: Any) -> dict[str, Any]:
+    usual = {
+        "definition": "stored",
+        "dry_run": False,
+        "submissions": 2,
+        "unchanged": 2,
+        "changed": [],
+        "failed": [],
+        "total": 3,
+        "next_cursor": None,
+    }
+    return usual | values
+
+
+def two_batches(standin: "StandIn") -> None:
+    changed = [{"id": "sub-1", "changes": [CHANGE]}]
+    standin.answer(RESCORE, batch(unchanged=1, changed=changed, next_cursor="place-2"))
+    standin.answer(RESCORE, batch(submissions=1, unchanged=1))
+
+
+def test_it_asks_until_the_server_has_no_more(finishline: "Finishline", standin: "StandIn") -> None:
+    two_batches(standin)
+    ran = finishline(
+        "rescore", "--benchmark", "digits", "--definition", "current", "--dry-run",
+        "--token", "fl_1", "--json",
+    )  # fmt: skip
+
+    assert ran.code == 0
+    assert ran.json() == {
+        "definition": "current",
+        "dry_run": True,
+        "submissions": 3,
+        "unchanged": 2,
+        "changed": [{"id": "sub-1", "changes": [CHANGE]}],
+        "failed": [],
+        "total": 3,
+        "complete": True,
+    }
+    asked = {"benchmark": "digits", "dry_run": True, "definition": "current"}
+    bodies = [json.loads(each.body) for each in standin.asked]
+    assert bodies == [asked | {"cursor": None}, asked | {"cursor": "place-2"}]
+    assert {each.headers["authorization"] for each in map(lower, standin.asked)} == {"Bearer fl_1"}
+
+
+def lower(asked: Any) -> Any:
+    asked.headers.update({name.lower(): value for name, value in asked.headers.items()})
+    return asked
+
+
+def test_people_see_submission_field_before_and_after(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    two_batches(standin)
+    out = finishline("rescore").out
+
+    assert "sub-1:\n  tta_seconds: 0.5 -> 0.944\n" in out
+    assert (
+        "3 of 3 submissions rescored under the stored definitions: "
+        "1 changed, 2 unchanged, 0 failed." in out
+    )
+    two_batches(standin)
+    standin.answers[RESCORE].pop(0)
+    assert "1 would change" in finishline("rescore", "--dry-run").out
+
+
+def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    failed = [{"id": "sub-2", "error": "run_0.log cannot be read"}]
+    standin.answer(RESCORE, batch(unchanged=1, failed=failed))
+    ran = finishline("rescore")
+
+    assert ran.code == 1
+    assert "failed sub-2: run_0.log cannot be read" in ran.out
+
+
+def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(RESCORE, batch(next_cursor="place-2"))
+    standin.refuse(RESCORE, 503, "broken today")
+    ran = finishline("rescore")
+
+    assert ran.code == 4
+    assert "2 of 3 submissions rescored" in ran.out
+    assert "The rescoring ended early" in ran.out
+    assert "broken today" in ran.err
+
+
+def test_without_an_organisers_token_nothing_is_reported(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.refuse(RESCORE, 403, "This needs a token of role organiser; yours is submitter.")
+    ran = finishline("rescore", "--json")
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.error()["message"] == ("This needs a token of role organiser; yours is submitter.")
+
+
+def test_an_unknown_benchmark_is_not_found(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.refuse(RESCORE, 404, "There is no benchmark 'mnist'.")
+    ran = finishline("rescore", "--benchmark", "mnist")
+
+    assert ran.code == 6
+    assert "mnist" in ran.err
+
+
+def test_another_definition_is_wrong_usage(finishline: "Finishline") -> None:
+    assert finishline("rescore", "--definition", "old").code == 2
