@@ -7,6 +7,7 @@ from server.base.database import Database, UtcDateTime
 from server.base.models import Base
 from server.base.schema import LOCK_SECONDS
 from server.base.settings import get_settings
+from server.base.take_over import take_over
 
 
 def render_type(kind: str, item: object, _context: object) -> str | bool:
@@ -46,6 +47,9 @@ def prepare(connection: Connection) -> None:
 with database.engine.connect() as connection:
     try:
         prepare(connection)
+        scripts = {each.revision: each.module for each in context.script.walk_revisions()}
+        with connection.begin():
+            take_over(connection, scripts[str(context.script.get_base())].tables, scripts)
         context.configure(
             connection=connection,
             target_metadata=Base.metadata,

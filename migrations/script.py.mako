@@ -16,6 +16,3 @@ def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
 
 
-def downgrade() -> None:
-    """Take back."""
-    ${downgrades if downgrades else "pass"}

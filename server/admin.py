@@ -17,13 +17,14 @@ from server.base.broker import Broker
 from server.base.database import Database
 from server.base.errors import ConflictError, ServerError
 from server.base.revision import current_revision, require_current_schema
-from server.base.schema import migrate
+from server.base.schema import is_behind, migrate
 from server.base.services import Services
 from server.base.settings import get_settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import install_archives, load_definitions
 from server.operations import commands as copying
-from server.operations.integrity import look_first
+from server.operations.backup import back_up_before_migration
+from server.operations.integrity import look_first, require_its_logs
 from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
@@ -54,8 +55,7 @@ def main() -> int:
         return 1
     try:
         if arguments.command == "migrate":
-            migrate(database, arguments.revision)
-            print(json.dumps({"revision": current_revision(database)}))
+            print(json.dumps(_migrate(database, backup=not arguments.no_backup)))
             return 0
         if arguments.command in copying.COMMANDS:
             return _run_copying(database, arguments)
@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m server.admin", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     migration = commands.add_parser("migrate", help="bring the database's schema up to date")
-    migration.add_argument("revision", nargs="?", default="head")
+    migration.add_argument(
+        "--no-backup", action="store_true", help="make no backup of a database that it changes"
+    )
     token = commands.add_parser("token", help="make an API token and print it, once")
     token.add_argument("--user", required=True)
     token.add_argument("--role", required=True, choices=ROLES)
@@ -123,6 +125,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     copying.add_commands(commands)
     return parser
+
+
+def _migrate(database: Database, *, backup: bool) -> dict[str, str | None]:
+    """Migrate, after a backup of a database that has tables already; the revision, and the backup.
+
+    The backup is signed, so the settings must be those of the database's server.
+    """
+    made = {}
+    if is_behind(database) and backup:
+        services = _services(database)
+        require_its_logs(services)
+        made["backup"] = str(back_up_before_migration(services, copying.say))
+    migrate(database)
+    return {"revision": current_revision(database), **made}
 
 
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:

@@ -1,15 +1,20 @@
-"""Migrate the database's schema to a revision. The check at a server's start is in revision.py."""
+"""Migrate the database's schema to a revision. The check at a server's start is in revision.py.
+
+No migration goes back: the backup from before it does.
+"""
 
 import logging
 import time
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from server.base.database import Database
 from server.base.places import MIGRATIONS
 from server.base.revision import current_revision
+from server.base.take_over import number_of
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +35,36 @@ def alembic_config(database: Database) -> Config:
     return config
 
 
+def known_revisions(database: Database) -> list[str]:
+    """The revisions that have a migration, newest first."""
+    scripts = ScriptDirectory.from_config(alembic_config(database))
+    return [each.revision for each in scripts.walk_revisions()]
+
+
+def is_behind(database: Database) -> bool:
+    """Whether a migration would change tables that are there.
+
+    Raises RuntimeError if the database is at a revision from which none leads on.
+    """
+    found, known = current_revision(database), known_revisions(database)
+    if found is not None and found not in known:
+        number_of(found)
+    return found not in (None, known[0])
+
+
 def migrate(
     database: Database, revision: str = "head", *, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Bring the schema to a revision, forwards or back ("base" removes everything).
+    """Bring the schema forwards to a revision.
 
     Each migration is one transaction: one that fails changes nothing. Where others hold a table
     for long it is tried again for `patience_seconds`; then it is a RuntimeError.
     """
     config = alembic_config(database)
-    backwards = revision == "base" or revision.startswith("-")
     until = time.monotonic() + patience_seconds
     while True:
         try:
-            (command.downgrade if backwards else command.upgrade)(config, revision)
+            command.upgrade(config, revision)
         except OperationalError as error:
             if not _is_about_locks(error):
                 raise

@@ -17,7 +17,7 @@ from finishline.rules.proof.hash_chain import Head
 from server.base.artifacts import ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import Database, moment_text, utc_now
-from server.base.errors import ContentError, NotFoundError
+from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.services import Services
 from server.operations.copies import (
     Copied,
@@ -54,6 +54,7 @@ from server.verifications.proof_endpoints import current_signer
 POOL = "logs"
 KEY = "signing-key.pem"
 SQLITE_FILE = "finishline.db"
+BEFORE_MIGRATION = "before-migration"
 SESSIONS = "console_sessions"
 LEFT_OUT = {SESSIONS: "whoever is signed in signs in again"}
 
@@ -99,6 +100,24 @@ def back_up(
     ):
         manifest = _fill(services, root, folder, choice, say)
     return path, manifest
+
+
+def back_up_before_migration(services: Services, say: Progress = silent) -> Path:
+    """Back up database and key; no migration changes a log.
+
+    It goes beside the nightly backups, which it does not stand for. Raises ConflictError if no
+    setting says where these are.
+    """
+    root, url = services.settings.backups_dir, services.database.url
+    if root is None and services.database.is_sqlite:
+        root = Path(str(url.database)).parent / "backups"
+    if root is None:
+        raise ConflictError(
+            "A migration backs up the database first, and FINISHLINE_BACKUPS_DIR is not set: name "
+            "a folder there, or migrate with --no-backup if you have made a backup."
+        )
+    path, _ = back_up(services, root / BEFORE_MIGRATION, Choice(logs=False), say)
+    return path
 
 
 def find_backup(root: Path, name: str | None) -> Path:
@@ -178,7 +197,7 @@ def _write_tables(database: Database, folder: Path, say: Progress) -> DatabasePa
     with snapshot(database) as connection:
         written = write_tables(
             connection,
-            select_backup(without=(SESSIONS,)),
+            select_backup(connection, without=(SESSIONS,)),
             folder,
             parquet=False,
             progress=now_and_then(say, what="tables"),

@@ -13,7 +13,7 @@ from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError
-from server.base.schema import migrate
+from server.base.schema import known_revisions, migrate
 from server.base.services import Services
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
@@ -165,6 +165,12 @@ def _fill(database: Database, folder: Path, manifest: Manifest, say: Progress) -
             )
         shutil.copyfile(folder / SQLITE_FILE, database.url.database)
         return
+    if manifest.schema_revision not in known_revisions(database):
+        raise ConflictError(
+            f"This backup has tables of revision {manifest.schema_revision}, which this Finishline "
+            "cannot make. Restore it with the one that made it "
+            f"({manifest.code.version}, commit {manifest.code.commit or 'unknown'})."
+        )
     migrate(database, manifest.schema_revision)
     try:
         with database.write() as session:

@@ -11,6 +11,8 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     ColumnElement,
+    Connection,
+    MetaData,
     Select,
     Table,
     Text,
@@ -213,12 +215,22 @@ def select_export(*, public: bool) -> Iterator[Selected]:
         yield _selected(table, decision, overrides.get(table.name, {}), public=public)
 
 
-def select_backup(*, without: tuple[str, ...]) -> Iterator[Selected]:
-    """Every column of every table but those named."""
-    for table in Base.metadata.sorted_tables:
-        if table.name not in without:
-            everything = Included(tuple(column.name for column in table.columns))
-            yield _selected(table, everything, {}, public=False)
+def select_backup(connection: Connection, *, without: tuple[str, ...]) -> Iterator[Selected]:
+    """Every column of every table but those named, as the database has them.
+
+    Before a migration these are not the models' columns.
+    """
+    found = MetaData()
+    found.reflect(connection)
+    for model in Base.metadata.sorted_tables:
+        table = found.tables.get(model.name)
+        if table is None or table.name in without:
+            continue
+        for column in table.columns:
+            if column.name in model.columns:
+                column.type = model.columns[column.name].type
+        everything = Included(tuple(table.columns.keys()))
+        yield _selected(table, everything, {}, public=False)
 
 
 def tables_left_out(*, public: bool) -> dict[str, str]:

@@ -18,6 +18,7 @@ from server.base import schema
 from server.base.database import Database
 from server.base.revision import current_revision
 from server.base.schema import alembic_config, migrate
+from tests.support.databases import BEFORE, set_back
 
 FAILING = '''
 """A migration that fails after it has changed something."""
@@ -54,16 +55,6 @@ def newest() -> str:
     return head
 
 
-def previous() -> str:
-    """The revision before the newest."""
-    database = Database("sqlite://")
-    scripts = ScriptDirectory.from_config(alembic_config(database))
-    before = scripts.get_revision(newest()).down_revision
-    database.close()
-    assert isinstance(before, str)
-    return before
-
-
 def test_a_migration_that_fails_leaves_the_database_as_it_was(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +88,7 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr(schema, "LOCK_SECONDS", 0.2)
     monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.2)
-    before = previous()
-    migrate(database, "-1")
-    assert current_revision(database) == before
+    set_back(database)
     statement = "SELECT count(*) FROM submissions"
     refused = threading.Event()
     monkeypatch.setattr(schema.log, "warning", lambda *_: refused.set())
@@ -112,9 +101,9 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
             # Every table, as no two newest migrations change the same one.
             tables = ", ".join(inspect(database.engine).get_table_names())
             busy.execute(text(f"LOCK TABLE {tables} IN ROW EXCLUSIVE MODE"))
-        with pytest.raises(RuntimeError, match=rf"revision {before}.*half done"):
+        with pytest.raises(RuntimeError, match=rf"revision {BEFORE}.*half done"):
             migrate(database, patience_seconds=0)
-        assert current_revision(database) == before
+        assert current_revision(database) == BEFORE
         refused.clear()
         migrating = threads.submit(migrate, database)
         assert refused.wait(20)

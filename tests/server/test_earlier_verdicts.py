@@ -1,19 +1,18 @@
-"""Yesterday's verified rows: measured where today's rules would measure them, else claimed."""
+"""Verified rows of before pools: measured where today's rules measure them, else claimed."""
 
 import json
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from sqlalchemy import text
 
 from finishline.rules.submissions.settings import Configuration
 from server.base.database import Database
-from server.base.schema import alembic_config, migrate
-from tests.server.test_migrations import insert_rows
+from server.base.schema import migrate
+from tests.support.databases import load_earlier
 
-BEFORE, HERE = "0037", "0038"
 CLASS = "cpu-test"
 REPORT: dict[str, Any] = {
     "system": {"hardware_class": CLASS, "accelerator_count": 0},
@@ -24,7 +23,7 @@ REPORT: dict[str, Any] = {
             "seed": 100 + index,
             "status": "reached",
             "failure": None,
-            "evaluations": [{"epoch": 8.0}],
+            "evaluations": [{"epoch": 8.0, "quality": 98.0}],
             "tta_seconds": seconds,
             "cpu_seconds": seconds,
             "parent_seconds": seconds,
@@ -33,10 +32,14 @@ REPORT: dict[str, Any] = {
     ],
 }
 PEOPLE = """
-INSERT INTO users (id, name, role, created_at) VALUES (1, 'ada', 'submitter', :now);
-INSERT INTO users (id, name, role, created_at) VALUES (2, 'walter', 'submitter', :now);
-INSERT INTO tokens (id, user_id, role, token_sha256, created_at) VALUES (1, 1, 'w', 'a', :now);
-INSERT INTO tokens (id, user_id, role, token_sha256, created_at) VALUES (2, 2, 'w', 'b', :now)
+INSERT INTO users (id, name, role, created_at) VALUES (101, 'eve', 'submitter', :now);
+INSERT INTO users (id, name, role, created_at) VALUES (102, 'walter', :role, :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (101, 101, 'worker', 'a', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (102, 102, 'worker', 'b', :now);
+INSERT INTO benchmark_definitions (sha256, benchmark_id, version, content, created_at)
+VALUES ('abc', 'digits', '1', :content, :now)
 """
 
 
@@ -49,36 +52,38 @@ def report(**changes: Any) -> dict[str, Any]:
 
 # Of each: division, settings, report, the worker's token, and whether it is measured.
 STORED: dict[str, tuple[str, dict[str, float], dict[str, Any], int, bool]] = {
-    "well": ("closed", {"batch_size": 64}, REPORT, 2, True),
-    "same": ("closed", {}, REPORT, 2, True),
-    "open": ("open", {}, REPORT, 2, False),
-    "own": ("closed", {}, REPORT, 1, False),
-    "drifted": ("closed", {}, report(drift="slow"), 2, False),
-    "between": ("closed", {"batch_size": 65}, REPORT, 2, False),
+    "well": ("closed", {"batch_size": 64}, REPORT, 102, True),
+    "same": ("closed", {}, REPORT, 102, True),
+    "open": ("open", {}, REPORT, 102, False),
+    "own": ("closed", {}, REPORT, 101, False),
+    "drifted": ("closed", {}, report(drift="slow"), 102, False),
+    "between": ("closed", {"batch_size": 65}, REPORT, 102, False),
     "elsewhere": (
         "closed",
         {},
         report(system={"hardware_class": "x", "accelerator_count": 0}),
-        2,
+        102,
         False,
     ),
-    "two runs": ("closed", {}, report(runs=REPORT["runs"][:2]), 2, False),
+    "two runs": ("closed", {}, report(runs=REPORT["runs"][:2]), 102, False),
 }
 
 
+@pytest.fixture(params=["submitter", "organiser"])
+def role(request: pytest.FixtureRequest) -> str:
+    """The role of the worker's owner."""
+    return str(request.param)
+
+
 @pytest.fixture
-def upgraded(empty_database: Database, benchmarks_dir: Any) -> Database:
-    migrate(empty_database, BEFORE)
+def upgraded(empty_database: Database, benchmarks_dir: Path, role: str) -> Database:
+    """A database that was taken over with verdicts of each kind."""
+    load_earlier(empty_database, "f5482e6")
+    now = "2026-11-20 10:00:00"
     content = (benchmarks_dir / "digits.toml").read_text()
-    insert_rows(empty_database, PEOPLE)
     with empty_database.engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO benchmark_definitions (sha256, benchmark_id, version, content, "
-                "created_at) VALUES ('abc', 'digits', '1', :content, '2026-11-20 10:00:00')"
-            ),
-            {"content": content},
-        )
+        for statement in PEOPLE.split(";"):
+            connection.execute(text(statement), {"now": now, "role": role, "content": content})
         for number, (name, (division, settings, told, token, _)) in enumerate(STORED.items()):
             values = {
                 "name": name,
@@ -89,24 +94,24 @@ def upgraded(empty_database: Database, benchmarks_dir: Any) -> Database:
                 "token": token,
                 "verification": f"v-{number}",
                 "attempt": f"a-{number}",
-                "now": "2026-11-20 10:00:00",
+                "now": now,
             }
             for statement in ROWS.split(";"):
                 connection.execute(text(statement), values)
-    migrate(empty_database, HERE)
+    migrate(empty_database)
     return empty_database
 
 
 ROWS = """
 INSERT INTO submissions (id, user_id, benchmark_id, benchmark_sha256, division, model, framework,
   system, hyperparameters, claim_sha256, status, eligible, result, request_sha256, submitted_at,
-  dawnbench, check_word)
-VALUES (:name, 1, 'digits', 'abc', :division, 'm', 'f', :system, :settings, 'c', 'verified', true,
-  '{}', 'r', :now, 'null', 'epochs_agree');
+  dawnbench)
+VALUES (:name, 101, 'digits', 'abc', :division, 'm', 'f', :system, :settings, 'c', 'verified', true,
+  '{}', 'r', :now, 'null');
 INSERT INTO verifications (id, kind, submission_id, benchmark_sha256, requested_by, state, seal,
   nonce, seeds, control_points, max_attempts, lease_seconds, limit_seconds, outcome, reasons,
   report, created_at, ended_at)
-VALUES (:verification, 'replay', :name, 'abc', 1, 'done', 's', 'n', '[]', '[]', 3, 8, 100,
+VALUES (:verification, 'replay', :name, 'abc', 101, 'done', 's', 'n', '[]', '[]', 3, 8, 100,
   'verified', '[]', :report, :now, :now);
 INSERT INTO decisions (verification_id, decision, reason, decided_at)
 VALUES (:verification, 'publish', 'r', :now);
@@ -117,8 +122,12 @@ VALUES (:attempt, :verification, 1, 'done', 1, 1, :now, :now, :token)
 
 
 def rows_of(database: Database, table: str) -> list[Any]:
+    """The rows of a table that are not the dump's."""
+    column = {"submissions": "user_id = 101", "pools": f"hardware_class = '{CLASS}'"}
+    where = column.get(table, "verification_id LIKE 'v-%'")
     with database.engine.connect() as connection:
-        return list(connection.execute(text(f"SELECT * FROM {table}")).mappings())  # noqa: S608
+        found = connection.execute(text(f"SELECT * FROM {table} WHERE {where}"))  # noqa: S608
+        return list(found.mappings())
 
 
 def test_only_what_todays_rules_measure_is_measured(upgraded: Database) -> None:
@@ -147,15 +156,12 @@ def test_one_pool_has_all_runs_of_a_configuration_in_the_key_of_today(upgraded: 
     assert {row["pool_id"] for row in runs} == {pool["id"]}
 
 
-def test_it_goes_back(upgraded: Database) -> None:
-    command.downgrade(alembic_config(upgraded), BEFORE)
-    assert len(rows_of(upgraded, "submissions")) == len(STORED)
-
-
-def test_measured_pools_count_the_owners_of_the_workers_behind_them(upgraded: Database) -> None:
-    insert_rows(upgraded, "UPDATE users SET role = 'organiser' WHERE name = 'walter'")
-    migrate(upgraded)
+def test_measured_pools_count_the_owners_of_the_workers_behind_them(
+    upgraded: Database, role: str
+) -> None:
     (pool,) = rows_of(upgraded, "pools")
+    attempts = {row["attempt_id"] for row in rows_of(upgraded, "pool_runs")}
 
-    assert (pool["owners"], bool(pool["by_organisers"])) == (1, True)
-    assert pool["attested_at"] == pool["measured_at"] is not None
+    assert (pool["owners"], bool(pool["by_organisers"])) == (1, role == "organiser")
+    assert pool["attested_at"] == (pool["measured_at"] if role == "organiser" else None)
+    assert attempts == {"a-0", "a-1"}

@@ -1,23 +1,16 @@
-"""measured rows: yesterday's verdicts that today's rules would measure get a pool."""
+"""Verdicts of databases before pools: those that today's rules would measure get a pool."""
 
-import json
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import sqlalchemy as sa
-from alembic import op
+from sqlalchemy import JSON, Connection, DateTime, MetaData, text
 
 from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measured_time import measured_seconds
 from finishline.rules.submissions.settings import Configuration
-
-revision: str = "0038"
-down_revision: str | None = "0037"
-branch_labels: str | Sequence[str] | None = None
-depends_on: str | Sequence[str] | None = None
 
 FEWEST_RUNS = 3
 QUIET_CPU_SHARE = 0.8
@@ -40,52 +33,26 @@ WHERE s.status = 'verified' AND s.kind = 'train' AND s.division = 'closed'
   AND v.benchmark_sha256 = s.benchmark_sha256 AND s.pool_id IS NULL
 ORDER BY v.ended_at, v.id
 """
-POOLS = sa.table(
-    "pools",
-    *(
-        sa.column(name)
-        for name in (
-            *("id", "benchmark_id", "benchmark_sha256", "division", "hardware_class"),
-            *("configuration_sha256", "opened_at", "measured_seconds", "runs", "state"),
-            "measured_at",
-        )
-    ),
-    sa.column("settings", sa.JSON()),
-)
-RUNS = sa.table(
-    "pool_runs",
-    *(
-        sa.column(name)
-        for name in (
-            *("verification_id", "index", "pool_id", "seed", "seconds", "epochs", "fresh"),
-            "counted",
-        )
-    ),
-)
-SUBMISSIONS = sa.table(
-    "submissions",
-    *(sa.column(name) for name in ("id", "pool_id", "evidence", "check_word", "trained_with")),
-)
-VERIFICATIONS = sa.table("verifications", sa.column("id"), sa.column("pool_id"))
+JSON_COLUMNS = ("system", "hyperparameters", "report", "reasons")
 
 
-def upgrade() -> None:
-    """Apply.
+def measure_earlier_verdicts(connection: Connection, tables: MetaData) -> None:
+    """Open the pools of verified closed rows with the reference's settings.
 
-    A verified closed row with the reference's settings stays ranked if its stored report has three
-    runs at the target, of a quiet worker of the same class that was not its submitter's own. It is
-    from before tickets. Every other verified row says that its epochs agree.
+    Such a row stays ranked if its stored report has three runs at the target, of a quiet worker of
+    the same class that was not its submitter's own. It is from before tickets. Every other verified
+    row says that its epochs agree.
     """
-    connection = op.get_bind()
+    types = dict.fromkeys(JSON_COLUMNS, JSON()) | {"ended_at": DateTime(timezone=True)}
     pools: defaultdict[str, list[Any]] = defaultdict(list)
     configurations: dict[str, Configuration] = {}
-    for row in connection.execute(sa.text(VERDICTS)).mappings().all():
+    for row in connection.execute(text(VERDICTS).columns(**types)).mappings().all():
         configuration = _configuration(row)
         if configuration is not None and _is_timed(row, configuration):
             pools[configuration.sha256].append(row)
             configurations[configuration.sha256] = configuration
     for key, rows in pools.items():
-        _open(connection, configurations[key], rows)
+        _open(connection, tables, configurations[key], rows)
 
 
 def _configuration(row: Any) -> Configuration | None:
@@ -95,13 +62,13 @@ def _configuration(row: Any) -> Configuration | None:
         benchmark = read_benchmark(content, file=f"{row['benchmark_id']}.toml")
     except RuleError:
         return None
-    settings = _json(row["hyperparameters"])
+    settings = row["hyperparameters"]
     if not _is_reference(benchmark, settings):
         return None
     return Configuration(
         benchmark_id=row["benchmark_id"],
         division=row["division"],
-        hardware_class=_json(row["system"]).get("hardware_class", ""),
+        hardware_class=row["system"].get("hardware_class", ""),
         settings=benchmark.defaults() | settings,
     )
 
@@ -117,10 +84,10 @@ def _is_reference(benchmark: Benchmark, settings: dict[str, float]) -> bool:
 
 
 def _is_timed(row: Any, configuration: Configuration) -> bool:
-    report = _json(row["report"])
+    report = row["report"]
     if report["system"]["hardware_class"] != configuration.hardware_class or report.get("drift"):
         return False
-    if any(reason["code"] in UNTIMED for reason in _json(row["reasons"])):
+    if any(reason["code"] in UNTIMED for reason in row["reasons"]):
         return False
     if row["worker_user"] is None:
         return False
@@ -136,7 +103,12 @@ def _is_timed(row: Any, configuration: Configuration) -> bool:
     return bool(quiet) and len(reached) >= FEWEST_RUNS
 
 
-def _open(connection: sa.Connection, configuration: Configuration, rows: Sequence[Any]) -> None:
+def _open(
+    connection: Connection, tables: MetaData, configuration: Configuration, rows: Sequence[Any]
+) -> None:
+    pools, pool_runs, submissions, verifications = (
+        tables.tables[name] for name in ("pools", "pool_runs", "submissions", "verifications")
+    )
     pool_id = secrets.token_hex(8)[:15]
     runs = [run for row in rows for run in _runs(row, pool_id)]
     seconds = measured_seconds([run["seconds"] for run in runs])
@@ -144,7 +116,7 @@ def _open(connection: sa.Connection, configuration: Configuration, rows: Sequenc
         return
     first, latest = rows[0], rows[-1]
     connection.execute(
-        sa.insert(POOLS).values(
+        pools.insert().values(
             id=pool_id,
             benchmark_id=configuration.benchmark_id,
             benchmark_sha256=latest["benchmark_sha256"],
@@ -157,24 +129,26 @@ def _open(connection: sa.Connection, configuration: Configuration, rows: Sequenc
             runs=len(runs),
             state="measured",
             measured_at=first["ended_at"],
+            owners=0,
+            by_organisers=False,
         )
     )
-    connection.execute(sa.insert(RUNS), runs)
+    connection.execute(pool_runs.insert(), runs)
     for row in rows:
         connection.execute(
-            sa.update(SUBMISSIONS)
-            .where(SUBMISSIONS.c.id == row["submission_id"])
+            submissions.update()
+            .where(submissions.c.id == row["submission_id"])
             .values(pool_id=pool_id, evidence="measured", check_word=None, trained_with="reference")
         )
         connection.execute(
-            sa.update(VERIFICATIONS)
-            .where(VERIFICATIONS.c.id == row["verification_id"])
+            verifications.update()
+            .where(verifications.c.id == row["verification_id"])
             .values(pool_id=pool_id)
         )
 
 
 def _runs(row: Any, pool_id: str) -> Iterator[dict[str, Any]]:
-    for run in _json(row["report"])["runs"]:
+    for run in row["report"]["runs"]:
         failure = run.get("failure")
         if run["status"] == "cancelled" or (
             failure and failure["kind"] in ("infrastructure", "rules")
@@ -191,12 +165,3 @@ def _runs(row: Any, pool_id: str) -> Iterator[dict[str, Any]]:
             "fresh": False,
             "counted": True,
         }
-
-
-def _json(value: Any) -> Any:
-    """A stored JSON value: SQLite hands it out as text."""
-    return json.loads(value) if isinstance(value, str) else value
-
-
-def downgrade() -> None:
-    """Nothing to take back: the tables go with the revision that made them."""

