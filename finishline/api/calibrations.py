@@ -120,6 +120,8 @@ class CalibrationList(BaseModel):
 class CalibrationRunView(BaseModel):
     """One run: its curve, on which system, and in which verification its seed was sealed."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     batch_size: int
     seed: int
     status: str

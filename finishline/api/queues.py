@@ -31,6 +31,8 @@ class QueuedView(BaseModel):
 class PauseView(BaseModel):
     """A pause of a queue: who set it, since when and why."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     by: str
     since: datetime
     reason: str

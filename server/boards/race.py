@@ -24,12 +24,12 @@ from finishline.rules.ranking.ghost import (
 )
 from finishline.rules.scoring.run import evaluation_of
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
+from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import find_verification
 from server.base.viewer import viewer_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.submissions.service import find_submission, runs_with_curves
-from server.verifications.views import hidden_runs, without_quality
 
 
 def read_race(session: Session, verification_id: str) -> RaceView:

@@ -16,8 +16,8 @@ from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
-from server.verifications.free_workers import Pauses, read_pauses
-from server.verifications.holds import PAUSED
+from server.verifications.holds import Pauses, read_pauses
+from server.verifications.workers import PAUSED
 
 ANY_CLASS = "any"
 TAKES_WORK = ("idle", "busy")

@@ -24,8 +24,8 @@ from server.pages.queries import (
 )
 from server.pages.standings import places_of
 from server.people.signed_in import ViewerDep
-from server.verifications.queries import view
 from server.verifications.reruns import compare_verifications
+from server.verifications.views import view
 from web.compare import compare_link
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.render import render

@@ -17,7 +17,7 @@ from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications.duels import ask_for_duel
-from server.verifications.queries import view
+from server.verifications.views import view
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/duels"

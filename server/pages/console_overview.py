@@ -15,7 +15,7 @@ from server.benchmarks.calibrations import count_runs
 from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
 from server.verifications.calibration_views import Offered, summary
-from server.verifications.queries import view
+from server.verifications.views import view
 from server.verifications.worker_queries import list_workers
 
 MOST = 100

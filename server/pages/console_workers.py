@@ -15,7 +15,7 @@ from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.dependencies import Caller
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications import holds
+from server.verifications import holds, workers
 from server.verifications.queue import read_queue
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.worker_queries import list_workers
@@ -61,7 +61,7 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
         elif wanted.action == "resume":
             holds.resume_worker(session, caller, name, reason=wanted.reason)
         else:
-            held = holds.PAUSED if wanted.action == "pause" else holds.DRAINING
+            held = workers.PAUSED if wanted.action == "pause" else workers.DRAINING
             holds.hold_worker(session, caller, name, held=held, reason=wanted.reason)
         return f"worker {name}"
     hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None

@@ -21,7 +21,8 @@ from server.submissions.service import (
     find_submission,
 )
 from server.submissions.views import judged_on_others, submission_view
-from server.verifications.queries import latest_of, view
+from server.verifications.queries import latest_of
+from server.verifications.views import view
 from web.chart_parts import even_sample
 
 Context = dict[str, Any]

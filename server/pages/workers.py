@@ -8,8 +8,9 @@ from fastapi.responses import HTMLResponse
 from server.base.services import ServicesDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
-from server.verifications.worker_probes import canary_readings, find_worker, probe_history
+from server.verifications.worker_probes import canary_readings, probe_history
 from server.verifications.worker_queries import list_workers, read_worker, worker_roofline
+from server.verifications.workers import find_worker
 from web.render import render
 from web.workers import roofline_figure
 

@@ -8,7 +8,6 @@ from finishline.api.calibrations import (
     BatchSizeView,
     CalibrationComparison,
     CalibrationRuns,
-    CalibrationRunView,
     CalibrationSummary,
     CalibrationView,
     ChunkView,
@@ -103,18 +102,7 @@ def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
         version=calibration.version,
         runs_sha256=runs_sha256(reference_runs(rows)),
         created_at=calibration.created_at,
-        runs=[
-            CalibrationRunView(
-                batch_size=row.batch_size,
-                seed=row.seed,
-                status=row.status,
-                quality=row.quality,
-                seconds=row.seconds,
-                verification_id=row.verification_id,
-                system=row.system,
-            )
-            for row in rows
-        ],
+        runs=rows,
     )
 
 

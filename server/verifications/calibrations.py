@@ -38,44 +38,45 @@ from server.verifications.queueing import Order, new_id, queue_job
 from server.verifications.service import cancel_verification, has_every_run
 
 
-def start_calibration(
-    session: Session,
-    benchmark: Benchmark,
-    *,
-    batch_sizes: Sequence[int],
-    runs: int,
-    requested_by: int,
-    reason: str | None,
+def ask_for_calibration(
+    services: Services, session: Session, caller: Caller, wanted: CalibrationCreate
 ) -> Calibration:
-    """Plan, seal and queue `runs` runs of the reference at each batch size.
+    """Plan, seal and queue runs of the reference at each batch size; written to the audit log.
 
-    The definition is stored already. Raises ContentError if the reference cannot train them.
+    Raises NotFoundError for an unknown benchmark, ContentError if the reference cannot train them.
     """
-    _require_trainable(benchmark, batch_sizes)
+    benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
+    if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
+        raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
+    keep_definition(session, benchmark, services.settings.benchmarks_dir)
+    _require_trainable(benchmark, wanted.batch_sizes)
     calibration = Calibration(
         id=new_id(),
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         version=_next_version(session, benchmark),
         state="running",
-        reason=reason,
-        requested_by=requested_by,
-        batch_sizes=sorted(batch_sizes),
-        runs=runs,
+        reason=wanted.reason,
+        requested_by=caller.user_id,
+        batch_sizes=sorted(wanted.batch_sizes),
+        runs=wanted.runs,
         created_at=utc_now(),
     )
     session.add(calibration)
     session.flush()
     _queue_missing(session, calibration)
+    after = wanted.model_dump(exclude={"reason"})
+    _record(session, caller, "calibration.start", calibration, wanted.reason, after)
     return calibration
 
 
-def continue_calibration(
-    session: Session, calibration_id: str, *, batch_sizes: Sequence[int] | None, runs: int | None
+def go_on_with_calibration(
+    session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
 ) -> Calibration:
-    """Queue the missing runs until every batch size has `runs`, those of failed chunks included.
+    """Queue the missing runs of every batch size, those of failed chunks included.
 
-    Raises ConflictError if none is missing, or if the calibration is adopted.
+    Written to the audit log. Raises NotFoundError, ConflictError if none is missing, or if the
+    calibration is adopted.
     """
     calibration = lock_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
@@ -83,21 +84,26 @@ def continue_calibration(
             f"Calibration {calibration_id} is adopted: what is judged by it does not change; "
             "start another one."
         )
-    added = sorted({*calibration.batch_sizes, *(batch_sizes or ())})
+    added = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
     _require_trainable(definition(session, calibration.benchmark_sha256), added)
     calibration.batch_sizes = added
-    calibration.runs = max(calibration.runs, runs or 0)
+    calibration.runs = max(calibration.runs, wanted.runs or 0)
     if _queue_missing(session, calibration) == 0:
         raise ConflictError(
             f"Calibration {calibration_id} has or awaits {count_text(calibration.runs, 'run')} at "
             "each of its batch sizes; ask for more runs."
         )
     calibration.state, calibration.ended_at = "running", None
+    after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
+    _record(session, caller, "calibration.continue", calibration, None, after)
     return calibration
 
 
-def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
-    """Cancel the chunks under way; keep finished runs. Raises ConflictError if there are none."""
+def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
+    """Cancel the chunks under way; keep finished runs. Written to the audit log.
+
+    Raises NotFoundError, ConflictError if nothing is under way.
+    """
     find_calibration(session, calibration_id)
     # A report locks its verification before the calibration, so all of them are locked first.
     locked = [
@@ -112,6 +118,7 @@ def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
     calibration = lock_calibration(session, calibration_id)
     if not has_every_run(session, calibration):
         calibration.state = "cancelled"
+    _record(session, caller, "calibration.cancel", calibration, None, {"state": calibration.state})
     return calibration
 
 
@@ -212,56 +219,6 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
             taken |= set(queue_job(session, order).seeds)
         queued += missing
     return queued
-
-
-def ask_for_calibration(
-    services: Services, session: Session, caller: Caller, wanted: CalibrationCreate
-) -> Calibration:
-    """Start a calibration; written to the audit log.
-
-    Raises NotFoundError for an unknown benchmark, ContentError if it cannot be calibrated so.
-    """
-    benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
-    if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
-        raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
-    keep_definition(session, benchmark, services.settings.benchmarks_dir)
-    calibration = start_calibration(
-        session,
-        benchmark,
-        batch_sizes=wanted.batch_sizes,
-        runs=wanted.runs,
-        requested_by=caller.user_id,
-        reason=wanted.reason,
-    )
-    after = wanted.model_dump(exclude={"reason"})
-    _record(session, caller, "calibration.start", calibration, wanted.reason, after)
-    return calibration
-
-
-def go_on_with_calibration(
-    session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
-) -> Calibration:
-    """Queue the missing runs of a calibration; written to the audit log.
-
-    Raises NotFoundError, ConflictError if nothing is missing.
-    """
-    calibration = continue_calibration(
-        session, calibration_id, batch_sizes=wanted.batch_sizes, runs=wanted.runs
-    )
-    after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
-    _record(session, caller, "calibration.continue", calibration, None, after)
-    return calibration
-
-
-def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
-    """Cancel the runs of a calibration that are under way; written to the audit log.
-
-    Raises NotFoundError, ConflictError if nothing is under way.
-    """
-    calibration = cancel_calibration(session, calibration_id)
-    after = {"state": calibration.state}
-    _record(session, caller, "calibration.cancel", calibration, None, after)
-    return calibration
 
 
 def _record(

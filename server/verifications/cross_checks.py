@@ -27,7 +27,7 @@ from server.base.standing import (
     report_of,
 )
 from server.benchmarks.queries import definition
-from server.verifications.free_workers import LONGEST_SILENCE_SECONDS
+from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
@@ -40,7 +40,7 @@ from server.verifications.service import (
     request_verification,
     set_status,
 )
-from server.verifications.worker_owners import is_organisers_worker, owners_at
+from server.verifications.workers import is_organisers_worker
 
 NOT_SETTLED = Reason(
     "cross_check_differs",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
 
 from finishline.api.duels import DuelCreate
 from finishline.api.pools import PoolClose, PoolView
@@ -17,24 +18,29 @@ from finishline.api.verifications import (
     WitnessCreate,
     WitnessToken,
 )
+from server.base.models import Verification
 from server.base.request_context import note
-from server.base.services import ServicesDep
+from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import CallerDep, OrganiserDep, require_allowed
 from server.people.signed_in import ViewerDep
-from server.verifications import duels, queries, reruns
+from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.pool_requests import (
     ask_again_for_fresh_runs,
     close_as_organiser,
     view_pool,
 )
-from server.verifications.queries import view
 from server.verifications.requests import ask_as_caller, cancel, make_witness_token
 from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])
+
+
+def _view(services: Services, session: Session, verification: Verification) -> VerificationView:
+    alive_seconds = services.settings.worker_alive_seconds
+    return views.view(session, verification, alive_seconds=alive_seconds)
 
 
 @router.post("/submissions/{submission_id}/verifications", status_code=201)
@@ -56,9 +62,7 @@ def request_verification(
     with services.database.write() as session:
         verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
-        return queries.view(
-            session, verification, alive_seconds=services.settings.worker_alive_seconds
-        )
+        return _view(services, session, verification)
 
 
 @router.post("/submissions/{submission_id}/witness-token", status_code=201)
@@ -96,14 +100,15 @@ def list_verifications(
     alive = services.settings.worker_alive_seconds
     with services.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
-        owners = queries.owners_of(session, found)
-        views = [
-            queries.view(
-                session, verification, alive_seconds=alive, with_report=False, owners=owners
-            )
-            for verification in found
-        ]
-    return VerificationList(verifications=views)
+        owners = views.owners_of(session, found)
+        return VerificationList(
+            verifications=[
+                views.view(
+                    session, verification, alive_seconds=alive, with_report=False, owners=owners
+                )
+                for verification in found
+            ]
+        )
 
 
 @router.get("/verifications/compare")
@@ -122,9 +127,7 @@ def get_verification(
     """Read a verification: its attempts, its verdict with every reason, its report."""
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
-        return queries.view(
-            session, verification, alive_seconds=services.settings.worker_alive_seconds
-        )
+        return _view(services, session, verification)
 
 
 @router.post("/verifications/{verification_id}/cancel")
@@ -134,9 +137,7 @@ def cancel_verification(
     """Cancel a verification without a verdict. A running replay finishes first, for its pool."""
     with services.database.write() as session:
         verification = cancel(session, caller, verification_id)
-        return queries.view(
-            session, verification, alive_seconds=services.settings.worker_alive_seconds
-        )
+        return _view(services, session, verification)
 
 
 RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
@@ -220,7 +221,7 @@ def decide(
     """Publish the verdict of a rerun, or keep the published one; with the reason."""
     with services.database.write() as session:
         verification = reruns.decide(session, caller, verification_id, body)
-        return view(session, verification, alive_seconds=services.settings.worker_alive_seconds)
+        return _view(services, session, verification)
 
 
 @router.post("/duels", status_code=201)
@@ -229,6 +230,4 @@ def request_duel(services: ServicesDep, caller: OrganiserDep, body: DuelCreate) 
     with services.database.write() as session:
         verification = duels.ask_for_duel(session, caller, body)
         session.refresh(verification)
-        return queries.view(
-            session, verification, alive_seconds=services.settings.worker_alive_seconds
-        )
+        return _view(services, session, verification)

@@ -9,11 +9,11 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
+from server.base.models.visibility import hidden_runs, without_quality
 from server.base.services import Services
 from server.base.standing import ENDED, find_verification
 from server.base.viewer import Viewer
-from server.verifications import queries
-from server.verifications.views import hidden_runs, without_quality
+from server.verifications import queries, views
 
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # Largest integer of the database.
@@ -56,7 +56,7 @@ def read_news(services: Services, viewer: Viewer, verification_id: str, position
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         ended = verification.state in ENDED
-        view = queries.view(session, verification, alive_seconds=alive, with_report=ended)
+        view = views.view(session, verification, alive_seconds=alive, with_report=ended)
         hidden = hidden_runs(verification, viewer)
         replay = []
         for attempt in verification.attempts:

@@ -1,22 +1,34 @@
-"""Forecast the start of queued attempts: in order, each on the worker that is free first."""
+"""Forecast of the queue: place and expected start of each attempt, made once for all readers."""
 
 import heapq
 import statistics
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from threading import Lock
+
+from sqlalchemy.orm import Session
 
 from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting, fair_order
+from server.base.models import WorkerRow
+from server.base.room_state import state_of
+from server.verifications.free_workers import FreeWorkers
+from server.verifications.holds import Pauses
+from server.verifications.queue_order import read_turns
+from server.verifications.work import (
+    AttemptWork,
+    Queued,
+    WaitingMark,
+    Work,
+    recent_seconds,
+    waiting_attempts,
+)
 
 NO_WORKER = "no worker that could take it is connected"
-
-
-@dataclass(frozen=True)
-class Work:
-    """Benchmark and kind of an attempt: its length depends on them."""
-
-    benchmark: str
-    kind: str
+# Ten thousand attempts take a tenth of a second to place; starts are foretold to the minute.
+KEEP_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,30 +61,17 @@ def typical_seconds(ended: Iterable[tuple[Work, str, float]]) -> Typical:
     return {key: statistics.median(found) for key, found in seconds.items()}
 
 
-def busy_taker(
-    name: str, hardware_class: str, work: Work, *, since: datetime, typical: Typical, now: datetime
-) -> Taker:
-    """A busy worker, free once its attempt has taken the typical time.
+def busy_taker(taker: Taker, work: Work, *, since: datetime, typical: Typical) -> Taker:
+    """A worker that is free again once its attempt has taken the typical time.
 
     An attempt that has taken longer is expected to end at any moment.
     """
-    took = typical.get((work, hardware_class))
+    took = typical.get((work, taker.hardware_class))
     if took is None:
-        return Taker(name, hardware_class, None, _nothing_to_go_by(work, hardware_class))
-    return Taker(name, hardware_class, max(now, since + timedelta(seconds=took)))
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A queued attempt and the hardware class it waits for, None for any.
-
-    `sent_to` is the worker that it was sent to: it has had its turn and waits for a claim.
-    """
-
-    turn: Waiting
-    work: Work
-    wanted: str | None
-    sent_to: str | None = None
+        why = _nothing_to_go_by(work, taker.hardware_class)
+        return replace(taker, free_at=None, why_unknown=why)
+    free_at = since + timedelta(seconds=took)
+    return replace(taker, free_at=free_at if taker.free_at is None else max(taker.free_at, free_at))
 
 
 def expected_starts(
@@ -89,14 +88,14 @@ def expected_starts(
     `turns` has the turns of each hardware class's queue; `may_take` says whether a worker of one
     class may take an attempt that wants another. Attempts without an estimate come last.
     """
-    plan = _Plan(waiting, takers, turns, may_take)
+    plan = _Assignment(waiting, takers, turns, may_take)
     plan.place_sent(typical, now)
     plan.place_while_known(typical, now)
     plan.place_rest()
     return plan.placed
 
 
-class _Plan:
+class _Assignment:
     """Assigns attempts to the worker that is free first; it takes the next one by its turns."""
 
     def __init__(
@@ -155,7 +154,7 @@ class _Plan:
     ) -> None:
         start = max(now, taker.free_at or now)
         self._place(one, Expected(start), taken_from=taker.hardware_class if was_taken else None)
-        then = _occupied(taker, one.work, start, typical)
+        then = busy_taker(taker, one.work, since=start, typical=typical)
         if then.free_at is None:
             self._why[taker.hardware_class] = then.why_unknown
         else:
@@ -169,16 +168,140 @@ class _Plan:
                 queue.drop(one.turn)
 
 
-def _occupied(taker: Taker, work: Work, start: datetime, typical: Typical) -> Taker:
-    took = typical.get((work, taker.hardware_class))
-    if took is None:
-        why = _nothing_to_go_by(work, taker.hardware_class)
-        return replace(taker, free_at=None, why_unknown=why)
-    return replace(taker, free_at=start + timedelta(seconds=took))
-
-
 def _nothing_to_go_by(work: Work, hardware_class: str) -> str:
     return (
         f"no {work.kind} of {work.benchmark} on {hardware_class} has ended yet that could tell how "
         "long the one before it takes"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerThere:
+    """Facts about a living worker that a plan depends on; fit: confirmed and on its baseline."""
+
+    name: str
+    hardware_class: str
+    is_fit: bool
+    held: str | None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Facts that a plan depends on: an equal situation has an equal plan, but for passing time."""
+
+    waiting: WaitingMark
+    workers: tuple[WorkerThere, ...]
+    running: tuple[AttemptWork, ...]
+    pauses: Pauses
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place of an attempt in the queue of its hardware class, from 1, and its expected start."""
+
+    position: int
+    attempt: Queued
+    expected: Expected
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All queued attempts by hardware class, in the order in which they should start."""
+
+    lines: Mapping[str | None, Sequence[Place]] = field(default_factory=dict)
+    by_verification: Mapping[str, Place] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Cached plan, its situation, and when it was made, in seconds of time.monotonic()."""
+
+    situation: Situation
+    made_at: float
+    plan: Plan
+
+
+@dataclass
+class PlanCache:
+    """Latest plan, and the lock under which one thread makes it for all."""
+
+    making: Lock = field(default_factory=Lock)
+    kept: _Kept | None = None
+
+
+def worker_there(row: WorkerRow) -> WorkerThere:
+    """Facts about a worker for a plan."""
+    return WorkerThere(
+        row.name, row.hardware_class, row.drift is None and row.confirmed_at is not None, row.held
+    )
+
+
+def read_plan(session: Session, situation: Situation, now: datetime) -> Plan:
+    """Plan of a situation that was just read, at most KEEP_SECONDS old.
+
+    It has all queued attempts, whether or not the viewer may see them. The session must only read:
+    a transaction's own writes may be rolled back.
+    """
+    cache = state_of(session, PlanCache)
+    with cache.making:
+        kept = cache.kept
+        if situation.waiting.count == 0:
+            cache.kept = None
+            return Plan()
+        if kept is not None and kept.situation == situation and _is_fresh(kept):
+            return kept.plan
+        plan = _make_plan(session, situation, now)
+        cache.kept = _Kept(situation, time.monotonic(), plan)
+        return plan
+
+
+def _is_fresh(kept: _Kept) -> bool:
+    return time.monotonic() - kept.made_at < KEEP_SECONDS
+
+
+def _make_plan(session: Session, situation: Situation, now: datetime) -> Plan:
+    lines: defaultdict[str | None, list[Place]] = defaultdict(list)
+    by_verification: dict[str, Place] = {}
+    for attempt, expected in _foretell(session, situation, now):
+        line = lines[attempt.wanted]
+        place = Place(len(line) + 1, attempt, expected)
+        line.append(place)
+        by_verification[attempt.verification_id] = place
+    return Plan(dict(lines), by_verification)
+
+
+def _foretell(
+    session: Session, situation: Situation, now: datetime
+) -> list[tuple[Queued, Expected]]:
+    """Queued attempts in the order in which they should start."""
+    waiting = waiting_attempts(session)
+    typical = typical_seconds(recent_seconds(session))
+    running = {attempt.worker: attempt for attempt in situation.running}
+    pauses, fit = situation.pauses, [one for one in situation.workers if one.is_fit]
+    at_it = [one for one in fit if one.held is None and pauses.of(one.hardware_class) is None]
+    idle = FreeWorkers({}, {one.hardware_class: [] for one in fit}, pauses)
+    placed = expected_starts(
+        waiting,
+        [_taker_of(one, running.get(one.name), typical, now) for one in at_it],
+        typical,
+        turns={name: read_turns(session, name) for name in idle.present},
+        may_take=idle.may_take,
+        now=now,
+    )
+    return [(one, _with_reason(expected, one.wanted, idle)) for one, expected in placed]
+
+
+def _taker_of(one: WorkerThere, at: AttemptWork | None, typical: Typical, now: datetime) -> Taker:
+    taker = Taker(one.name, one.hardware_class, now)
+    if at is None or at.started_at is None:
+        return taker
+    return busy_taker(taker, at.work, since=at.started_at, typical=typical)
+
+
+def _with_reason(expected: Expected, wanted: str | None, idle: FreeWorkers) -> Expected:
+    """Replace "no worker" by a more exact reason, such as a pause, where there is one."""
+    if expected.why_unknown != NO_WORKER:
+        return expected
+    held = "every worker of its hardware class is paused or drained"
+    why = idle.pauses.why(wanted) or (held if wanted in idle.present else NO_WORKER)
+    return Expected(None, why)

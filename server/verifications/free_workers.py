@@ -1,4 +1,4 @@
-"""Free workers by hardware class, pauses of queues, and attempts that few workers may take."""
+"""Free workers by hardware class, and attempts barred from the workers of some owners."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -9,69 +9,17 @@ from functools import partial
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import names_where
-from server.base.models import Attempt, QueueRow, Verification, WorkerRow
+from finishline.rules.verification.purposes import PURPOSES, names_where
+from server.base.models import Attempt, Submission, User, Verification, WorkerRow
+from server.verifications.holds import FAILED, Pauses, read_pauses
 from server.verifications.queueing import NOBODY_YET
-from server.verifications.worker_owners import barred_owners, owners_at
-
-EVERY_QUEUE = "*"
-
-
-@dataclass(frozen=True)
-class Pause:
-    """A pause: who set it, since when and why."""
-
-    by: str
-    since: datetime
-    reason: str
-
-    def sentence(self, what: str) -> str:
-        """Sentence about the pause, for those who wait."""
-        return f"{what} paused by {self.by}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Pauses:
-    """Pauses of hardware classes by name, and of everything."""
-
-    classes: Mapping[str, Pause]
-    everything: Pause | None
-
-    def of(self, hardware_class: str | None) -> Pause | None:
-        """Pause of a hardware class, None for any; a pause of everything comes first."""
-        if self.everything is not None or hardware_class is None:
-            return self.everything
-        return self.classes.get(hardware_class)
-
-    def why(self, hardware_class: str | None) -> str | None:
-        """Sentence that explains why a hardware class is paused; None if it is not."""
-        if self.everything is not None:
-            return self.everything.sentence("every queue is")
-        pause = self.of(hardware_class)
-        return None if pause is None else pause.sentence(f"the queue of {hardware_class} is")
-
-
-def read_pauses(session: Session) -> Pauses:
-    """Read every pause."""
-    rows = session.execute(
-        select(
-            QueueRow.hardware_class, QueueRow.paused_by, QueueRow.paused_at, QueueRow.paused_because
-        ).where(QueueRow.paused_at.is_not(None))
-    )
-    paused = {
-        row.hardware_class: Pause(row.paused_by, row.paused_at, row.paused_because) for row in rows
-    }
-    return Pauses(
-        {name: pause for name, pause in paused.items() if name != EVERY_QUEUE},
-        paused.get(EVERY_QUEUE),
-    )
-
+from server.verifications.workers import is_organisers, owner_of
 
 LONGEST_SILENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Takers:
+class FreeWorkers:
     """Idle workers by hardware class in `free`, less those with a message in flight.
 
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
@@ -85,7 +33,7 @@ class Takers:
     owners: Mapping[str, int] = field(default_factory=dict)
     witnesses: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def only(self, hardware_classes: Set[str]) -> "Takers":
+    def only(self, hardware_classes: Set[str]) -> "FreeWorkers":
         """Copy with the free workers of some classes only."""
         free = {name: free for name, free in self.free.items() if name in hardware_classes}
         return replace(self, free=free)
@@ -129,7 +77,7 @@ class Takers:
         return drawn
 
 
-def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Takers:
+def read_free_workers(session: Session, *, alive_seconds: float, now: datetime) -> FreeWorkers:
     """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
     pauses = read_pauses(session)
     silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
@@ -166,7 +114,7 @@ def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Tak
         present.setdefault(worker.hardware_class, []).append(worker.name)
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
-    return Takers(free, present, pauses, owners, witnesses)
+    return FreeWorkers(free, present, pauses, owners, witnesses)
 
 
 def _taken(session: Session, now: datetime) -> set[str | None]:
@@ -199,15 +147,15 @@ def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
     )
 
 
-def draw_apart(session: Session, takers: Takers, attempt: Attempt) -> str | None:
+def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | None:
     """Take a free worker of the attempt's class from another owner; None without one.
 
     A witnessed attempt gets the worker that serves its submission.
     """
     if attempt.verification.witness_token_id is not None:
-        serving = takers.witnesses.get(attempt.verification.submission_id or "", [])
+        serving = idle.witnesses.get(attempt.verification.submission_id or "", [])
         return serving.pop() if serving else None
-    return takers.draw(
+    return idle.draw(
         attempt.hardware_class or "",
         partial(barred_owners, session, attempt.id),
         never=owners_at(session, attempt.verification.checks_id),
@@ -226,3 +174,105 @@ def forget_lost_messages(session: Session, now: datetime) -> None:
         )
         .values(sent_to=NOBODY_YET)
     )
+
+
+def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[int]:
+    """Find which of these owners should not replay an attempt.
+
+    Barred are owners whose worker failed at an earlier attempt of its verification, and owners with
+    an interest: they or a member of their organisation have a submission, not withdrawn, on its
+    board, in its division and for its hardware class. If its purpose goes to organisers first, all
+    but them are barred if an organisers' worker is among these.
+    """
+    verification_id, kind = session.execute(
+        select(Attempt.verification_id, Verification.kind)
+        .join(Verification)
+        .where(Attempt.id == attempt_id)
+    ).one()
+    failed = session.scalars(
+        select(WorkerRow.user_id)
+        .join(Attempt, Attempt.worker == WorkerRow.name)
+        .where(Attempt.verification_id == verification_id, Attempt.state.in_(FAILED))
+    )
+    barred = owners.intersection(failed)
+    if PURPOSES[kind].organisers_first:
+        barred |= _beside_organisers(session, owners - barred)
+    left = owners - barred
+    return barred | _interested(session, str(verification_id), left) if left else barred
+
+
+def _beside_organisers(session: Session, owners: set[int]) -> set[int]:
+    """Owners without an organisers' worker; empty if none of the owners has one."""
+    workers = session.execute(
+        select(WorkerRow.user_id, WorkerRow.confirmed_at, WorkerRow.confirmed_by, User.role)
+        .join(User, User.id == WorkerRow.user_id)
+        .where(WorkerRow.user_id.in_(owners))
+    )
+    trusted = {row.user_id for row in workers if is_organisers(row)}
+    return owners - trusted if trusted else set()
+
+
+def _interested(session: Session, verification_id: str, owners: set[int]) -> set[int]:
+    """Owners who submitted a verification's submission, or compete with it."""
+    replayed = session.execute(
+        select(Submission.benchmark_id, Submission.division, Submission.system)
+        .join(Verification, Verification.submission_id == Submission.id)
+        .where(Verification.id == verification_id)
+    ).first()
+    if replayed is None:  # A calibration is nobody's.
+        return set()
+    groups = groups_of(session, owners)
+    rivals = session.scalars(
+        select(Submission.user_id)
+        .where(
+            Submission.user_id.in_({member for group in groups.values() for member in group}),
+            Submission.benchmark_id == replayed.benchmark_id,
+            Submission.division == replayed.division,
+            Submission.system["hardware_class"].as_string() == replayed.system["hardware_class"],
+            Submission.withdrawn_at.is_(None),
+        )
+        .distinct()
+    )
+    competing = set(rivals)
+    return {owner for owner, group in groups.items() if group & competing}
+
+
+def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
+    """Map each owner to the members of their organisation, themselves included."""
+    belongs = select(User.id, User.organisation_id).where(User.id.in_(owners))
+    organisations = {row.id: row.organisation_id for row in session.execute(belongs)}
+    named = {one for one in organisations.values() if one is not None}
+    members = session.execute(
+        select(User.id, User.organisation_id).where(
+            or_(User.id.in_(owners), User.organisation_id.in_(named))
+        )
+    ).all()
+    return {
+        owner: {owner}
+        | {row.id for row in members if organisation and row.organisation_id == organisation}
+        for owner, organisation in organisations.items()
+    }
+
+
+def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
+    """Owners who cannot check a verification, with the members of their organisations.
+
+    Those are the owners of workers that trained it or a cross-check of it, and its submitter.
+    """
+    workers = session.scalars(
+        select(Attempt.worker)
+        .join(Verification)
+        .where(
+            or_(Verification.id == verification_id, Verification.checks_id == verification_id),
+            Attempt.worker.is_not(None),
+            Attempt.state.in_(("done", "running")),
+        )
+    )
+    claimant = session.scalars(
+        select(Submission.user_id)
+        .join(Verification, Verification.submission_id == Submission.id)
+        .where(Verification.id == verification_id)
+    )
+    found = {owner_of(session, name) for name in workers if name is not None} | set(claimant)
+    groups = groups_of(session, {owner for owner in found if owner is not None})
+    return found.union(*groups.values())

@@ -1,12 +1,13 @@
-"""Holds: pause or drain workers and queues, by an organiser or after too many failures."""
+"""Pauses of queues and holds of workers, by an organiser or after too many failures."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.messages import HelloAnswer
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.events import WorkerOut, emit
@@ -14,28 +15,75 @@ from server.base.models import Attempt, AuditRecord, QueueRow, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller
-from server.verifications.free_workers import EVERY_QUEUE, read_pauses
-from server.verifications.worker_owners import FAILED, is_organisers_worker, owner_of
+from server.verifications.workers import (
+    DRAINING,
+    PAUSED,
+    find_worker,
+    is_organisers_worker,
+    owner_of,
+)
 
-PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
+FAILED = ("failed", "lost")
+
+
+EVERY_QUEUE = "*"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A pause: who set it, since when and why."""
+
+    by: str
+    since: datetime
+    reason: str
+
+    def sentence(self, what: str) -> str:
+        """Sentence about the pause, for those who wait."""
+        return f"{what} paused by {self.by}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Pauses of hardware classes by name, and of everything."""
+
+    classes: Mapping[str, Pause]
+    everything: Pause | None
+
+    def of(self, hardware_class: str | None) -> Pause | None:
+        """Pause of a hardware class, None for any; a pause of everything comes first."""
+        if self.everything is not None or hardware_class is None:
+            return self.everything
+        return self.classes.get(hardware_class)
+
+    def why(self, hardware_class: str | None) -> str | None:
+        """Sentence that explains why a hardware class is paused; None if it is not."""
+        if self.everything is not None:
+            return self.everything.sentence("every queue is")
+        pause = self.of(hardware_class)
+        return None if pause is None else pause.sentence(f"the queue of {hardware_class} is")
+
+
+def read_pauses(session: Session) -> Pauses:
+    """Read every pause."""
+    rows = session.execute(
+        select(
+            QueueRow.hardware_class, QueueRow.paused_by, QueueRow.paused_at, QueueRow.paused_because
+        ).where(QueueRow.paused_at.is_not(None))
+    )
+    paused = {
+        row.hardware_class: Pause(row.paused_by, row.paused_at, row.paused_because) for row in rows
+    }
+    return Pauses(
+        {name: pause for name, pause in paused.items() if name != EVERY_QUEUE},
+        paused.get(EVERY_QUEUE),
+    )
+
+
 ORDERS = {PAUSED: "pause", DRAINING: "drain"}
 
 
 class HeldError(ConflictError):
     """This worker is held: another one may claim the attempt."""
-
-
-def order_for(session: Session, name: str) -> HelloAnswer:
-    """Order of an organiser for a worker: pause, drain, or none."""
-    row = session.execute(
-        select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
-            WorkerRow.name == name
-        )
-    ).first()
-    if row is None or row.held is None:
-        return HelloAnswer()
-    why = f"{row.held} by {row.held_by}: {row.held_because}"
-    return HelloAnswer(order="drain" if row.held == DRAINING else "pause", why=why)
 
 
 def refuse_held(session: Session, name: str, hardware_class: str) -> None:
@@ -66,7 +114,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
 
 def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reason: str) -> None:
     """Pause or drain a worker; its next hello returns the order. Raises NotFoundError."""
-    worker = _worker(session, name)
+    worker = find_worker(session, name)
     before = {"held": worker.held}
     worker.held, worker.held_by, worker.held_because = held, caller.name, reason
     worker.held_at = utc_now()
@@ -85,7 +133,7 @@ def pause_by_server(
 
     `by` names the rule behind it, `beside` further changes, for the audit log.
     """
-    worker = _worker(session, name)
+    worker = find_worker(session, name)
     before = {"held": worker.held}
     worker.held, worker.held_by, worker.held_because = PAUSED, by, why
     worker.held_at = utc_now()
@@ -96,20 +144,13 @@ def pause_by_server(
 
 def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
     """Let a worker take work again. Raises NotFoundError, ConflictError if it is not held."""
-    worker = _worker(session, name)
+    worker = find_worker(session, name)
     if worker.held is None:
         raise ConflictError(f"Worker {name} is neither paused nor drained.")
     before = {"held": worker.held}
     _release(worker)
     wake_after_commit(session, DispatchWakeup)
     _note(session, caller, "worker.resume", name, reason, before, {"held": None})
-
-
-def end_drain(session: Session, name: str) -> None:
-    """Mark a drained worker as ended: after a restart it takes nothing until it is resumed."""
-    worker = session.get(WorkerRow, name)
-    if worker is not None and worker.held == DRAINING:
-        worker.held = DRAINED
 
 
 def pause_queue(
@@ -175,13 +216,6 @@ def _require_class(session: Session, hardware_class: str | None) -> None:
             f"No worker of hardware class {hardware_class!r} was ever seen and nothing waits for "
             "it; GET /api/v1/queue lists the classes there are."
         )
-
-
-def _worker(session: Session, name: str) -> WorkerRow:
-    worker = session.get(WorkerRow, name, with_for_update=True)
-    if worker is None:
-        raise NotFoundError(f"There is no worker {name!r}.")
-    return worker
 
 
 def _release(worker: WorkerRow) -> None:

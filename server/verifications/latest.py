@@ -18,9 +18,8 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.models.visibility import ranks
+from server.base.models.visibility import ranks, without_quality
 from server.base.standing import OPEN
-from server.verifications.views import without_quality
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
 DECIDING_WEIGHTS = {

@@ -28,7 +28,7 @@ from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
 from server.verifications.queueing import trainings_of
 from server.verifications.service import cancel_verification, end_with_verdict
-from server.verifications.worker_owners import is_organisers_worker
+from server.verifications.workers import is_organisers_worker
 
 NO_SECOND_WORKER = Reason(
     "no_second_worker",

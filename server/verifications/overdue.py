@@ -12,6 +12,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
+from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY
 from server.verifications.cross_checks import (
@@ -23,7 +24,6 @@ from server.verifications.queueing import why_over_limit
 from server.verifications.reports import as_followed, retry_or_give_up
 from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict
-from server.verifications.views import hidden_runs, without_quality
 
 LINES = 20
 

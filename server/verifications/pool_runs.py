@@ -20,7 +20,7 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, ReplayEventRow, User, Verification, WorkerRow
 from server.verifications.report_checks import posted_events, why_refused
-from server.verifications.worker_owners import is_organisers, is_organisers_worker
+from server.verifications.workers import is_organisers, is_organisers_worker
 
 ENDED_EARLY = ("lost", "failed")
 

@@ -1,6 +1,6 @@
 """Read verifications, and the reason why one is still waiting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import (
@@ -9,12 +9,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, selectinload, undefer
 
-from finishline.api.verifications import VerificationView
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.text import count_text
-from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
 from finishline.rules.verification.messages import ReplayRun
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
@@ -23,18 +19,12 @@ from server.base.models import (
     ReplayEventRow,
     Submission,
     Verification,
-    WorkerProbeRow,
     WorkerRow,
 )
 from server.base.standing import SHOWN, lock_verification, published_verification, report_of
 from server.base.viewer import ORGANISER, seeing
-from server.benchmarks.prices import price_of_submission
-from server.benchmarks.queries import definition
 from server.submissions.service import runs_with_curves
-from server.verifications.free_workers import read_pauses
-from server.verifications.views import verification_view
-
-ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
+from server.verifications.holds import read_pauses
 
 
 def find_attempt(session: Session, attempt_id: str) -> Attempt:
@@ -92,80 +82,6 @@ def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
             select(WorkerRow).where(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
         )
     )
-
-
-def view(
-    session: Session,
-    verification: Verification,
-    *,
-    alive_seconds: float,
-    with_report: bool = True,
-    with_band: bool = True,
-    benchmark: Benchmark | None = None,
-    owners: Mapping[str, int] | None = None,
-) -> VerificationView:
-    """View of a verification, with the reason why it still waits.
-
-    Without its report all figures derived from it are left out, without its band the control
-    points. `owners` saves the statement that counts them, for a list.
-    """
-    if owners is None:
-        owners = owners_of(session, [verification])
-    if benchmark is None:
-        benchmark = definition(session, verification.benchmark_sha256)
-    submission = verification.submission
-    return verification_view(
-        verification,
-        benchmark=benchmark,
-        waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
-        duel=_judged_duel(verification, benchmark) if with_report else None,
-        figures=_roofs_of_worker(session, verification) if with_report else None,
-        price=price_of_submission(session, submission) if submission is not None else None,
-        with_report=with_report,
-        with_band=with_band,
-        owners=owners.get(verification.id, 0),
-    )
-
-
-def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[str, int]:
-    """Number of worker owners that agree on each: its own, and those of cross-checks.
-
-    A verification without a report is left out. Reports are long, so the state of its attempts
-    decides: an attempt with a report is done.
-    """
-    reported = [v.id for v in verifications if any(a.state == "done" for a in v.attempts)]
-    if not reported:
-        return {}
-    agreed = session.execute(
-        select(Verification.checks_id, func.count())
-        .where(Verification.checks_id.in_(reported), Verification.outcome == "verified")
-        .group_by(Verification.checks_id)
-    )
-    return dict.fromkeys(reported, 1) | {name: 1 + count for name, count in agreed if name}
-
-
-def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, Figure]:
-    """Roofs that the reporting worker had last measured when it ended; empty without any."""
-    if verification.report is None:
-        return {}
-    rows = session.scalars(
-        select(WorkerProbeRow)
-        .where(
-            WorkerProbeRow.worker == verification.report["system"]["worker"],
-            WorkerProbeRow.moment == "start",
-            WorkerProbeRow.measured_at <= (verification.ended_at or utc_now()),
-        )
-        .order_by(WorkerProbeRow.id.desc())
-        .limit(ROOFS_LOOKED_AT)
-    )
-    found = next((row.figures for row in rows if row.figures), {})
-    return {name: Figure(**figure) for name, figure in found.items()}
-
-
-def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | None:
-    """Result of a duel from its report; None for another kind or without a report."""
-    report = report_of(verification) if verification.against_id is not None else None
-    return None if report is None else judge_duel(pair_runs(benchmark, report))
 
 
 def waiting_for(

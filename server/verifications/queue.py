@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.queues import ClassQueueView, PauseView, QueuedView, QueueView
+from finishline.api.queues import ClassQueueView, QueuedView, QueueView
 from server.base.database import utc_now
 from server.base.models import WorkerRow
 from server.base.viewer import ORGANISER, seeing
-from server.verifications.forecast import Expected
-from server.verifications.free_workers import Pause, read_pauses
-from server.verifications.queue_plan import Place, Plan, Situation, read_plan, worker_there
+from server.verifications.forecast import Expected, Place, Plan, Situation, read_plan, worker_there
+from server.verifications.holds import read_pauses
 from server.verifications.work import (
     AttemptWork,
     attempts_by_id,
@@ -70,7 +69,7 @@ def read_queue(session: Session, *, alive_seconds: float, shown: int | None = No
     return QueueView(
         as_of=look.now,
         waiting=sum(len(line) for line in look.plan.lines.values()),
-        paused=_pause_view(pauses.everything),
+        paused=pauses.everything,
         classes=[
             _class_view(one, lines.get(one, NO_LINES), look)
             for one in (
@@ -92,7 +91,7 @@ def read_place(
     place = look.plan.by_verification.get(verification_id)
     if place is None:
         return None
-    wanted = place.attempt.wanted_class
+    wanted = place.attempt.wanted
     listed = _listed(session, [place])
     if not listed:
         return None
@@ -151,11 +150,11 @@ def _seen(line: Sequence[Place], visible: set[str] | None) -> Sequence[Place]:
 
 def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
     """Views of some places; attempts that are gone meanwhile are left out."""
-    attempts = attempts_by_id(session, [place.attempt.attempt_id for place in places])
+    attempts = attempts_by_id(session, [place.attempt.turn.attempt_id for place in places])
     return [
-        _queued(attempts[place.attempt.attempt_id], place.expected, place.position)
+        _queued(attempts[place.attempt.turn.attempt_id], place.expected, place.position)
         for place in places
-        if place.attempt.attempt_id in attempts
+        if place.attempt.turn.attempt_id in attempts
     ]
 
 
@@ -174,15 +173,11 @@ def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQ
         out=sum(row.drift is not None for row in here),
         last_seen_at=max(seen, default=None),
         held=sum(row.held is not None for row in here),
-        paused=_pause_view(pauses.classes.get(hardware_class) if hardware_class else None),
+        paused=pauses.classes.get(hardware_class) if hardware_class else None,
         waiting_count=lines.count,
         waiting=lines.listed,
         under_embargo=lines.hidden,
     )
-
-
-def _pause_view(pause: Pause | None) -> PauseView | None:
-    return None if pause is None else PauseView(by=pause.by, since=pause.since, reason=pause.reason)
 
 
 def _queued(attempt: AttemptWork, expected: Expected, position: int) -> QueuedView:

@@ -16,15 +16,15 @@ from server.base.models import Attempt, QueueRow, QueueTurn
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.free_workers import (
-    Takers,
+    FreeWorkers,
+    barred_owners,
     draw_apart,
     forget_lost_messages,
-    read_takers,
+    read_free_workers,
     waiting_apart,
 )
 from server.verifications.queries import find_attempt
 from server.verifications.queueing import trainings_of
-from server.verifications.worker_owners import barred_owners
 
 NOBODY = 0  # Submitter of an attempt that a server of the version before queued.
 
@@ -107,8 +107,8 @@ class Head:
 def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
     """Whether a worker is free and an attempt is due. Takes no lock."""
     now = utc_now()
-    takers = read_takers(session, alive_seconds=alive_seconds, now=now)
-    if not (takers.free or takers.witnesses):
+    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
+    if not (idle.free or idle.witnesses):
         return False
     due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
     return session.scalar(due) is not None
@@ -117,23 +117,23 @@ def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
     """Mark an attempt as sent for each free worker: lost messages first, then by turns."""
     now = utc_now()
-    locked = set(read_takers(session, alive_seconds=alive_seconds, now=now).free)
+    locked = set(read_free_workers(session, alive_seconds=alive_seconds, now=now).free)
     lock_queues(session, locked)
     # Read again: another server may have chosen while this one waited for the lock.
-    takers = read_takers(session, alive_seconds=alive_seconds, now=now).only(locked)
+    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now).only(locked)
     forget_lost_messages(session, now)
-    chosen = _send_apart(session, takers, now) + _send_again(session, takers, now)
-    heads = _heads(session) if takers.free else []
-    for hardware_class in sorted(takers.free):
-        chosen += _by_turns(session, takers, hardware_class, heads, now)
+    chosen = _send_apart(session, idle, now) + _resend_lost(session, idle, now)
+    heads = _heads(session) if idle.free else []
+    for hardware_class in sorted(idle.free):
+        chosen += _by_turns(session, idle, hardware_class, heads, now)
     return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
 
 
-def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+def _send_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
     """Send cross-checks, which hold up verdicts, and witnessed attempts before all others."""
     chosen = []
     for attempt in waiting_apart(session, now):
-        sent_to = draw_apart(session, takers, attempt)
+        sent_to = draw_apart(session, idle, attempt)
         if sent_to is not None and _mark(
             session, attempt.id, sends=attempt.sends, sent_to=sent_to, now=now
         ):
@@ -141,7 +141,7 @@ def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[s
     return chosen
 
 
-def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+def _resend_lost(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
     """Resend attempts that were not claimed in time. They had their turn, so they go first."""
     rows = session.execute(
         select(Attempt.id, Attempt.hardware_class, Attempt.sends)
@@ -152,27 +152,27 @@ def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[s
     for row in rows:
         able = [
             name
-            for name, free in sorted(takers.free.items())
-            if free and takers.may_take(name, row.hardware_class)
+            for name, free in sorted(idle.free.items())
+            if free and idle.may_take(name, row.hardware_class)
         ]
         for hardware_class in able[:1]:
-            sent_to = takers.draw(hardware_class, partial(barred_owners, session, row.id))
+            sent_to = idle.draw(hardware_class, partial(barred_owners, session, row.id))
             if sent_to and _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
                 chosen.append((row.id, sent_to))
     return chosen
 
 
 def _by_turns(
-    session: Session, takers: Takers, hardware_class: str, heads: Sequence[Head], now: datetime
+    session: Session, idle: FreeWorkers, hardware_class: str, heads: Sequence[Head], now: datetime
 ) -> list[tuple[str, str]]:
     """Send as many attempts as workers of this class are free, in fair order."""
-    able = [head for head in heads if takers.may_take(hardware_class, head.hardware_class)]
+    able = [head for head in heads if idle.may_take(hardware_class, head.hardware_class)]
     before = read_turns(session, hardware_class)
     queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
     chosen: list[tuple[str, str]] = []
-    while takers.free[hardware_class] and (one := queue.take()) is not None:
+    while idle.free[hardware_class] and (one := queue.take()) is not None:
         head = able[int(one.attempt_id)]
-        drawn = _draw(session, takers, hardware_class, _oldest(session, head))
+        drawn = _draw(session, idle, hardware_class, _oldest(session, head))
         if drawn is None:  # No free worker may take any of theirs.
             continue
         if _mark(session, drawn[0], sends=0, sent_to=drawn[1], now=now):
@@ -187,14 +187,14 @@ def _by_turns(
 
 def _draw(
     session: Session,
-    takers: Takers,
+    idle: FreeWorkers,
     hardware_class: str,
     oldest: Sequence[tuple[str, datetime]],
 ) -> tuple[str, str] | None:
     """First of some attempts that a free worker may take, and the worker."""
     for attempt_id, _ in oldest:
         barred = partial(barred_owners, session, attempt_id)
-        if (sent_to := takers.draw(hardware_class, barred)) is not None:
+        if (sent_to := idle.draw(hardware_class, barred)) is not None:
             return attempt_id, sent_to
     return None
 

@@ -23,7 +23,7 @@ from server.base.models import (
 from server.base.models.visibility import ranks
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
-from server.verifications.worker_owners import is_organisers
+from server.verifications.workers import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]

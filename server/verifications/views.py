@@ -1,7 +1,11 @@
 """Views of verifications: plan, attempts, verdict, and the figures of a report."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from finishline.api.duels import DuelView
 from finishline.api.verifications import (
@@ -19,7 +23,7 @@ from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import run_utilisations
-from finishline.rules.verification.duel import Duel, interleave
+from finishline.rules.verification.duel import interleave, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
@@ -27,13 +31,15 @@ from finishline.rules.verification.messages import (
     ReplayRun,
 )
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.models import Attempt, Verification
-from server.base.models.visibility import is_hidden, sees_runs
+from server.base.database import utc_now
+from server.base.models import Attempt, Verification, WorkerProbeRow
+from server.base.models.visibility import hidden_runs, is_hidden
 from server.base.standing import ENDED, decision_word, is_published, report_of
-from server.base.viewer import ANYBODY, Viewer
+from server.base.viewer import ANYBODY
+from server.benchmarks.prices import price_of_submission
+from server.benchmarks.queries import definition
 from server.benchmarks.schemas import target_view
-
-Figures = dict[str, Figure]
+from server.verifications.queries import waiting_for
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
@@ -57,20 +63,27 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     )
 
 
-def verification_view(
+def view(
+    session: Session,
     verification: Verification,
     *,
-    benchmark: Benchmark,
-    waiting_for: str | None,
-    duel: Duel | None = None,
-    figures: Figures | None = None,
-    price: SystemPrice | None = None,
+    alive_seconds: float,
     with_report: bool = True,
     with_band: bool = True,
-    owners: int = 0,
+    benchmark: Benchmark | None = None,
+    owners: Mapping[str, int] | None = None,
 ) -> VerificationView:
-    """View of a verification. Its draw stays hidden until it has ended and its claim is shown."""
+    """View of a verification, with the reason why it still waits.
+
+    Without its report all figures derived from it are left out, without its band the control
+    points. `owners` saves the statement that counts them, for a list.
+    """
+    if owners is None:
+        owners = owners_of(session, [verification])
+    if benchmark is None:
+        benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
+    shown = ended and with_report
     claim = verification.submission
     # Some of its seeds may be the claim's own.
     opened = ended and not (claim is not None and is_hidden(claim))
@@ -81,13 +94,13 @@ def verification_view(
         kind=verification.kind,
         submission_id=verification.submission_id,
         checks_id=verification.checks_id,
-        owners=owners,
+        owners=owners.get(verification.id, 0),
         witnessed=verification.witness_token_id is not None,
         against_id=verification.against_id,
         calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,
         state=verification.state,
-        waiting_for=waiting_for,
+        waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=verification.runs,
@@ -99,10 +112,10 @@ def verification_view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=duel_view(verification, duel) if verification.against_id is not None else None,
-        report=None if is_cancelled or not (with_report and ended) else verification.report,
-        backends=backend_views(verification, benchmark, price) if with_report and ended else [],
-        utilisation=utilisation_views(verification, figures or {}) if with_report and ended else [],
+        duel=_duel_view(verification, benchmark, with_report=with_report),
+        report=None if is_cancelled or not shown else verification.report,
+        backends=backend_views(session, verification, benchmark) if shown else [],
+        utilisation=utilisation_views(session, verification) if shown else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
@@ -131,11 +144,17 @@ def decision_view(verification: Verification) -> DecisionView | None:
     )
 
 
-def duel_view(verification: Verification, duel: Duel | None) -> DuelView:
-    """View of a stored duel, with its result if that is given."""
+def _duel_view(
+    verification: Verification, benchmark: Benchmark, *, with_report: bool
+) -> DuelView | None:
+    """View of a stored duel, with its result if it is reported; None for another job."""
+    if verification.against_id is None:
+        return None
+    report = report_of(verification) if with_report else None
+    duel = None if report is None else judge_duel(pair_runs(benchmark, report))
     return DuelView(
         challenger=str(verification.submission_id),
-        holder=str(verification.against_id),
+        holder=verification.against_id,
         order=list(interleave(verification.runs // 2)),
         pairs=duel.pairs if duel else [],
         time=duel.time if duel else None,
@@ -148,13 +167,15 @@ def duel_view(verification: Verification, duel: Duel | None) -> DuelView:
 
 
 def backend_views(
-    verification: Verification, benchmark: Benchmark, price: SystemPrice | None
+    session: Session, verification: Verification, benchmark: Benchmark
 ) -> list[BackendView]:
     """Backends of a measured latency; empty for other kinds and before the end."""
     report = report_of(verification)
     ordered = any("latency" in each.measure for each in verification.trainings)
     if report is None or benchmark.latency is None or not ordered:
         return []
+    submission = verification.submission
+    price = None if submission is None else price_of_submission(session, submission)
     return [
         _backend_view(item, run, benchmark, price, warmup_items=benchmark.latency.warmup_items)
         for run in report.runs
@@ -199,20 +220,48 @@ def _backend_view(
     )
 
 
-def utilisation_views(verification: Verification, figures: Figures) -> list[UtilisationView]:
+def utilisation_views(session: Session, verification: Verification) -> list[UtilisationView]:
     """Utilisation of each reported run; empty before the report."""
     report = report_of(verification)
     if report is None:
         return []
-    return [UtilisationView(**asdict(found)) for found in run_utilisations(report, figures)]
+    roofs = _roofs_of_worker(session, verification, report.system.worker)
+    return [UtilisationView(**asdict(found)) for found in run_utilisations(report, roofs)]
 
 
-def hidden_runs(verification: Verification, viewer: Viewer) -> int:
-    """Number of a verification's first runs whose curves are hidden from a viewer."""
-    claim = verification.submission
-    return 0 if claim is None or sees_runs(viewer, claim) else verification.own_runs
+ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
 
 
-def without_quality(event: dict[str, Any], hidden: int) -> dict[str, Any]:
-    """Remove the quality from an event of one of the first `hidden` runs."""
-    return event | {"quality": None} if event["run"] < hidden and "quality" in event else event
+def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[str, int]:
+    """Number of worker owners that agree on each: its own, and those of cross-checks.
+
+    A verification without a report is left out. Reports are long, so the state of its attempts
+    decides: an attempt with a report is done.
+    """
+    reported = [v.id for v in verifications if any(a.state == "done" for a in v.attempts)]
+    if not reported:
+        return {}
+    agreed = session.execute(
+        select(Verification.checks_id, func.count())
+        .where(Verification.checks_id.in_(reported), Verification.outcome == "verified")
+        .group_by(Verification.checks_id)
+    )
+    return dict.fromkeys(reported, 1) | {name: 1 + count for name, count in agreed if name}
+
+
+def _roofs_of_worker(
+    session: Session, verification: Verification, worker: str
+) -> dict[str, Figure]:
+    """Roofs that the reporting worker had last measured when it ended; empty without any."""
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .where(
+            WorkerProbeRow.worker == worker,
+            WorkerProbeRow.moment == "start",
+            WorkerProbeRow.measured_at <= (verification.ended_at or utc_now()),
+        )
+        .order_by(WorkerProbeRow.id.desc())
+        .limit(ROOFS_LOOKED_AT)
+    )
+    found = next((row.figures for row in rows if row.figures), {})
+    return {name: Figure(**figure) for name, figure in found.items()}

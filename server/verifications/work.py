@@ -18,20 +18,37 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import OPEN
-from server.verifications.forecast import Work
 from server.verifications.queue_order import NOBODY
+
+
+@dataclass(frozen=True)
+class Work:
+    """Benchmark and kind of an attempt: its length depends on them."""
+
+    benchmark: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A queued attempt and the hardware class it waits for, None for any.
+
+    `sent_to` is the worker that it was sent to: it has had its turn and waits for a lease.
+    """
+
+    turn: Waiting
+    work: Work
+    wanted: str | None
+    sent_to: str | None = None
+    verification_id: str = ""
+
 
 RECENT_ATTEMPTS = 200
 
 
 @dataclass(frozen=True)
 class AttemptWork:
-    """An attempt, its verification, and the benchmark and submission that this is about.
-
-    `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
-    `by_organiser` and `asked_at`, which decide its place, see `fair_queue`. `sent_to` is the worker
-    that it was sent to, None while it has not had its turn.
-    """
+    """An attempt, its verification, and the benchmark and submission that this is about."""
 
     attempt_id: str
     number: int
@@ -48,32 +65,12 @@ class AttemptWork:
     benchmark: str
     submission_id: str | None
     model: str | None
-    wanted_class: str | None
     by_organiser: bool
-    sharer: int
-    sent_to: str | None
-
-    @property
-    def turn(self) -> Waiting:
-        """Entry for the fair queue."""
-        return Waiting(self.attempt_id, self.sharer, self.by_organiser, self.asked_at)
 
     @property
     def work(self) -> Work:
         """Benchmark and kind, which decide its length."""
         return Work(self.benchmark, self.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingWork:
-    """Columns of a queued attempt that decide its place and its start; see AttemptWork."""
-
-    attempt_id: str
-    verification_id: str
-    work: Work
-    wanted_class: str | None
-    sent_to: str | None
-    turn: Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ def waiting_mark(session: Session) -> WaitingMark:
     return WaitingMark(count, latest, sent)
 
 
-def waiting_attempts(session: Session) -> list[WaitingWork]:
+def waiting_attempts(session: Session) -> list[Queued]:
     """Every queued attempt, the oldest first; there may be thousands."""
     query = (
         select(
@@ -115,42 +112,38 @@ def waiting_attempts(session: Session) -> list[WaitingWork]:
         .where(Attempt.state == "queued")
         .order_by(Attempt.asked_at, Attempt.id)
     )
-    return [_waiting(*row) for row in session.execute(query)]
-
-
-def _waiting(
-    attempt_id: str,
-    verification_id: str,
-    benchmark: str,
-    kind: str,
-    wanted_class: str | None,
-    sent_to: str | None,
-    sharer: int | None,
-    by_organiser: bool,
-    asked_at: datetime,
-) -> WaitingWork:
-    turn = Waiting(attempt_id, sharer or NOBODY, bool(by_organiser), asked_at)
-    work = Work(benchmark, kind)
-    return WaitingWork(attempt_id, verification_id, work, wanted_class, sent_to, turn)
+    return [
+        Queued(
+            Waiting(attempt_id, sharer or NOBODY, by_organiser, asked_at),
+            Work(benchmark, kind),
+            wanted,
+            sent_to,
+            verification_id,
+        )
+        for (
+            attempt_id, verification_id, benchmark, kind, wanted, sent_to, sharer, by_organiser,
+            asked_at,
+        ) in session.execute(query)
+    ]  # fmt: skip
 
 
 def attempts_by_id(session: Session, attempt_ids: Sequence[str]) -> dict[str, AttemptWork]:
     """Attempts by id, with every column that is shown."""
-    rows = session.execute(_attempts().where(Attempt.id.in_(attempt_ids)))
-    return {row.attempt_id: _work(row) for row in rows}
+    rows = session.execute(_attempts().where(Attempt.id.in_(attempt_ids))).mappings()
+    return {row["attempt_id"]: AttemptWork(**row) for row in rows}
 
 
 def running_attempts(session: Session) -> list[AttemptWork]:
     """Every running attempt."""
     query = _attempts().where(Attempt.state == "running").order_by(Attempt.started_at)
-    return [_work(row) for row in session.execute(query)]
+    return [AttemptWork(**row) for row in session.execute(query).mappings()]
 
 
 def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWork]:
     """The latest attempts of a worker, newest first."""
     query = _attempts().where(Attempt.worker == worker)
     latest = query.order_by(Attempt.started_at.desc()).limit(limit)
-    return [_work(row) for row in session.execute(latest)]
+    return [AttemptWork(**row) for row in session.execute(latest).mappings()]
 
 
 def existing_verifications(session: Session) -> set[str]:
@@ -214,10 +207,7 @@ def _attempts() -> Select[Any]:
             Verification.kind,
             Verification.runs,
             Attempt.asked_at,
-            Attempt.hardware_class,
             Attempt.by_organiser,
-            Attempt.submitter_id,
-            Attempt.sent_to,
             Verification.submission_id,
             BenchmarkDefinition.benchmark_id.label("benchmark"),
             Submission.model,
@@ -226,28 +216,4 @@ def _attempts() -> Select[Any]:
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
         .outerjoin(Submission, Submission.id == Verification.submission_id)
-    )
-
-
-def _work(row: Any) -> AttemptWork:
-    return AttemptWork(
-        attempt_id=row.attempt_id,
-        number=row.number,
-        state=row.state,
-        worker=row.worker,
-        queued_at=row.queued_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        failure=row.failure,
-        verification_id=row.verification_id,
-        kind=row.kind,
-        runs=row.runs,
-        asked_at=row.asked_at,
-        benchmark=row.benchmark,
-        submission_id=row.submission_id,
-        model=row.model,
-        wanted_class=row.hardware_class,
-        by_organiser=bool(row.by_organiser),
-        sharer=row.submitter_id or NOBODY,
-        sent_to=row.sent_to,
     )

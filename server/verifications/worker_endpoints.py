@@ -109,9 +109,7 @@ def confirm_worker(
     """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
     with services.database.write() as session:
         worker_probes.confirm_worker(session, caller, name, reason=body.reason)
-    with services.database.read() as session:
-        alive_seconds = services.settings.worker_alive_seconds
-        return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
+    return _view_worker(services, name)
 
 
 @router.get("/hardware-classes")
@@ -183,7 +181,7 @@ def pause_worker(
     name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
 ) -> WorkerDetail:
     """Pause a worker until it is resumed. It finishes its current attempt."""
-    return _hold(services, caller, name, held=holds.PAUSED, reason=body.reason)
+    return _hold(services, caller, name, held=workers.PAUSED, reason=body.reason)
 
 
 @router.post("/workers/{name}/drain")
@@ -191,7 +189,7 @@ def drain_worker(
     name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
 ) -> WorkerDetail:
     """Drain a worker: it finishes its current attempt, takes no other, and ends its process."""
-    return _hold(services, caller, name, held=holds.DRAINING, reason=body.reason)
+    return _hold(services, caller, name, held=workers.DRAINING, reason=body.reason)
 
 
 @router.post("/workers/{name}/resume")

@@ -1,5 +1,6 @@
 """Workers: confirmation by an organiser, and self-measurements against their own baseline."""
 
+from dataclasses import asdict
 from datetime import datetime
 
 from sqlalchemy import func, or_, select
@@ -9,7 +10,7 @@ from finishline.api.workers import ProbeView
 from finishline.rules.scoring.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
 from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
 from server.base.database import moment_text, utc_now
-from server.base.errors import ConflictError, NotFoundError
+from server.base.errors import ConflictError
 from server.base.events import WorkerOut, emit
 from server.base.hardware_classes import register_class, roof_misfit
 from server.base.models import User, WorkerProbeRow, WorkerRow
@@ -17,7 +18,7 @@ from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker
-from server.verifications.workers import require_own_name
+from server.verifications.workers import find_worker, require_own_name
 
 HISTORY_LIMIT = 200
 SHORT_HISTORY = 40
@@ -33,7 +34,7 @@ def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> Pro
     user's.
     """
     require_own_name(session, probe.worker, caller)
-    worker = _find_worker(session, probe.worker)
+    worker = session.get(WorkerRow, probe.worker, with_for_update=True)
     if worker is None:
         raise ConflictError(f"Worker {probe.worker!r} is not known; it says hello first.")
     row = _row(probe, now=utc_now())
@@ -111,18 +112,6 @@ def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeVie
     return {row.worker: probe_view(row) for row in rows}
 
 
-def find_worker(session: Session, name: str) -> WorkerRow:
-    """A worker by name. Raises NotFoundError."""
-    worker = _find_worker(session, name)
-    if worker is None:
-        raise NotFoundError(f"There is no worker {name!r}.")
-    return worker
-
-
-def _find_worker(session: Session, name: str) -> WorkerRow | None:
-    return session.get(WorkerRow, name, with_for_update=True)
-
-
 def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
     canary = probe.canary
     return WorkerProbeRow(
@@ -132,10 +121,7 @@ def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
         attempt_id=probe.attempt_id,
         gflops=canary.gflops if canary is not None else None,
         configuration=canary.configuration if canary is not None else None,
-        figures={
-            name: {"value": figure.value, "unit": figure.unit, "how": figure.how}
-            for name, figure in probe.figures.items()
-        },
+        figures={name: asdict(figure) for name, figure in probe.figures.items()},
         host=dict(probe.host),
     )
 

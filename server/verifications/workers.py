@@ -1,7 +1,8 @@
-"""Workers' hellos: sent at their start, every few seconds, and when they are free."""
+"""Workers: their hellos, their owners, and whose word is the organisers'."""
 
 from dataclasses import asdict, replace
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -9,12 +10,15 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import fault_in, skeletons
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.base.database import insert_missing, to_json, utc_now
-from server.base.errors import ConflictError, ContentError, NotAllowedError
+from server.base.errors import ConflictError, ContentError, NotAllowedError, NotFoundError
 from server.base.hardware_classes import refuse_misfit
-from server.base.models import HardwareClassRow, WorkerRow
+from server.base.models import HardwareClassRow, User, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
+from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
-from server.verifications.holds import end_drain, order_for
+
+PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
+
 
 LONGEST_NAME = 200
 LARGEST_COUNT = 10**7
@@ -150,3 +154,58 @@ def _require_a_system(system: WorkerSystem) -> None:
 def _require_a_line(field: str, text: str) -> None:
     if not (text.strip() and len(text) <= LONGEST_NAME and text.isprintable()):
         raise ContentError(f"{field}: expected 1 to {LONGEST_NAME} printable characters.")
+
+
+def owner_of(session: Session, worker_name: str) -> int | None:
+    """Find the user a worker belongs to; None for a worker that never said hello."""
+    return session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))
+
+
+def is_organisers_worker(session: Session, worker_name: str) -> bool:
+    """Whether an organiser owns a worker, or the server process itself confirmed it.
+
+    A confirmation without a user is one of `python -m server.admin`.
+    """
+    row = session.execute(
+        select(User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
+        .select_from(WorkerRow)
+        .outerjoin(User, User.id == WorkerRow.user_id)
+        .where(WorkerRow.name == worker_name)
+    ).first()
+    if row is None:
+        return False
+    return is_organisers(row)
+
+
+def is_organisers(row: Any) -> bool:
+    """Whether a worker counts as the organisers', by its owner's role and its confirmation."""
+    by_server = row.confirmed_at is not None and row.confirmed_by is None
+    return by_server or row.role in ORGANISERS
+
+
+def find_worker(session: Session, name: str) -> WorkerRow:
+    """Lock and read a worker by name. Raises NotFoundError."""
+    worker = session.get(WorkerRow, name, with_for_update=True)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return worker
+
+
+def order_for(session: Session, name: str) -> HelloAnswer:
+    """Order of an organiser for a worker: pause, drain, or none."""
+    row = session.execute(
+        select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
+            WorkerRow.name == name
+        )
+    ).first()
+    if row is None or row.held is None:
+        return HelloAnswer()
+    why = f"{row.held} by {row.held_by}: {row.held_because}"
+    return HelloAnswer(order="drain" if row.held == DRAINING else "pause", why=why)
+
+
+def end_drain(session: Session, name: str) -> None:
+    """Mark a drained worker as ended: after a restart it takes nothing until it is resumed."""
+    worker = session.get(WorkerRow, name)
+    if worker is not None and worker.held == DRAINING:
+        worker.held = DRAINED

@@ -11,8 +11,8 @@ from server.base.database import Database
 from server.base.errors import ConflictError
 from server.people.audit import Administrator
 from server.verifications.queue_order import take_due
-from server.verifications.worker_owners import is_organisers_worker
 from server.verifications.worker_probes import confirm_worker
+from server.verifications.workers import is_organisers_worker
 from tests.server.conftest import WORKER_SYSTEM, Person
 from tests.support.pages import BROWSER
 

@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 from finishline.rules.verification.fair_queue import Turns, Waiting
 from server.verifications.forecast import (
     Expected,
-    Queued,
     Taker,
-    Work,
     busy_taker,
     expected_starts,
     typical_seconds,
 )
+from server.verifications.work import Queued, Work
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 REPLAY = Work("digits", "replay")
@@ -52,7 +51,7 @@ def foretell(
 
 
 def test_each_starts_on_whichever_worker_of_its_class_is_free_first() -> None:
-    busy = busy_taker("b", "cpu", REPLAY, since=minutes(-4), typical=TEN_MINUTES, now=NOON)
+    busy = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-4), typical=TEN_MINUTES)
     takers = [Taker("a", "cpu", NOON), busy, Taker("g", "gpu", NOON)]
     starts = foretell(queued(*[(REPLAY, "cpu")] * 4), takers)
     # a takes the first, b is free at minute 6, a again at 10, b again at 16.
@@ -83,7 +82,7 @@ def test_what_no_worker_of_its_class_can_take_goes_to_any() -> None:
 
 
 def test_one_that_takes_longer_than_usual_may_end_at_any_moment() -> None:
-    late = busy_taker("b", "cpu", REPLAY, since=minutes(-30), typical=TEN_MINUTES, now=NOON)
+    late = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-30), typical=TEN_MINUTES)
     assert late.free_at == NOON
 
 

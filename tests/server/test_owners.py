@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
 from server.base.models import WorkerRow
-from server.verifications.worker_owners import is_organisers_worker, owner_of
+from server.verifications.workers import is_organisers_worker, owner_of
 from tests.server.conftest import WORKER_SYSTEM, Person
 
 

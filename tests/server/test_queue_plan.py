@@ -11,7 +11,7 @@ from finishline.rules.verification.fair_queue import Waiting, fair_order
 from server.base.database import Database
 from server.base.models import Attempt, User, Verification
 from server.base.viewer import ORGANISER
-from server.verifications import queue_plan as plan
+from server.verifications import forecast as plan
 from server.verifications.queue import read_place, read_queue
 from server.verifications.work import waiting_attempts
 

@@ -7,7 +7,7 @@ write see everything; so a request that is answered from one has been checked.
 
 from datetime import timedelta
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import (
     Column,
@@ -124,3 +124,14 @@ def _show_only_what_is_seen(state: ORMExecuteState) -> None:
     # Related rows inherit the conditions of the statement that asked for the first row.
     if not state.is_column_load and not state.is_relationship_load:
         state.statement = state.statement.options(*_criteria(viewer))
+
+
+def hidden_runs(verification: Verification, viewer: Viewer) -> int:
+    """Number of a verification's first runs whose curves are hidden from a viewer."""
+    claim = verification.submission
+    return 0 if claim is None or sees_runs(viewer, claim) else verification.own_runs
+
+
+def without_quality(event: dict[str, Any], hidden: int) -> dict[str, Any]:
+    """Remove the quality from an event of one of the first `hidden` runs."""
+    return event | {"quality": None} if event["run"] < hidden and "quality" in event else event
