@@ -65,22 +65,21 @@ AGAINST = {
         "Energy to accuracy (joules)",
         "energy_joules",
         _joules,
-        "No worker has measured the energy of a ranked submission: a replay on a machine that "
-        "tells its power does.",
+        "No energy measured yet: a replay on a machine with an energy counter measures it.",
     ),
     "quality": Against(
         "quality",
         "Best quality",
         "quality",
         _quality,
-        "No ranked submission tells the quality it reached.",
+        "No ranked submission states its best quality.",
     ),
     "latency": Against(
         "measured latency",
         "Latency of one item, as measured (ms)",
         "measured_latency_ms",
         milliseconds,
-        "No worker has timed the model of a ranked submission: a verification of its latency does.",
+        "No latency measured yet: a latency verification measures it.",
     ),
 }
 
@@ -214,7 +213,7 @@ def _interval_figure(ranked: Sequence[View]) -> Figure:
         for s, group in _by_status(entries)
     ]
     left_out = len(ranked) - len(entries)
-    about = {"about": "time to accuracy with the 95 % interval of its mean; nobody states a price"}
+    about = {"about": "time to accuracy with the 95 % interval of its mean; no prices given"}
     note = {"note": f"The first {len(entries)} of {len(ranked):,} are shown."} if left_out else {}
     return {
         "data": [whiskers, *dots],

@@ -243,7 +243,7 @@ def left_out(runs: Sequence[View]) -> str | None:
     shown = sum(len(run["curve"]) for run in runs)
     if shown == known:
         return None
-    return f"{shown:,} of {known:,} evaluations are shown, evenly apart; the logs hold every one."
+    return f"{shown:,} of {known:,} evaluations are shown, evenly spaced; the logs have all."
 
 
 @dataclass(frozen=True)

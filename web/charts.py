@@ -137,7 +137,7 @@ CHARTS = (
     BoardChart(
         "pareto",
         "Time against cost, energy, quality or latency",
-        "on the line nothing is better in both",
+        "on the line, no entry is better in both",
         "board",
         lambda v: pareto_figure(v["board"], v["against"], lower_quality=_lower_quality(v)),
         lambda v: pareto_table(v["board"], v["against"], lower_quality=_lower_quality(v)),
@@ -145,7 +145,7 @@ CHARTS = (
     BoardChart(
         "records",
         "Record history",
-        "each division's record over time; small marks were lower, but not by more than chance",
+        "each division's record over time; small marks were lower, but not significantly",
         "records",
         lambda v: records_figure(v["divisions"], v["note"]),
         lambda v: records_table(v["divisions"]),
@@ -170,8 +170,8 @@ CHARTS = (
     ),
     BoardChart(
         "survival",
-        "Chance of being done in time",
-        "share of runs at the target by then; a run that never got there keeps it below 100 %",
+        "Share of runs finished by time t",
+        "a run that never reaches the target keeps the share below 100 %",
         "runs",
         lambda v: survival_figure(v["sets"]),
         lambda v: survival_table(v["sets"]),

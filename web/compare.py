@@ -114,8 +114,8 @@ def pair_sentence(pair: View, comparison: View) -> str:
     took = f"{one} takes {_ratio(pair['ratio'])} times as long as {other}"
     if pair["p_adjusted"] is None:
         return (
-            f"{took} as measured, but a single run shows no scatter: nothing tells whether that "
-            "is more than chance."
+            f"{took} as measured, but a single run has no spread to test against: this may be "
+            "chance."
         )
     took += f" (95\u00a0% interval {_ratio(pair['ratio_low'])} to {_ratio(pair['ratio_high'])})"
     pairs = len(comparison["pairs"])
@@ -130,11 +130,11 @@ def pair_sentence(pair: View, comparison: View) -> str:
     needed = pair["runs_needed"]
     # As many runs as there are would tell this pair alone, and do not tell it among several.
     tell = (
-        f" A gap of this size needs {needed:,} runs on each side to be told."
+        f" A gap of this size needs {needed:,} runs on each side to show."
         if needed and needed > has
         else ""
     )
-    return f"{one} and {other} cannot be told apart ({p}): {took}, which may be chance.{tell}"
+    return f"{one} and {other} are a statistical tie ({p}): {took}, which may be chance.{tell}"
 
 
 def _told_apart(pair: View, one: str, other: str, how: str) -> str:
@@ -142,7 +142,7 @@ def _told_apart(pair: View, one: str, other: str, how: str) -> str:
     share = pair["p_one_run_faster"] if faster else 1.0 - pair["p_one_run_faster"]
     winner, loser = (one, other) if faster else (other, one)
     return (
-        f"{winner} is faster than {loser}, beyond chance {how}. A run of {winner} beats a run of "
+        f"{winner} is significantly faster than {loser} {how}. A run of {winner} beats a run of "
         f"{loser} in {percent(share * 100, 0)} of all pairs of runs."
     )
 

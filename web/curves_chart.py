@@ -151,9 +151,9 @@ def _reference_traces(points: Sequence[View], *, view: str) -> list[dict[str, An
 PAINTS = {"pass": "status-verified", "fail": "status-rejected", "missing": "status-inconclusive"}
 SYMBOLS = {"pass": "circle", "fail": "x", "missing": "diamond-open"}
 NOT_MEASURED = (
-    "Nobody has measured how the reference converges, and no submission tells its batch size."
+    "The reference's convergence was not measured, and no submission states its batch size."
 )
-NAMES = {"pass": "passes", "fail": "converges too fast", "missing": "no point to hold it against"}
+NAMES = {"pass": "passes", "fail": "converges too fast", "missing": "no point to compare with"}
 
 
 def convergence_figure(convergence: View) -> Figure:

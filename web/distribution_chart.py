@@ -171,7 +171,7 @@ def _text(entry: View, run: View) -> str:
     return "<br>".join(lines)
 
 
-NO_RUNS = "No ranked submission here tells its runs."
+NO_RUNS = "No ranked submission here lists its runs."
 SHARES = (0.25, 0.5, 0.75, 1.0)
 
 

@@ -13,7 +13,7 @@ SUBJECTS = {"calibration": "the reference", "duel": "either submission"}
 DUEL_SENTENCES = {
     "challenger_faster": "The challenger is faster.",
     "holder_faster": "The holder is faster.",
-    "not_separable": "The two cannot be told apart.",
+    "not_separable": "The two are a statistical tie.",
 }
 
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
@@ -54,24 +54,24 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"{doing} {runs}{where}.{_why_again(verification)}"
     if state == "done" and verification["kind"] == "latency":
         if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
-            return "The latency was measured; the submission claims none to hold it against."
-        return LATENCY_SENTENCES.get(outcome, "The measurement could not decide about a claim.")
+            return "The latency was measured; the submission claims none to compare with."
+        return LATENCY_SENTENCES.get(outcome, "Inconclusive: the latency could not be confirmed.")
     about = SUBJECTS.get(verification["kind"], "the submission")
     if state == "cancelled":
-        return f"This {kind_word(verification)} was cancelled; it says nothing about {about}."
+        return f"This {kind_word(verification)} was cancelled, without a result for {about}."
     if state == "failed":
-        return f"No attempt could finish; this says nothing about {about}."
+        return f"No attempt could finish: no result for {about}."
     if verification.get("witnessed"):
-        found = "agrees with the claim" if outcome == "verified" else "does not decide about it"
+        found = "agrees with the claim" if outcome == "verified" else "is inconclusive"
         return f"A replay of {runs} on the submitter's own machine, witnessed, {found}."
     if verification["kind"] == "calibration":
         return f"The reference was measured in {runs}."
     if verification["kind"] == "duel":
-        return DUEL_SENTENCES.get(outcome, f"The duel of {runs} tells nothing of either.")
+        return DUEL_SENTENCES.get(outcome, f"The duel of {runs} is inconclusive.")
     return {
         "verified": f"The replay of {runs} supports the claim.",
         "rejected": f"The replay of {runs} contradicts the claim.",
-    }.get(outcome, f"The replay of {runs} could not decide about the claim.")
+    }.get(outcome, f"Inconclusive: the replay of {runs} could not confirm the claim.")
 
 
 def _why_again(verification: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ def _why_again(verification: Mapping[str, Any]) -> str:
     before, latest = attempts[-2:]
     return (
         f" Attempt {latest['number']} starts again from the first run: attempt {before['number']} "
-        f"{ENDINGS.get(before['state'], before['state'])}, which costs nobody anything."
+        f"{ENDINGS.get(before['state'], before['state'])}, which is not charged to a quota."
     )
 
 

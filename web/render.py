@@ -157,7 +157,7 @@ CLOCKS = {
 RCP_VERDICTS = {
     "pass": "passes",
     "fail": "converges faster than the reference can",
-    "missing": "no reference point to hold it against",
+    "missing": "no reference point to compare with",
 }
 
 

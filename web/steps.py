@@ -202,7 +202,7 @@ def _factor(numbers: View, value: float) -> str | None:
     left = f"{number(reference, DIGITS)} / {number(own, DIGITS)}"
     if math.isclose(reference / own, value):
         return left
-    return f"{left} is {number(reference / own, 4)}, which raises nothing; factor"
+    return f"{left} is {number(reference / own, 4)}, below 1; factor"
 
 
 def _variation(numbers: View, value: float) -> str | None:

@@ -29,7 +29,7 @@ def standing_words(submission: View) -> str:
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:
-    """Whether a verdict tells other epochs of a claim than the submission's own page does."""
+    """Whether a verdict has other epochs of a claim than the submission's own page."""
     whole = submission["result"].get("epochs_to_target")  # Inference has none.
     numbers = (reason.get("numbers") or {} for reason in check["reasons"])
     read_off = (known.get("claimed_mean_epochs") for known in numbers)
@@ -110,8 +110,10 @@ def _speed(reason: View) -> str:
         message = str(reason["message"])
         return message.replace(prefix, "Not compared: ", 1)
     allowed = "" if limit is None else f" Limit {number(limit, 3)}×."
+    if abs(ratio - 1) < 0.01:
+        return f"An epoch took as long as claimed, within 1\u00a0% ({number(ratio, 4)}×).{allowed}"
     if ratio < 1:
-        return f"An epoch took {number(1 / ratio, 3)}× less time than claimed: ours is faster"
+        return f"An epoch was {number(1 / ratio, 3)}× faster here than claimed"
     if limit is not None and ratio > limit:
         return f"An epoch took {number(ratio, 3)}× as long as claimed.{allowed}"
     return f"An epoch took {number(ratio, 3)}× as long as claimed, within the limit.{allowed}"

@@ -21,12 +21,12 @@ ROOF_NAMES = {
 }
 DOING = {
     "idle": "Waits for work.",
-    "busy": "Is at work.",
-    "stopping": "Has stopped: it said so itself.",
+    "busy": "Is running an attempt.",
+    "stopping": "Has stopped normally.",
     "unconfirmed": "Gets no work until an organiser confirms it.",
-    "drifted": "Gets no work until its canary is well again.",
+    "drifted": "Gets no work until its canary is back at its baseline.",
     "paused": "Is paused: it gets no work.",
-    "draining": "Gets no more work and stops after what it is at.",
+    "draining": "Gets no more work, and stops after its current attempt.",
     "drained": "Was drained: it gets no work until it is resumed.",
 }
 SOON_SECONDS = 3.0
@@ -48,7 +48,7 @@ def doing_sentence(worker: View) -> str:
         return DOING.get(state, f"Is {state}.")
     if worker["state"] == "stopping":
         return DOING["stopping"]
-    return f"Was last heard of {age(worker['last_seen_at'])}."
+    return f"Last contact {age(worker['last_seen_at'])}."
 
 
 def run_text(at: View) -> str:
@@ -74,22 +74,21 @@ def roof_name(name: str) -> str:
 def class_sentence(one: View) -> str:
     """Describe the workers of a hardware class, and the consequence where it has none."""
     workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
-    others = [f"{out} out"] * bool(out) + [f"{held} paused or drained"] * bool(held)
+    others = [f"{out} offline"] * bool(out) + [f"{held} paused or drained"] * bool(held)
     if workers:
         there = f"{count_text(workers, 'worker')}, {free} free"
         return ", ".join([there, *others])
     if held:
-        return ", ".join(["no worker that takes work", *others])
+        return ", ".join(["no worker available", *others])
     if out:
-        whose = "its" if out == 1 else "their"
-        return f"{count_text(out, 'worker')}, off {whose} baseline and out"
+        return f"{count_text(out, 'worker')} offline: canary off the baseline"
     if one["hardware_class"] is None:
         return "no worker is connected"
     seen = one["last_seen_at"]
-    last = "none was ever seen" if seen is None else f"the last was heard of {age(seen)}"
+    last = "none was ever seen" if seen is None else f"last contact {age(seen)}"
     return (
-        f"no worker of this class is connected, {last}; any other takes it, and then times are "
-        "not compared"
+        f"no worker of this class is connected, {last}; a worker of another class will run it, "
+        "without comparing times"
     )
 
 
@@ -111,7 +110,7 @@ def queue_sentence(workers: Sequence[View], waiting: int) -> str:
     """Sentence with the numbers of workers alive and at work, and of waiting attempts."""
     alive = [worker for worker in workers if worker["alive"]]
     at_work = sum(worker["under_way"] is not None for worker in alive)
-    what = "Nothing waits" if not waiting else f"{waiting} wait{'s' if waiting == 1 else ''}"
+    what = "The queue is empty" if not waiting else f"{waiting} waiting"
     return f"{len(alive)} of {count_text(len(workers), 'worker')} alive, {at_work} at work. {what}."
 
 

@@ -121,7 +121,7 @@ def test_a_board_that_fits_is_whole() -> None:
         "system", "submission",
     ]  # fmt: skip
     assert str(ENTRY["submitter"]) in row
-    assert "Left out" not in written.getvalue()
+    assert "left out" not in written.getvalue()
 
 
 def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal() -> None:

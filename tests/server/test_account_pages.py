@@ -138,7 +138,7 @@ def test_an_admin_keeps_users_and_organisations(
     ]
     found = adas.get(USERS, q="LIC").text
     assert re.findall(r'href="/console/users/([^"]+)"', found) == ["alice"]
-    assert "No user fits" in adas.get(USERS, q="%").text
+    assert "No match" in adas.get(USERS, q="%").text
 
     alices = f"{USERS}/alice"
     changed = adas.done(alices, role="organiser", organisation="R&D <Labs>", email="a@b.example")

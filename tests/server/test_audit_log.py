@@ -207,7 +207,7 @@ def test_an_exported_log_is_checked_offline(
     cut_off = json.loads(capsys.readouterr().out)
     assert (cut_off["whole"], cut_off["records"], len(cut_off["problems"])) == (False, 2, 1)
     assert main(["check-proof", "--log", str(path), "--head", head]) == 1
-    assert "is not in the log: it was cut off" in capsys.readouterr().out
+    assert "is not in the log: the log was cut off" in capsys.readouterr().out
     write_log(path, [records[0], records[1] | {"reason": "another"}])
     assert main(["check-proof", "--log", str(path)]) == 1
     assert "record 2.sha256: it was changed" in capsys.readouterr().out

@@ -139,7 +139,7 @@ def test_records_are_those_of_everybody_and_say_so_under_filters(
     assert drawn["data"] == figure(client, "records")["data"]
     assert "note" not in figure(client, "records", division="closed")["layout"]["meta"]
     assert figure(client, "records", division="open")["data"] == []
-    assert "Tries: what its submitter had handed in" in client.get(f"{PAGE}/records").text
+    assert "Tries: earlier submissions of its submitter" in client.get(f"{PAGE}/records").text
 
 
 def test_times_are_set_against_what_is_asked_for(two: tuple[str, str], client: TestClient) -> None:
@@ -150,7 +150,7 @@ def test_times_are_set_against_what_is_asked_for(two: tuple[str, str], client: T
     assert figure(client, "pareto", against="quality")["layout"]["xaxis"]["title"]["text"] == (
         "Best quality"
     )
-    assert "No worker has timed" in client.get(f"{PAGE}/pareto?against=latency").text
+    assert "No latency measured yet" in client.get(f"{PAGE}/pareto?against=latency").text
     assert client.get(f"{PAGE}/pareto.json?against=luck").status_code == 422
 
 

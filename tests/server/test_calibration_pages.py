@@ -48,11 +48,11 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
     words = words_of(page.text)
 
     assert page.status_code == 200
-    assert "Not adopted: nothing is judged by it." in words
-    assert "12 of 12 runs of the reference, asked for by olivia" in words
+    assert "Not adopted; not used for verdicts." in words
+    assert "12 of 12 runs of the reference, requested by olivia" in words
     # Seeds 2 to 6 and 9 to 11 reach at the seventh evaluation: 97.4 + 0.1 and more; 12 runs.
     assert "64 12 of 12 0 12 7.3333 0.492 7 to 8" in words
-    assert "Held against the runs of the benchmark's file" in words
+    assert "Compared with the runs of the benchmark's file" in words
     assert "<script>alert" not in page.text
     assert 'style="' not in page.text
     figure = client.get(f"{address}/charts/bands.json").json()
@@ -64,7 +64,7 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
         f"/api/v1{address}/adopt", json={"reason": "it is measured here"}, headers=olivia.headers
     )
     words = words_of(client.get(address, headers=BROWSER).text)
-    assert "In force: what is planned for this definition is judged by these runs." in words
+    assert "In force: new replays under this definition are judged by these runs." in words
     assert "by olivia, because: it is measured here." in words
     assert f'href="{address}"' in client.get("/benchmarks/digits/convergence").text
     assert client.get("/calibrations/nothing", headers=BROWSER).status_code == 404
@@ -88,7 +88,7 @@ def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
         [listed] = later.get("/api/v1/calibrations").json()["calibrations"]
         assert listed["outdated"]
         page = words_of(later.get(address, headers=BROWSER).text)
-        assert "For an earlier definition: nothing that is planned now is judged by it." in page
+        assert "For an earlier definition; not used for new replays." in page
         assert "In force" not in page
         page = words_of(later.get("/calibrations", headers=BROWSER).text)
         assert ", for an earlier definition" in page
@@ -123,9 +123,9 @@ def test_two_verifications_stand_side_by_side(
     words = words_of(page.text)
     assert page.status_code == 200
     assert "They disagree: verified and rejected" in words
-    assert "Published: the status rests on it." in words
+    assert "Published: it sets the status." in words
     assert "did_not_reach" in words
-    assert "In nothing that a worker reports." in words
+    assert "No differences reported." in words
     submission = client.get(f"/submissions/{replay.submission_id}", headers=BROWSER).text
     assert f'href="{address.replace("&", "&amp;")}"' in submission
     same = client.get(f"/verifications/compare?first={first}&second={first}", headers=BROWSER)

@@ -137,7 +137,7 @@ def test_without_a_key_nobody_vouches_for_a_file(bundle: Bundle, tmp_path: Path)
     assert bundle.failed() == {"signer", "verdict"}
     _, results = bundle.audit("--json")
     assert (results["signature"], results["signer"]) == ("pass", "fail")
-    assert "name the server's public key with --key" in bundle.checks["signer"]["why"]
+    assert "pass the server's public key with --key" in bundle.checks["signer"]["why"]
 
 
 Change = Callable[[dict[str, Any]], None]
@@ -544,14 +544,14 @@ def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
         return " ".join(bundle.capsys.readouterr().out.split())
 
     commit = bundle.document["code"]["commit"]
-    assert "corrected now and then" not in told()
+    assert "lead to another result" not in told()
     bundle.document["verdict"]["reasons"][0]["numbers"] = {"target": 12.5}
-    by = f"judged by Finishline {bundle.document['code']['version']}"
+    by = f"reached by Finishline {bundle.document['code']['version']}"
     assert f"{by}, commit {commit};" in told() or (commit is None and f"{by};" in told())
     bundle.document["code"]["commit"] = None
-    assert f"{by}; check it with that one too" in told()
+    assert f"{by}; check with that one too" in told()
     bundle.document["draw"]["seal"] = "0" * 64
-    assert "corrected now and then" not in told()
+    assert "lead to another result" not in told()
 
 
 def test_a_rejected_claim_and_a_replay_below_the_band_pass_the_audit(

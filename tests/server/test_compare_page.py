@@ -41,7 +41,7 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
     words = words_of(answer.text)
 
     assert answer.status_code == 200
-    assert "A is faster than B, beyond chance" in words
+    assert "A is significantly faster than B" in words
     assert "batch_size differs 64 32 0.500 × A" in words
     assert "Hardware class same" in words
     assert "than B" in words

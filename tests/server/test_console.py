@@ -370,7 +370,7 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert "<script>alert" not in kept
     assert waiting.status() == "verified"
 
-    assert "No verdict waits." in console.done(path, decision=decision, reason="throttled host")
+    assert "Nothing needs you." in console.done(path, decision=decision, reason="throttled host")
     assert waiting.status() == status
     logged = records()[0]
     assert (logged["action"], logged["reason"]) == ("verification.decide", "throttled host")
@@ -515,7 +515,7 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(
     assert console.get(older).text.count("Show<span") == 3
     only = console.get("/console/audit", action="verification.request", actor="olivia").text
     assert (only.count("Show<span"), "Older records" in only) == (2, False)
-    assert "No record fits" in console.get("/console/audit", actor="nobody").text
+    assert "No match" in console.get("/console/audit", actor="nobody").text
     assert console.get("/console/audit", subject=waiting.submission_id).text.count("Show<span") == 2
     assert console.get("/console/audit", before="x").status_code == 422
     answer = console.get("/console/audit/log.json")
@@ -604,5 +604,5 @@ def test_a_calibration_of_an_earlier_definition_waits_for_nobody(
         console = Console(client, olivia)
         assert made["id"] not in console.get("/console").text
         page = console.get(f"/console/calibrations/{made['id']}").text
-        assert "asks for a calibration of its own" in page
+        assert "needs its own calibration" in page
         assert waits not in page

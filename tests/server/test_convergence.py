@@ -167,7 +167,7 @@ def test_a_benchmark_without_points_says_so(client: TestClient) -> None:
 
     assert (view["points"], view["envelope"], view["judged"]) == ([], [], False)
     assert page.status_code == 200
-    assert "Nobody has measured" in page.text
+    assert "was not measured yet" in page.text
     assert "data-chart" not in page.text
     assert 'id="points"' in page.text
     assert client.get("/benchmarks/cifar10/charts/convergence.json").json()["data"] == []

@@ -221,7 +221,7 @@ def test_a_duel_that_fails_or_is_cancelled_says_nothing_of_either(
     assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
     assert duel.status() == "claimed"
     page = client.get(f"/verifications/{duel.verification_id}").text
-    assert "This duel was cancelled; it says nothing about either submission." in page
+    assert "This duel was cancelled, without a result for either submission." in page
     assert ask().status_code == 201
 
 

@@ -35,7 +35,7 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(
     queued = client.get("/").text
     assert link in queued
     assert "queued" in words_of(queued)
-    assert "asked for" in words_of(queued)
+    assert "requested" in words_of(queued)
 
     grant = replay.claim().json()
     runs = len(replay.seeds())

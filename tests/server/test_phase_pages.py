@@ -60,18 +60,18 @@ def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
     client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
 ) -> None:
     page = f"/submissions/{submit(digits_submission).json()['id']}"
-    assert "Have it replayed" not in client.get(page).text
+    assert "Request verification" not in client.get(page).text
     assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 401
     csrf = {"csrf": sign_in(client, bob)}
-    assert "Have it replayed" not in client.get(page).text
+    assert "Request verification" not in client.get(page).text
     assert client.post(f"{page}/verify", data=csrf, headers=ORIGIN).status_code == 403
     csrf = {"csrf": sign_in(client, alice)}
-    assert "Have it replayed" in client.get(page).text
+    assert "Request verification" in client.get(page).text
     assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 403  # No form of ours.
     asked = client.post(f"{page}/verify", data=csrf, headers=ORIGIN, follow_redirects=False)
     assert asked.status_code == 303
     assert client.get(asked.headers["location"]).status_code == 200
-    assert "Have it replayed" not in client.get(page).text
+    assert "Request verification" not in client.get(page).text
     second = client.post(f"{page}/verify", data=csrf, headers=ORIGIN)
     assert (second.status_code, "is under way" in second.text) == (409, True)
 

@@ -236,7 +236,7 @@ def test_the_console_shows_it_marked_and_links_lead_to_it(
     assert f'action="{PAGE}#board"' in answer.text
     assert "/benchmarks/digits?" not in answer.text
     found = words_of(client.get(f"{PAGE}?q=zyzzyva+2", headers=BROWSER).text)
-    assert "1 submission, ranked by" in found
+    assert "1 entry, ranked by" in found
     assert client.get("/console/leaderboards/nothing/preview", headers=BROWSER).status_code == 404
 
 

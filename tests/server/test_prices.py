@@ -156,7 +156,7 @@ def test_the_book_is_a_page_and_csv_and_nothing_in_it_runs(
     client: TestClient, add: Callable[..., Any]
 ) -> None:
     page = client.get("/prices").text
-    assert "No price is in the book" in page
+    assert "No prices yet" in page
     add(provider=HOSTILE, note=HOSTILE)
     add(instance="gpu.4", pricing="spot")
     page = client.get("/prices").text

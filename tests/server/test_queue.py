@@ -84,7 +84,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     assert "Place in the queue" not in client.get(f"/verifications/{second}").text
     page = client.get("/workers").text
     assert "in about 5 minutes" in page
-    assert "1 of 1 worker alive, 1 at work. 1 waits." in page
+    assert "1 of 1 worker alive, 1 at work. 1 waiting." in page
     assert "before run 1 of" in page
     (worker,) = client.get("/api/v1/workers").json()["workers"]
     assert worker["under_way"]["verification_id"] == second

@@ -159,7 +159,7 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
     monkeypatch.setattr("server.pages.queries.FEWEST_OF_A_RUN", 1)
     shown = [client.get(page, headers=BROWSER).text for page in pages]
     for page, times in zip(shown, (1, 2), strict=True):
-        words = f"{times * 4 * runs} of {times * 8 * runs} evaluations are shown, evenly apart"
+        words = f"{times * 4 * runs} of {times * 8 * runs} evaluations are shown, evenly spaced"
         assert words in page
         table = page[page.index('<details id="evaluations">') :].split("</details>")[0]
         numbers = re.findall(r'</td>\s*<td class="r num">(\d+)</td><td class="r num">', table)

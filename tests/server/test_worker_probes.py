@@ -222,7 +222,7 @@ def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
     assert entry["precision_measured"] == "bf16"
     assert "<td>bf16 <small" in client.get("/benchmarks/digits").text
     page = client.get(f"/verifications/{replay.verification_id}").text
-    assert "bf16 is the narrowest type touched" in page
+    assert "bf16 is the narrowest type used" in page
 
 
 def test_a_claim_of_fp32_with_bf16_inside_is_rejected(

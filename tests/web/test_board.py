@@ -142,7 +142,7 @@ def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
 
 def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
     board = make["board"](make["entry"]())
-    assert "No worker has measured" in pareto_figure(board, "energy")["layout"]["meta"]["empty"]
+    assert "No energy measured yet" in pareto_figure(board, "energy")["layout"]["meta"]["empty"]
 
     board["entries"][0]["energy_joules"] = 1234.5
     figure = pareto_figure(board, "energy")

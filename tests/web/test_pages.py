@@ -224,8 +224,8 @@ def test_speeds_change_their_unit() -> None:
     [
         ({}, "idle", "Waits for work."),
         ({"alive": False, "state": "stopping"}, "stopped", "Has stopped"),
-        ({"alive": False, "state": "busy"}, "gone", "Was last heard of"),
-        ({"state": "drifted"}, "drifted", "until its canary is well"),
+        ({"alive": False, "state": "busy"}, "gone", "Last contact"),
+        ({"state": "drifted"}, "drifted", "until its canary is back"),
         ({"state": "unheard_of"}, "unheard_of", "Is unheard_of."),
     ],
 )
@@ -253,9 +253,9 @@ def test_an_expected_start_is_in_words(start: str | None, words: str) -> None:
 def test_a_class_of_drifted_workers_says_so() -> None:
     nobody = {"hardware_class": "cpu", "workers": 0, "free": 0, "last_seen_at": None}
     drifted = nobody | {"out": 2, "held": 0}
-    assert class_sentence(drifted) == "2 workers, off their baseline and out"
+    assert class_sentence(drifted) == "2 workers offline: canary off the baseline"
     held = nobody | {"out": 1, "held": 1}
-    assert class_sentence(held) == "no worker that takes work, 1 out, 1 paused or drained"
+    assert class_sentence(held) == "no worker available, 1 offline, 1 paused or drained"
 
 
 def test_figures_have_names_of_people() -> None:
@@ -303,7 +303,7 @@ def test_a_workers_page_escapes_and_shows_absent_figures(
     page = render("worker.html", worker=worker, attempts=[], roofline=nothing, probes=[])
     assert "<script>alert" not in page
     assert "does not measure itself" in read(page)
-    assert "has made no attempt yet" in read(page)
+    assert "No attempts yet" in read(page)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_webhook_is_made_tested_replaced_and_deleted(client: TestClient, alice
     (secret,) = re.findall(r"whsec_[A-Za-z0-9+/]+=*", page)
     assert secret not in console.get(own).text
     assert "https://hooks.example/&lt;b&gt;" in page
-    assert "Nothing was sent yet" in page
+    assert "No deliveries yet" in page
     assert "A test is on its way" in console.done(f"{own}/test")
     refused = console.post(f"{own}/test")
     assert refused.status_code == 409
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_beside_the_fields(client: TestClient, alice: Any)
     assert ftp.status_code == 422
     assert "expected https" in ftp.text
     assert 'value="ftp://a.example"' in ftp.text
-    assert "You have no webhook" in console.get(NOTICES).text
+    assert "No webhooks yet" in console.get(NOTICES).text
 
 
 def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> None:
@@ -67,9 +67,9 @@ def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> No
     assert console.post(f"{NOTICES}/mails", **fields).status_code == 422
     page = console.done(f"{NOTICES}/mails", **fields | {"benchmark": "digits"})
     assert "A mail is on its way to ada@example.org" in page
-    assert "waits for its link to be opened" in page
+    assert "not confirmed yet" in page
     (end,) = re.findall(r'action="(/console/notices/mails/[^"]+/end)"', page)
-    assert "waits for its link" not in console.done(end)
+    assert "not confirmed yet" not in console.done(end)
     bad = fields | {"address": "ada@example.org\nBcc: x@example.org", "scope": "own"}
     assert console.post(f"{NOTICES}/mails", **bad).status_code == 422
 

@@ -264,7 +264,7 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
     digits_submission: Any, database: Database,
 ) -> None:  # fmt: skip
     pages = [f"/submissions/{name}" for name in (own, submit(digits_submission).json()["id"])]
-    offer, command = "Have it replayed</button>", "finishline verify "
+    offer, command = "Request verification</button>", "finishline verify "
     csrf = {"csrf": sign_in(client, alice)}
     assert [offer in client.get(page).text for page in pages] == [True, True]
     assert ask(client, own, alice).status_code == 201

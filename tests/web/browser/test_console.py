@@ -119,7 +119,7 @@ def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(
     page.keyboard.type(console_site.secret)
     page.keyboard.press("Enter")
 
-    page.wait_for_selector("text=First comes a dry run")
+    page.wait_for_selector("text=A dry run comes first")
     tab_to(page, "#f-submissions")
     page.keyboard.type(f"{console_site.submission_id} nothing")
     tab_to(page, 'button:has-text("Dry run")')
