@@ -53,7 +53,7 @@ def insert_rows(connection: Connection, rows: Rows) -> str:
         insert(Submission.__table__),  # type: ignore[arg-type]
         rows.submission | {"id": own, "idempotency_key": own},
     )
-    runs = [run | {"submission_id": own, "log_sha256": own} for run in rows.runs]
+    runs = [run | {"submission_id": own, "log_sha256": secrets.token_hex(32)} for run in rows.runs]
     connection.execute(insert(RunRow.__table__), runs)  # type: ignore[arg-type]
     benchmark_id = rows.submission["benchmark_id"]
     version = connection.execute(
@@ -70,12 +70,17 @@ def insert_rows(connection: Connection, rows: Rows) -> str:
 
 
 def write_files(folder: Path, parts: Sequence[UploadFile]) -> None:
-    """Write each part to the disk under a name of its own."""
+    """Write each part to the disk under a name of its own, and then the names."""
     for part in parts:
         with (folder / secrets.token_hex(16)).open("wb") as target:
             target.write(part.file.read())
             target.flush()
             os.fsync(target.fileno())
+    opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def make_app() -> Starlette:

@@ -90,7 +90,8 @@ class Requests:
     def make(self, token: str) -> bytes:
         """The next request, of whom a token belongs to."""
         key, number = secrets.token_hex(12), next(self._numbers)
-        parts = [_part("submission", "submission.json", json.dumps(CLAIM).encode())]
+        claim = json.dumps(CLAIM | {"notes": f"training {number}"}).encode()
+        parts = [_part("submission", "submission.json", claim)]
         parts += [_part("logs", name, log.training(number)) for name, log in self._logs.items()]
         body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
         head = (
