@@ -22,7 +22,7 @@ from finishline.rules.verification.messages import Lease, ReplayJob, ReplayRepor
 from reference_models import Measurement
 from worker import child
 from worker.child_process import ChildProcess, Host
-from worker.link import ServerClient
+from worker.link import WorkerLink
 
 CHILD = (sys.executable, __file__, "child")
 CURVE = (50.0, 80.0, 96.0, 98.0)
@@ -43,7 +43,7 @@ class NotingChild(ChildProcess):
         note("child", job.attempt_id)
 
 
-class NotingClient(ServerClient):
+class NotingClient(WorkerLink):
     """Notes when a report is answered: from then on the worker is free."""
 
     def report(self, grant: Lease, report: ReplayReport) -> None:
@@ -76,6 +76,6 @@ if __name__ == "__main__":
         be_child()
         sys.exit()
     worker.training.ChildProcess = NotingChild  # type: ignore[misc]
-    worker.__main__.ServerClient = NotingClient  # type: ignore[misc]
+    worker.__main__.WorkerLink = NotingClient  # type: ignore[misc]
     worker.__main__.Host = partial(Host, command=CHILD)  # type: ignore[misc, assignment]
     sys.exit(worker.__main__.main())

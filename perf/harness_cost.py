@@ -26,7 +26,7 @@ from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec,
 from perf.harness import DIGITS, Bars, in_turn, print_table
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
-from worker.link import ServerClient
+from worker.link import WorkerLink
 from worker.outbox import Outbox
 from worker.sensors import open_powercap, open_sensors
 from worker.telemetry import EVERY_SECONDS, Sensors
@@ -64,7 +64,7 @@ def bare_epoch_seconds(seed: int) -> float:
 
 
 def worker_epoch_seconds(
-    seed: int, benchmark: Benchmark, server: ServerClient, sensors: Sensors
+    seed: int, benchmark: Benchmark, server: WorkerLink, sensors: Sensors
 ) -> float:
     """Seconds per epoch under the worker's stopwatch."""
     grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
@@ -106,7 +106,7 @@ def epoch_seconds(stamps: list[float]) -> float:
 
 
 @contextmanager
-def accepting_server() -> Iterator[ServerClient]:
+def accepting_server() -> Iterator[WorkerLink]:
     """A client of a server in this process that says "go on" to every post."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -126,7 +126,7 @@ def accepting_server() -> Iterator[ServerClient]:
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    with ServerClient(f"http://127.0.0.1:{http.server_port}", token=TOKEN) as client:
+    with WorkerLink(f"http://127.0.0.1:{http.server_port}", token=TOKEN) as client:
         yield client
     http.shutdown()
     http.server_close()

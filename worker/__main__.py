@@ -9,7 +9,7 @@ from worker.app import make_app, run_worker
 from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
 from worker.intake import HelloThread, WorkerState
-from worker.link import ServerClient
+from worker.link import WorkerLink
 from worker.logs import configure_logging
 from worker.measuring import measure_apart
 from worker.probe import describe_surroundings, probe
@@ -44,7 +44,7 @@ def main() -> int:
     guard_stop(state)
     measure = partial(measure_apart, stop=lambda: state.stopping)
     with (
-        ServerClient(settings.server_url, token=token) as server,
+        WorkerLink(settings.server_url, token=token) as server,
         HelloThread(server, system, state) as hello,
         SelfCheck(
             server,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from finishline.client.transport import FinishlineError, NotAllowed, NotSignedIn
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import (
     HelloAnswer,
@@ -15,12 +16,7 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
     WorkerWord,
 )
-from worker.link import (
-    RefusedError,
-    ServerClient,
-    TokenRefusedError,
-    UnreachableError,
-)
+from worker.link import WorkerLink
 
 REFUSED_EXIT_CODE = 3
 
@@ -176,7 +172,7 @@ class HelloThread:
 
     def __init__(
         self,
-        server: ServerClient,
+        server: WorkerLink,
         system: WorkerSystem,
         state: WorkerState,
         *,
@@ -218,14 +214,14 @@ class HelloThread:
     def _say(self) -> None:
         try:
             answer = self._server.hello(WorkerHello(self._system, self._state.word()))
-        except TokenRefusedError as error:
+        except (NotSignedIn, NotAllowed) as error:
             self._state.refused = (
                 f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "
                 "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
             )
             log.error(self._state.refused)
             return
-        except (RefusedError, UnreachableError, ValueError) as error:
+        except (FinishlineError, ValueError) as error:
             if self._heard:
                 log.warning("hello was not heard: %s", error)
             self._heard = False

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import BatchAnswer, EvaluationBatch, ReplayEvent
 from finishline.rules.verification.report_stream import PREPARATION
-from worker.link import RefusedError, UnreachableError
 from worker.training import StopReason
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Outbox:
     def _send(self, batch: EvaluationBatch) -> None:
         try:
             answer = self._post(batch)
-        except (RefusedError, UnreachableError, ValueError) as error:
+        except (FinishlineError, ValueError) as error:
             log.warning("the attempt is given up: %s", error)
             self.stop_reason = "fenced"
             return

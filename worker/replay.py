@@ -2,6 +2,7 @@
 
 import logging
 
+from finishline.client.transport import Conflict, FinishlineError
 from finishline.rules.verification.messages import (
     ClaimRequest,
     Failure,
@@ -16,7 +17,7 @@ from worker.attempt_checks import AttemptChecks, Audited
 from worker.child_process import Host
 from worker.failures import ends_attempt, failure
 from worker.intake import WorkerState
-from worker.link import FencedOffError, RefusedError, ServerClient, UnreachableError
+from worker.link import WorkerLink
 from worker.outbox import Outbox
 from worker.training import StopReason, train_run
 
@@ -28,7 +29,7 @@ HEARTBEATS_PER_LEASE = 4
 def replay(
     job: ReplayJob,
     *,
-    server: ServerClient,
+    server: WorkerLink,
     system: WorkerSystem,
     host: Host,
     state: WorkerState,
@@ -45,24 +46,24 @@ def replay(
         return
     request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
     try:
-        grant = server.claim(job.attempt_id, request)
-    except FencedOffError as refusal:
+        lease = server.claim(job.attempt_id, request)
+    except Conflict as refusal:
         log.info("attempt %s is not to be made: %s", job.attempt_id, refusal)
         return
-    except (RefusedError, UnreachableError, ValueError) as error:
+    except (FinishlineError, ValueError) as error:
         log.error("attempt %s was not claimed: %s", job.attempt_id, error)
         return
     log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.trainings), job.benchmark_id)
-    report = _train(job, grant, server=server, system=system, host=host, state=state, checks=checks)
+    report = _train(job, lease, server=server, system=system, host=host, state=state, checks=checks)
     if report is not None:
-        _hand_in(report, grant, server=server)
+        _hand_in(report, lease, server=server)
 
 
 def _train(
     job: ReplayJob,
-    grant: Lease,
+    lease: Lease,
     *,
-    server: ServerClient,
+    server: WorkerLink,
     system: WorkerSystem,
     host: Host,
     state: WorkerState,
@@ -73,9 +74,9 @@ def _train(
     def stop() -> StopReason | None:
         return "worker_stopped" if state.stopping else outbox.stop_reason
 
-    heartbeat_seconds = grant.lease_seconds / HEARTBEATS_PER_LEASE
+    heartbeat_seconds = lease.lease_seconds / HEARTBEATS_PER_LEASE
     with Outbox(
-        lambda batch: server.post_events(grant, batch), heartbeat_seconds=heartbeat_seconds
+        lambda batch: server.post_events(lease, batch), heartbeat_seconds=heartbeat_seconds
     ) as outbox:
         announcer = Announcer(outbox.put)
         runs: list[ReplayRun] = []
@@ -118,8 +119,8 @@ def _attempt_failure(
     return failure("worker_stopped", "the worker was told to stop between two runs")
 
 
-def _hand_in(report: ReplayReport, grant: Lease, *, server: ServerClient) -> None:
+def _hand_in(report: ReplayReport, lease: Lease, *, server: WorkerLink) -> None:
     try:
-        server.report(grant, report)
-    except (RefusedError, UnreachableError) as error:
-        log.warning("the report of attempt %s was not accepted: %s", grant.attempt_id, error)
+        server.report(lease, report)
+    except FinishlineError as error:
+        log.warning("the report of attempt %s was not accepted: %s", lease.attempt_id, error)

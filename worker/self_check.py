@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
 from finishline.rules.scoring.measurements import (
     Canary,
@@ -23,7 +24,7 @@ from finishline.rules.scoring.measurements import (
 )
 from finishline.rules.verification.messages import WorkerSystem
 from worker.intake import WorkerState
-from worker.link import RefusedError, ServerClient, UnreachableError
+from worker.link import WorkerLink
 from worker.measuring import Answer, Measure, measure_apart
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class SelfCheck:
 
     def __init__(
         self,
-        server: ServerClient,
+        server: WorkerLink,
         system: WorkerSystem,
         state: WorkerState,
         *,
@@ -244,7 +245,7 @@ class SelfCheck:
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
         try:
             return self._server.probe(probe)
-        except (RefusedError, UnreachableError, ValueError) as error:
+        except (FinishlineError, ValueError) as error:
             log.warning("the server did not take a probe: %s", error)
             return None
 

@@ -2,11 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -20,12 +19,13 @@ from finishline.client.errors import (
     TooManyRequests,
     Unavailable,
 )
-from finishline.client.retries import Retries
-from finishline.client.transport import TIMEOUT, FilePart, Transport, segment
+from finishline.client.retries import Patience, Retries
+from finishline.client.transport import TIMEOUT, Transport, segment
 
 __all__ = ["ServerClient", "View", "cli_errors", "segment"]
 
 View = dict[str, Any]
+Answer = TypeVar("Answer")
 EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
     NotSignedIn: ExitCode.NOT_ALLOWED,
     NotAllowed: ExitCode.NOT_ALLOWED,
@@ -49,8 +49,8 @@ def _wait(seconds: float) -> None:
 WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
 
 
-class ServerClient:
-    """A connection to one server; use it as a context manager.
+class ServerClient(Transport):
+    """A connection to one server whose failures are CliErrors, but those of `stream`.
 
     Errors are raised at once. It waits only if the server asks for it, for a minute at the most.
     """
@@ -64,76 +64,13 @@ class ServerClient:
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         try:
-            self._transport = Transport(
-                url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD
-            )
+            super().__init__(url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD)
         except ValueError as error:
             raise CliError(str(error), exit_code=ExitCode.USAGE) from error
-        self.url = self._transport.url
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._transport.close()
-
-    def get(self, path: str, **query: object) -> Any:
-        """The JSON at an API path. Raises CliError."""
+    def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
-            return self._transport.get(path, query)
-
-    def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON that answers a posted JSON body. Raises CliError."""
-        with cli_errors():
-            return self._transport.post(path, body)
-
-    def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """Send a PATCH to an API path; return the JSON of the response. Raises CliError."""
-        with cli_errors():
-            return self._transport.patch(path, body)
-
-    def put(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON that answers a put JSON body. Raises CliError."""
-        with cli_errors():
-            return self._transport.put(path, body)
-
-    def post_once(
-        self, path: str, *, files: Iterable[FilePart], fields: Mapping[str, str], key: str
-    ) -> tuple[View, bool]:
-        """The JSON that answers a multipart form under an idempotency key. Raises CliError.
-
-        Also whether it had been answered before.
-        """
-        with cli_errors():
-            return self._transport.post_form(path, files=files, fields=fields, key=key)
-
-    def download(self, path: str, *, limit_bytes: int) -> bytes:
-        """The bytes at an API path. Raises CliError, also if they are more than allowed."""
-        with cli_errors():
-            return self._transport.download(path, limit_bytes=limit_bytes)
-
-    def delete(self, path: str) -> View:
-        """Delete the thing at an API path; the answer, if there is one. Raises CliError."""
-        with cli_errors():
-            view: View = self._transport.delete(path)
-        return view
-
-    def health(self) -> View:
-        """The server's own word on its health. Raises CliError."""
-        with cli_errors():
-            view: View = self._transport.get("/healthz", api="")
-        return view
-
-    @contextmanager
-    def stream(self, path: str, *, last_event_id: str | None) -> Iterator[Iterator[bytes]]:
-        """The bytes of an event stream, from after `last_event_id`. Raises FinishlineError."""
-        with self._transport.stream(path, last_event_id=last_event_id) as pieces:
-            yield pieces
+            return super()._attempt(retries, request)
 
 
 @contextmanager

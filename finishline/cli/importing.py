@@ -16,6 +16,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.import_plan import Unsent
 from finishline.cli.processes import Crew, Interrupts
+from finishline.client.errors import NoAnswer
 from finishline.rules.archive.files import Archive
 from finishline.rules.errors import RuleError
 
@@ -172,7 +173,7 @@ class Sender:
 
     def _post(self, parcel: Parcel, claim_json: bytes, key: str) -> tuple[dict[str, Any], bool]:
         with ExitStack() as opened:
-            return self._server.post_once(
+            return self._server.post_form(
                 "/submissions",
                 files=parts_of(parcel, claim_json, opened),
                 fields=parcel.fields | self._source,
@@ -204,7 +205,7 @@ class Sender:
         try:
             answer = post()
         except CliError as error:
-            silent = isinstance(error.__cause__, httpx2.TransportError)
+            silent = isinstance(error.__cause__, NoAnswer)
             self._unanswered = self._unanswered + last if silent else 0
             raise
         self._unanswered = 0

@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
-from pydantic import BaseModel, ValidationError
 
 from finishline.client.errors import (
     Conflict,
@@ -27,8 +26,6 @@ ERRORS: dict[int, type[FinishlineError]] = {
     429: TooManyRequests,
 }
 
-Model = TypeVar("Model", bound=BaseModel)
-
 
 def document_of(answer: httpx2.Response, *, url: str) -> Any:
     """The JSON of an answer, None if it is empty. Raises Unavailable if it is something else."""
@@ -40,22 +37,6 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
         raise Unavailable(
             f"{url} is not a Finishline server: its response is not JSON.",
             status=answer.status_code,
-        ) from error
-
-
-def read_view(kind: type[Model], document: object) -> Model:
-    """The document as a value of this kind, with fields that only a newer server knows.
-
-    Raises Unavailable if it is none.
-    """
-    try:
-        return kind.model_validate(document, extra="allow")
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise Unavailable(
-            f"Unexpected response from the server: not a valid {kind.__name__} (field {place}: "
-            f"{first['msg']}). Update the client or the server to the same version."
         ) from error
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import httpx2
+from pydantic import BaseModel, ValidationError
 
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
@@ -16,8 +17,8 @@ from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
 from finishline.api.verifications import VerificationView
-from finishline.client.answers import read_view
 from finishline.client.claims import Logs, Source, upload_of
+from finishline.client.errors import Unavailable
 from finishline.client.files import Upload, idempotency_key, open_parts
 from finishline.client.progress import Progress
 from finishline.client.retries import Retries
@@ -27,6 +28,7 @@ from finishline.client.views.benchmarks import Benchmark, BenchmarkList
 from finishline.client.views.prices import Price, PriceList
 from finishline.client.views.quotas import MyQuota
 
+Model = TypeVar("Model", bound=BaseModel)
 PageType = TypeVar("PageType", SubmissionList, RunExport)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -141,12 +143,12 @@ class Client:
         date_to, withdrawn, evidence, check.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
-        return read_view(BoardView, self._transport.get(path, filters))
+        return read_view(BoardView, self._transport.get(path, **filters))
 
     def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
         """The same page as if the benchmark's embargo were over now; for organisers."""
         path = f"/leaderboards/{segment(benchmark_id)}/preview"
-        return read_view(PreviewView, self._transport.get(path, filters))
+        return read_view(PreviewView, self._transport.get(path, **filters))
 
     def submission(self, submission_id: str) -> SubmissionView:
         """A submission with its result, its runs and its verifications."""
@@ -199,7 +201,7 @@ class Client:
     def compare(self, submissions: Sequence[SubmissionView | str]) -> SubmissionComparison:
         """Compare each pair of two to six submissions of a benchmark: who is faster, how surely."""
         ids = [item if isinstance(item, str) else item.id for item in submissions]
-        found = self._transport.get("/compare", {"submissions": ",".join(ids)})
+        found = self._transport.get("/compare", submissions=",".join(ids))
         return read_view(SubmissionComparison, found)
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
@@ -282,7 +284,7 @@ class Client:
 
     def prices(self, **filters: object) -> tuple[Price, ...]:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
-        return read_view(PriceList, self._transport.get("/prices", filters)).prices
+        return read_view(PriceList, self._transport.get("/prices", **filters)).prices
 
     def _send(
         self,
@@ -308,8 +310,24 @@ class Client:
         """Every page, each asked for when it is its turn."""
         cursor: str | None = None
         while True:
-            page = read_view(kind, self._transport.get(path, {**query, "cursor": cursor}))
+            page = read_view(kind, self._transport.get(path, **query, cursor=cursor))
             yield page
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+
+def read_view(kind: type[Model], document: object) -> Model:
+    """The document as a value of this kind, with fields that only a newer server knows.
+
+    Raises Unavailable if it is none.
+    """
+    try:
+        return kind.model_validate(document, extra="allow")
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise Unavailable(
+            f"Unexpected response from the server: not a valid {kind.__name__} (field {place}: "
+            f"{first['msg']}). Update the client or the server to the same version."
+        ) from error

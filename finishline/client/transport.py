@@ -1,17 +1,40 @@
 """HTTP with one server: JSON in, JSON out, one sentence for each failure."""
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx2
 
 from finishline.client.answers import document_of, error_of
-from finishline.client.errors import FinishlineError, NoAnswer
+from finishline.client.errors import (
+    Conflict,
+    FinishlineError,
+    NoAnswer,
+    NotAllowed,
+    NotSignedIn,
+)
 from finishline.client.progress import Progress, report_progress
-from finishline.client.retries import NEVER, Retries
+from finishline.client.retries import NEVER, Patience, Retries
+
+# A worker imports this module alone of the client.
+__all__ = [
+    "NEVER",
+    "TIMEOUT",
+    "Conflict",
+    "FilePart",
+    "FinishlineError",
+    "NotAllowed",
+    "NotSignedIn",
+    "Patience",
+    "Retries",
+    "Transport",
+    "checked_url",
+    "segment",
+]
 
 API = "/api/v1"
 # A silent event stream is an open connection with comments in it, so this is long for a stream
@@ -19,6 +42,7 @@ API = "/api/v1"
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 
 FilePart = tuple[str, tuple[str, Any, str]]
+Answer = TypeVar("Answer")
 
 
 class Transport:
@@ -55,15 +79,32 @@ class Transport:
             trust_env=not _is_loopback(httpx2.URL(self.url).host),
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close every connection."""
         self._http.close()
 
-    def get(self, path: str, query: Mapping[str, object] | None = None, *, api: str = API) -> Any:
+    def get(self, path: str, /, **query: object) -> Any:
         """The JSON at an API path."""
-        asked = {name: str(value) for name, value in (query or {}).items() if value is not None}
-        return self._retries.attempt(
-            lambda: self._document(self._request("GET", api + path, params=asked))
+        asked = {name: str(value) for name, value in query.items() if value is not None}
+        return self._attempt(
+            self._retries, lambda: self._document(self._request("GET", API + path, params=asked))
+        )
+
+    def health(self) -> Any:
+        """The server's own word on its health."""
+        return self._attempt(
+            self._retries, lambda: self._document(self._request("GET", "/healthz"))
         )
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
@@ -76,18 +117,32 @@ class Transport:
 
     def _change(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
         """Tried again only where the server says that it did nothing and when to come again."""
-        return self._retries.when_told().attempt(
-            lambda: self._document(self._request(method, API + path, json=body))
+        return self._attempt(
+            self._retries.when_told(),
+            lambda: self._document(self._request(method, API + path, json=body)),
         )
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
         """Send a PATCH to an API path; return the JSON of the response."""
-        return self._document(self._request("PATCH", API + path, json=body))
+        return self._attempt(
+            NEVER, lambda: self._document(self._request("PATCH", API + path, json=body))
+        )
 
     def delete(self, path: str) -> Any:
         """Delete the thing at an API path; the answer, None if there is none."""
-        answer = self._retries.attempt(lambda: self._request("DELETE", API + path))
-        return self._document(answer) if answer.content else None
+        return self._attempt(
+            self._retries, lambda: self._document(self._request("DELETE", API + path))
+        )
+
+    def post_bytes(
+        self, path: str, content: bytes, *, headers: Mapping[str, str], retries: Retries | Patience
+    ) -> bytes:
+        """The content that answers posted JSON text, with headers and retries of its own."""
+        headers = {"Content-Type": "application/json"} | dict(headers)
+        return self._attempt(
+            retries,
+            lambda: self._request("POST", API + path, content=content, headers=headers).content,
+        )
 
     def post_form(
         self,
@@ -105,8 +160,8 @@ class Transport:
         headers = {} if key is None else {"Idempotency-Key": key}
         parts = list(files)
 
-        def send() -> httpx2.Response:
-            return self._request(
+        def send() -> tuple[Any, bool]:
+            answer = self._request(
                 "POST",
                 API + path,
                 progress,
@@ -114,14 +169,13 @@ class Transport:
                 data=dict(fields),
                 headers=headers,
             )
+            return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
-        retries = self._retries.when_told() if key is None else self._retries
-        answer = retries.attempt(send)
-        return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
+        return self._attempt(self._retries.when_told() if key is None else self._retries, send)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
         """The bytes at an API path; more of them than allowed are an error."""
-        return self._retries.attempt(lambda: self._download(path, limit_bytes))
+        return self._attempt(self._retries, lambda: self._download(path, limit_bytes))
 
     @contextmanager
     def stream(self, path: str, *, last_event_id: str | None) -> Iterator[Iterator[bytes]]:
@@ -137,6 +191,9 @@ class Transport:
                 answer.read()
                 raise error_of(answer)
             yield answer.iter_bytes()
+
+    def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
+        return retries.attempt(request)
 
     def _download(self, path: str, limit_bytes: int) -> bytes:
         content = bytearray()

@@ -15,11 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 
 from finishline.cli import importing
 from finishline.cli.archive_files import Parcel, list_archive
 from finishline.cli.client import ServerClient
+from finishline.cli.errors import CliError
 from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
@@ -606,3 +608,24 @@ def test_a_path_with_nothing_of_that_kind_is_an_error(
     ran = import_it("dawnbench", str(packages), "--json")
     assert ran.code == 1
     assert "Nothing to import" in ran.error()["message"]
+
+
+def test_of_a_server_that_does_not_answer_later_submissions_are_tried_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importing, "RETRY_SECONDS", (0.0, 0.0, 0.0))
+    tries: list[httpx2.Request] = []
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        tries.append(request)
+        raise httpx2.ConnectError("refused")
+
+    with ServerClient("http://server", transport=httpx2.MockTransport(refuse)) as server:
+        sender: Any = importing.Sender(server, None, threading.Event())  # type: ignore[arg-type]
+        counts = []
+        for _ in range(importing.IN_FLIGHT + 1):
+            before = len(tries)
+            with pytest.raises(CliError, match="No response"):
+                sender._patiently(lambda: server.get("/me"))
+            counts.append(len(tries) - before)
+    assert counts == [4, 4, 4, 4, 1]

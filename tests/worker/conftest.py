@@ -20,7 +20,7 @@ from finishline.rules.verification.messages import (
 )
 from worker.announcer import Announcer
 from worker.child_process import Host
-from worker.link import ServerClient
+from worker.link import WorkerLink
 
 CHILD_WITH_FAKES = Path(__file__).with_name("child_with_fakes.py")
 
@@ -180,5 +180,5 @@ def fake_server():
 
 @pytest.fixture
 def server_client(fake_server):
-    with ServerClient(fake_server.url, token="worker-token") as client:
+    with WorkerLink(fake_server.url, token="worker-token") as client:
         yield client

@@ -9,11 +9,11 @@ import time
 import pytest
 import torch
 
+from finishline.client.transport import FinishlineError
 from finishline.rules.scoring.measurements import ProbeAnswer
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
 from worker.intake import WorkerState
-from worker.link import UnreachableError
 from worker.measuring import measure_apart
 from worker.probe import accelerators_of, hardware_class_of, nvidia_accelerators, probe
 from worker.roofs import (
@@ -145,7 +145,7 @@ def test_a_worker_that_is_out_measures_again_before_it_takes_work(self_check, se
 
 
 def test_a_server_that_does_not_answer_takes_no_worker_out(self_check, server):
-    server.answers = [UnreachableError("away")]
+    server.answers = [FinishlineError("away")]
     assert self_check().check("before").drift is None
 
 
@@ -182,7 +182,7 @@ def test_at_its_start_a_worker_tells_its_roofs_and_its_surroundings(self_check, 
 
 
 def test_roofs_that_the_server_did_not_hear_are_told_again(self_check, server):
-    server.answers = [UnreachableError("away"), ProbeAnswer()]
+    server.answers = [FinishlineError("away"), ProbeAnswer()]
     with self_check(recheck_seconds=0.01):
         wait_until(lambda: len(server.probes) >= 2)
     assert server.probes[1].figures == server.probes[0].figures

@@ -88,8 +88,9 @@ def send_submission(
 ) -> View:
     """The server's view of the submission made of these files. Raises CliError."""
     fields = {"benchmark": benchmark, "division": division}
+    view: View
     with ExitStack() as opened:
-        view, _ = server.post_once(
+        view, _ = server.post_form(
             "/submissions",
             files=open_parts(files.upload, opened),
             fields={name: value for name, value in fields.items() if value is not None},

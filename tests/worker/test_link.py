@@ -11,6 +11,7 @@ from typing import get_args
 import httpx2
 import pytest
 
+from finishline.client.transport import Conflict, FinishlineError
 from finishline.rules.verification.messages import (
     REPLAY_TASK,
     BatchAnswer,
@@ -24,12 +25,7 @@ from finishline.rules.verification.messages import (
 from worker.app import make_app
 from worker.failures import death_of_child, ends_attempt, failure
 from worker.intake import HelloThread, WorkerState
-from worker.link import (
-    FencedOffError,
-    RefusedError,
-    ServerClient,
-    UnreachableError,
-)
+from worker.link import WorkerLink
 from worker.logs import FORMATTERS, attempt_in_logs
 from worker.outbox import Outbox
 from worker.stop_guard import guard_stop
@@ -56,11 +52,11 @@ def talk():
                 raise chosen
             return chosen
 
-        client = ServerClient(
+        client = WorkerLink(
             "http://server",
             token="worker-token",
             transport=httpx2.MockTransport(answer),
-            wait=(waits if waits is not None else []).append,
+            pause=(waits if waits is not None else []).append,
         )
         clients.append(client)
         return client, requests
@@ -122,14 +118,14 @@ def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, s
 @pytest.mark.parametrize("status", [401, 404, 422])
 def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, status):
     client, requests = talk(httpx2.Response(status, json={"detail": "no such attempt"}))
-    with pytest.raises(RefusedError, match="no such attempt"):
+    with pytest.raises(FinishlineError, match="no such attempt"):
         client.claim("attempt-1", CLAIM)
     assert len(requests) == 1
 
 
 def test_a_conflict_means_fenced_off(talk):
     client, requests = talk(httpx2.Response(409, json={"detail": "taken"}))
-    with pytest.raises(FencedOffError):
+    with pytest.raises(Conflict):
         client.post_events(GRANT, EvaluationBatch())
     assert len(requests) == 1
 
@@ -145,10 +141,10 @@ def test_events_are_given_up_when_the_lease_is_over(talk, monkeypatch):
 
     waits = Waits()
     client, _ = talk(httpx2.ConnectError("refused"), waits=waits)
-    with pytest.raises(UnreachableError):
+    with pytest.raises(FinishlineError):
         client.post_events(GRANT, EvaluationBatch())
     assert 0 < sum(waits) <= GRANT.lease_seconds
-    with pytest.raises(UnreachableError):
+    with pytest.raises(FinishlineError):
         client.report(GRANT, ReplayReport(runs=[], system=None))
     assert sum(waits) > 5 * GRANT.lease_seconds  # a report is worth waiting longer for
 
@@ -176,7 +172,7 @@ def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, 
             raise chosen
         return chosen
 
-    with ServerClient("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
+    with WorkerLink("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
         hello = HelloThread(client, system, WorkerState())
         for _ in range(4):
             hello._say()
@@ -197,7 +193,7 @@ def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
         return httpx2.Response(204) if order is None else httpx2.Response(200, json=order)
 
     state = WorkerState()
-    with ServerClient("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
+    with WorkerLink("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
         hello = HelloThread(client, system, state)
         held = []
         while orders:
@@ -220,9 +216,9 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
 def test_a_refused_token_ends_the_worker_with_sentences(system, caplog):
     refusal = {"detail": "This token is not known here."}
     transport = httpx2.MockTransport(lambda _: httpx2.Response(401, json=refusal))
-    with ServerClient("http://server", token="t", transport=transport) as client:
+    with WorkerLink("http://server", token="t", transport=transport) as client:
         HelloThread(client, system, WorkerState())._say()
-    assert "401: This token is not known here. This worker ends; give it a token" in caplog.text
+    assert "This token is not known here. This worker ends; give it a token" in caplog.text
 
 
 class Server:
@@ -317,8 +313,8 @@ def test_a_slow_server_does_not_hold_up_what_puts_events():
         (BatchAnswer(proceed=True), None),
         (BatchAnswer(proceed=False, reason="cancelled"), "cancelled"),
         (BatchAnswer(proceed=False, reason="time_limit"), "time_limit"),
-        (FencedOffError(409, "another worker has it"), "fenced"),
-        (UnreachableError("the lease is over"), "fenced"),
+        (Conflict("another worker has it", status=409), "fenced"),
+        (FinishlineError("the lease is over"), "fenced"),
     ],
 )
 def test_the_servers_answer_becomes_the_reason_to_stop(answer, reason):
@@ -329,7 +325,7 @@ def test_the_servers_answer_becomes_the_reason_to_stop(answer, reason):
 
 
 def test_nothing_more_is_posted_after_being_fenced_off():
-    server = Server(FencedOffError(409, "another worker has it"))
+    server = Server(Conflict("another worker has it", status=409))
     with Outbox(server.post, heartbeat_seconds=0.01) as outbox:
         server.wait_for(lambda: server.batches)
         outbox.put(event(0))
