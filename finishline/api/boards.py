@@ -3,11 +3,12 @@
 from datetime import date, datetime
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from finishline.api.dates import DayField
 from finishline.api.evidence import EvidenceFields
+from finishline.api.schema import Schema
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
@@ -50,7 +51,7 @@ FILTERS = (
 )
 
 
-class BoardQuery(BaseModel):
+class BoardQuery(Schema):
     """Query of a board: metric, filters, order and page.
 
     The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
@@ -195,7 +196,7 @@ class BoardEntry(EvidenceFields):
     benchmark_sha256: str
 
 
-class LensView(BaseModel):
+class LensView(Schema):
     """The clock and target of a board that is not the official ranking.
 
     `note` says it in a sentence.
@@ -208,7 +209,7 @@ class LensView(BaseModel):
     note: str
 
 
-class BoardPriceView(BaseModel):
+class BoardPriceView(Schema):
     """The price that costs on a board are at, where they are not the official ones.
 
     It is one for each accelerator and hour, or the price book's of a day. `note` says it in a
@@ -220,7 +221,7 @@ class BoardPriceView(BaseModel):
     note: str
 
 
-class BoardView(BaseModel):
+class BoardView(Schema):
     """A page of a leaderboard; `version` rises with every change of the board.
 
     All its entries are of one `kind`, "train" or "inference", by the metric that ranks them. Of
@@ -246,7 +247,7 @@ class BoardView(BaseModel):
     other_rules: dict[str, str] = Field(default_factory=dict)
 
 
-class PreviewPart(BaseModel):
+class PreviewPart(Schema):
     """Entries of a board under embargo, and until when; None is no date.
 
     `hidden` are the ids of its entries that are under embargo, of this page; `hidden_total` counts

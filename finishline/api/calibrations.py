@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.calibration import BandDifference
 from finishline.rules.verification.messages import ControlPoint
 
@@ -13,7 +14,7 @@ Runs = Annotated[int, Field(ge=1, le=200)]
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class CalibrationCreate(BaseModel):
+class CalibrationCreate(Schema):
     """Request to calibrate a benchmark's reference: batch sizes, and runs at each."""
 
     model_config = ConfigDict(
@@ -29,7 +30,7 @@ class CalibrationCreate(BaseModel):
     reason: Reason | None = None
 
 
-class CalibrationContinue(BaseModel):
+class CalibrationContinue(Schema):
     """Number of runs to reach in a calibration, and batch sizes to add."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +39,7 @@ class CalibrationContinue(BaseModel):
     runs: Runs | None = None
 
 
-class CalibrationAdopt(BaseModel):
+class CalibrationAdopt(Schema):
     """Reason to judge verifications by a calibration."""
 
     model_config = ConfigDict(extra="forbid")
@@ -46,7 +47,7 @@ class CalibrationAdopt(BaseModel):
     reason: Reason
 
 
-class BatchSizeView(BaseModel):
+class BatchSizeView(Schema):
     """One batch size: runs, and the epochs to the target of those that reached it.
 
     `under_way` counts runs that are trained but not yet reported.
@@ -63,7 +64,7 @@ class BatchSizeView(BaseModel):
     band: list[ControlPoint]
 
 
-class ChunkView(BaseModel):
+class ChunkView(Schema):
     """The sealed runs of one verification of a calibration."""
 
     verification_id: str
@@ -72,7 +73,7 @@ class ChunkView(BaseModel):
     state: str
 
 
-class CalibrationSummary(BaseModel):
+class CalibrationSummary(Schema):
     """A calibration in one line. `version` counts per benchmark.
 
     `outdated` is whether the benchmark's definition has changed since, or is gone: then the
@@ -111,13 +112,13 @@ class CalibrationView(CalibrationSummary):
     chunks: list[ChunkView]
 
 
-class CalibrationList(BaseModel):
+class CalibrationList(Schema):
     """Calibrations, newest first."""
 
     calibrations: list[CalibrationSummary]
 
 
-class CalibrationRunView(BaseModel):
+class CalibrationRunView(Schema):
     """One run: its curve, on which system, and in which verification its seed was sealed."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -131,7 +132,7 @@ class CalibrationRunView(BaseModel):
     system: dict[str, Any]
 
 
-class CalibrationRuns(BaseModel):
+class CalibrationRuns(Schema):
     """Every finished run of a calibration."""
 
     id: str
@@ -143,7 +144,7 @@ class CalibrationRuns(BaseModel):
     runs: list[CalibrationRunView]
 
 
-class SizeFigures(BaseModel):
+class SizeFigures(Schema):
     """Epochs to the target at one batch size."""
 
     runs: int
@@ -152,7 +153,7 @@ class SizeFigures(BaseModel):
     stdev: float | None
 
 
-class SizeComparisonView(BaseModel):
+class SizeComparisonView(Schema):
     """Two calibrations at one batch size; `p_value` is Welch's, two-sided, on log epochs."""
 
     batch_size: int
@@ -163,7 +164,7 @@ class SizeComparisonView(BaseModel):
     band: list[BandDifference]
 
 
-class CalibrationComparison(BaseModel):
+class CalibrationComparison(Schema):
     """Two calibrations; `second` is None for a comparison with the benchmark file's own runs."""
 
     first: str

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from finishline.api.schema import Schema
 
 
-class ComparedView(BaseModel):
+class ComparedView(Schema):
     """A submission that is compared; `run_seconds` of the runs that reached the target."""
 
     submission_id: str
@@ -19,7 +19,7 @@ class ComparedView(BaseModel):
     withdrawn: bool = False
 
 
-class ComparedPairView(BaseModel):
+class ComparedPairView(Schema):
     """The first submission against the second.
 
     `ratio` is of the geometric means of their times, below 1 where the first is faster, with its
@@ -44,7 +44,7 @@ class ComparedPairView(BaseModel):
     sentence: str
 
 
-class SubmissionComparison(BaseModel):
+class SubmissionComparison(Schema):
     """Every pair of two to six submissions of one benchmark."""
 
     benchmark: str
@@ -52,7 +52,7 @@ class SubmissionComparison(BaseModel):
     pairs: list[ComparedPairView]
 
 
-class GhostPointView(BaseModel):
+class GhostPointView(Schema):
     """A ghost at one of its evaluations; `index` (from 1) is the replay's that it stands beside.
 
     `index` is None where it stands between two. `runs` is how many runs it is the mean of.
@@ -65,7 +65,7 @@ class GhostPointView(BaseModel):
     runs: int
 
 
-class GhostView(BaseModel):
+class GhostView(Schema):
     """A curve the replay is held beside.
 
     "record" is the median run of the submission that holds the record of the division, which may
@@ -81,7 +81,7 @@ class GhostView(BaseModel):
     points: list[GhostPointView]
 
 
-class EvaluationSoFar(BaseModel):
+class EvaluationSoFar(Schema):
     """One evaluation of a replay."""
 
     epoch: float | None
@@ -89,7 +89,7 @@ class EvaluationSoFar(BaseModel):
     quality: float
 
 
-class RunSoFar(BaseModel):
+class RunSoFar(Schema):
     """A run (`index` from 0) of the latest attempt; `status` is None while it goes on."""
 
     index: int
@@ -97,7 +97,7 @@ class RunSoFar(BaseModel):
     evaluations: list[EvaluationSoFar]
 
 
-class RaceView(BaseModel):
+class RaceView(Schema):
     """A replay beside its ghosts. `attempt` is the number of the attempt its runs are of.
 
     `why_no_record` says why there is no ghost of a record. Only replays have ghosts.

@@ -1,11 +1,12 @@
 """Request and response models of duels."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from finishline.api.schema import Schema
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, Ending, Side
 
 
-class DuelCreate(BaseModel):
+class DuelCreate(Schema):
     """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
 
     model_config = ConfigDict(
@@ -28,7 +29,7 @@ class DuelCreate(BaseModel):
     reason: str | None = Field(default=None, max_length=2000)
 
 
-class DuelRunView(BaseModel):
+class DuelRunView(Schema):
     """One run: "missed" is a run that did not reach the target, "void" one that says nothing."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -40,7 +41,7 @@ class DuelRunView(BaseModel):
     epochs: float | None
 
 
-class DuelPairView(BaseModel):
+class DuelPairView(Schema):
     """Two runs that followed each other, and the challenger's time over the holder's."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -52,7 +53,7 @@ class DuelPairView(BaseModel):
     winner: Side | None
 
 
-class GapView(BaseModel):
+class GapView(Schema):
     """The challenger's figure over the holder's, with a 95 % interval, over so many pairs."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -64,7 +65,7 @@ class GapView(BaseModel):
     p_value: float
 
 
-class DuelView(BaseModel):
+class DuelView(Schema):
     """A duel: the two sides, the side that each run trains, and the result once reported.
 
     `test` is "paired_t" or, where a side missed the target, "count". `pairs_needed` is about how

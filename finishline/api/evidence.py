@@ -1,19 +1,18 @@
 """The evidence behind a time, as board entries and submissions have it."""
 
-from pydantic import BaseModel
-
+from finishline.api.schema import Schema
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.submissions.claim import TrainedWith
 
 
-class TuningView(BaseModel):
+class TuningView(Schema):
     """Search for the settings: trainings tried, and the seconds they took together."""
 
     trials: int
     seconds: float
 
 
-class SourceView(BaseModel):
+class SourceView(Schema):
     """Known archive of a published result, and the commit that holds it."""
 
     name: str
@@ -21,7 +20,7 @@ class SourceView(BaseModel):
     commit: str
 
 
-class EvidenceFields(BaseModel):
+class EvidenceFields(Schema):
     """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
 
     `check` is null unless the row is claimed. `rank` is null unless the row is numbered; a claim

@@ -2,19 +2,19 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from finishline.api.schema import Schema
 
 State = Literal["ok", "degraded", "failing"]
 
 
-class HealthView(BaseModel):
+class HealthView(Schema):
     """The process answers, and which version it runs."""
 
     status: Literal["ok"] = "ok"
     version: str
 
 
-class CheckView(BaseModel):
+class CheckView(Schema):
     """One check. Unless it is needed to take submissions it can be degraded, never failing."""
 
     name: str
@@ -23,7 +23,7 @@ class CheckView(BaseModel):
     detail: str
 
 
-class ReadinessView(BaseModel):
+class ReadinessView(Schema):
     """Outcome of all checks."""
 
     status: Literal["ready", "degraded", "not ready", "draining"]

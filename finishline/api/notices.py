@@ -5,7 +5,9 @@ from email.errors import MessageError
 from email.headerregistry import Address
 from typing import Annotated, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from finishline.api.schema import Schema
 
 EventKind = Literal[
     "submission.accepted",
@@ -45,7 +47,7 @@ def _mail_address(address: str) -> str:
 MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
 
 
-class Wanted(BaseModel):
+class Wanted(Schema):
     """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
 
     model_config = ConfigDict(extra="forbid")
@@ -90,7 +92,7 @@ class MailCreate(Wanted):
     address: MailAddress
 
 
-class WebhookView(BaseModel):
+class WebhookView(Schema):
     """A webhook without its secret."""
 
     id: str
@@ -111,13 +113,13 @@ class WebhookCreated(WebhookView):
     secret: str
 
 
-class WebhookList(BaseModel):
+class WebhookList(Schema):
     """One's own webhooks, newest first."""
 
     webhooks: list[WebhookView]
 
 
-class TryView(BaseModel):
+class TryView(Schema):
     """A delivery attempt: a status and the start of the response, or the error instead."""
 
     at: datetime
@@ -127,7 +129,7 @@ class TryView(BaseModel):
     error: str | None
 
 
-class DeliveryView(BaseModel):
+class DeliveryView(Schema):
     """A message on its way: `state` is waiting, delivered or failed; `due_at` is the next try."""
 
     id: int
@@ -140,13 +142,13 @@ class DeliveryView(BaseModel):
     tries: list[TryView]
 
 
-class DeliveryList(BaseModel):
+class DeliveryList(Schema):
     """The latest deliveries of a webhook, newest first."""
 
     deliveries: list[DeliveryView]
 
 
-class MailView(BaseModel):
+class MailView(Schema):
     """An address. Only the mail to confirm it is sent before `verified_at`."""
 
     id: str
@@ -158,7 +160,7 @@ class MailView(BaseModel):
     verified_at: datetime | None
 
 
-class MailList(BaseModel):
+class MailList(Schema):
     """One's own addresses, newest first."""
 
     mails: list[MailView]

@@ -3,12 +3,14 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from finishline.api.schema import Schema
 
 PoolState = Literal["collecting", "measured", "missed", "confirming", "unconfirmed"]
 
 
-class PoolClose(BaseModel):
+class PoolClose(Schema):
     """Reason to measure a configuration again."""
 
     model_config = ConfigDict(extra="forbid")
@@ -16,7 +18,7 @@ class PoolClose(BaseModel):
     reason: str = Field(min_length=1, max_length=2000)
 
 
-class PoolRunView(BaseModel):
+class PoolRunView(Schema):
     """A sealed run; `seconds` is null of one that missed the target, which counts as infinite.
 
     Runs that nominated a configuration for `fresh` ones are not `counted` any more.
@@ -31,7 +33,7 @@ class PoolRunView(BaseModel):
     counted: bool
 
 
-class PoolView(BaseModel):
+class PoolView(Schema):
     """The sealed runs of one configuration, and the time they measure.
 
     `fresh_runs` is the verification that trains its fresh runs while the state is "confirming".

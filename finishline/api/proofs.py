@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel
+from finishline.api.schema import Schema
 
 
-class KeyView(BaseModel):
+class KeyView(Schema):
     """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
 
     id: str
@@ -16,7 +16,7 @@ class KeyView(BaseModel):
     current: bool
 
 
-class KeyList(BaseModel):
+class KeyList(Schema):
     """Every key this server has signed with, newest first."""
 
     keys: list[KeyView]

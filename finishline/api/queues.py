@@ -2,10 +2,12 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from finishline.api.schema import Schema
 
 
-class QueuedView(BaseModel):
+class QueuedView(Schema):
     """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
 
     `expected_start` is by the median length of recent attempts of the same kind, benchmark and
@@ -28,7 +30,7 @@ class QueuedView(BaseModel):
     why_unknown: str | None
 
 
-class PauseView(BaseModel):
+class PauseView(Schema):
     """A pause of a queue: who set it, since when and why."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -38,7 +40,7 @@ class PauseView(BaseModel):
     reason: str
 
 
-class ClassQueueView(BaseModel):
+class ClassQueueView(Schema):
     """Queue of one hardware class, and the workers of the class.
 
     `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
@@ -61,7 +63,7 @@ class ClassQueueView(BaseModel):
     under_embargo: int = 0
 
 
-class QueueView(BaseModel):
+class QueueView(Schema):
     """Queue of all attempts by hardware class; `as_of` is the time of the snapshot.
 
     `paused` is the pause of everything.
@@ -77,7 +79,7 @@ LONGEST_REASON = 2000
 REASON = r"\S"
 
 
-class Hold(BaseModel):
+class Hold(Schema):
     """Reason to hold a worker or a queue; shown with it and kept."""
 
     model_config = ConfigDict(
@@ -87,7 +89,7 @@ class Hold(BaseModel):
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
 
 
-class Resume(BaseModel):
+class Resume(Schema):
     """Reason to resume, optional."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})

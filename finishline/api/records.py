@@ -1,11 +1,10 @@
 """Records of a benchmark."""
 
-from pydantic import BaseModel
-
+from finishline.api.schema import Schema
 from finishline.rules.ranking.evidence import Evidence
 
 
-class RecordView(BaseModel):
+class RecordView(Schema):
     """A submission that took the record of its division.
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
@@ -31,7 +30,7 @@ class RecordView(BaseModel):
     duel: str | None = None
 
 
-class NoRecordView(BaseModel):
+class NoRecordView(Schema):
     """A submission with a lower time than the `holder` of its day that took no record, and why.
 
     `holder` is null where nobody held one.
@@ -50,7 +49,7 @@ class NoRecordView(BaseModel):
     reason: str
 
 
-class DivisionRecords(BaseModel):
+class DivisionRecords(Schema):
     """The records of one division in the order they were set; the last one stands.
 
     Times measured here and times published in archives (`evidence`) are separate lists.
@@ -62,7 +61,7 @@ class DivisionRecords(BaseModel):
     not_records: list[NoRecordView]
 
 
-class RecordList(BaseModel):
+class RecordList(Schema):
     """The records of a benchmark, division by division."""
 
     benchmark: str

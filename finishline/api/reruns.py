@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import ConfigDict, Field, StrictBool, model_validator
 
+from finishline.api.schema import Schema
 from finishline.api.verifications import AskedFor, ReasonView
 from finishline.rules.verification.rerun_comparison import (
     Difference,
@@ -16,7 +17,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
-class BatchCreate(BaseModel):
+class BatchCreate(Schema):
     """Submissions to verify: a list of them, or those of a benchmark, by status.
 
     A "replay" trains the reference as each claim says; a "latency" times its trained model.
@@ -46,7 +47,7 @@ class BatchCreate(BaseModel):
         return self
 
 
-class ExpectedReplay(BaseModel):
+class ExpectedReplay(Schema):
     """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
 
     `verification_id` is None in a dry run.
@@ -60,14 +61,14 @@ class ExpectedReplay(BaseModel):
     basis: Literal["replays of the submission", "replays of the benchmark", "run limit"]
 
 
-class Skipped(BaseModel):
+class Skipped(Schema):
     """A submission that is not replayed, and why."""
 
     submission_id: str
     why: str
 
 
-class BatchView(BaseModel):
+class BatchView(Schema):
     """Replays that a batch queues, or would queue. GPU seconds are seconds times accelerators."""
 
     dry_run: bool
@@ -77,7 +78,7 @@ class BatchView(BaseModel):
     cpu_seconds_expected: float
 
 
-class DecisionCreate(BaseModel):
+class DecisionCreate(Schema):
     """Decision about a pending verdict: publish it, or keep the published one."""
 
     model_config = ConfigDict(
@@ -89,7 +90,7 @@ class DecisionCreate(BaseModel):
     reason: Reason
 
 
-class SideView(BaseModel):
+class SideView(Schema):
     """One of two compared verifications."""
 
     id: str
@@ -102,7 +103,7 @@ class SideView(BaseModel):
     runs: list[ReplayFigures]
 
 
-class VerificationComparison(BaseModel):
+class VerificationComparison(Schema):
     """Two verifications of one submission, side by side."""
 
     submission_id: str

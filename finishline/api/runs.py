@@ -2,19 +2,18 @@
 
 from datetime import date, datetime
 
-from pydantic import BaseModel
-
+from finishline.api.schema import Schema
 from finishline.api.submissions import SystemView
 
 
-class ParameterSetting(BaseModel):
+class ParameterSetting(Schema):
     """A hyperparameter as the submission states it."""
 
     name: str
     value: float
 
 
-class RunMeasure(BaseModel):
+class RunMeasure(Schema):
     """The best value a run had of a measure, and when it reached the target.
 
     `seconds` are on the benchmark's clock. They and `epoch` are None for a run that missed it.
@@ -26,7 +25,7 @@ class RunMeasure(BaseModel):
     epoch: float | None
 
 
-class RunRecord(BaseModel):
+class RunRecord(Schema):
     """One run, with its submission and the definition it was scored by.
 
     `status` is that of its submission, which may be `withdrawn`. `parameter_setting` has the
@@ -57,7 +56,7 @@ class RunRecord(BaseModel):
     log_sha256: str
 
 
-class RunExport(BaseModel):
+class RunExport(Schema):
     """A page of runs, those of the newest submission first; `next_cursor` asks for the next."""
 
     benchmark: str

@@ -3,9 +3,11 @@
 from datetime import date, datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import ConfigDict, Field, computed_field, field_validator
+from pydantic_core import PydanticCustomError
 
 from finishline.api.evidence import EvidenceFields
+from finishline.api.schema import Schema
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -26,7 +28,7 @@ EXAMPLE_CLAIM = {
 }
 
 
-class ViolationView(BaseModel):
+class ViolationView(Schema):
     """A rule that the runs break."""
 
     model_config = ConfigDict(extra="ignore")
@@ -36,7 +38,7 @@ class ViolationView(BaseModel):
     file: str | None
 
 
-class StepView(BaseModel):
+class StepView(Schema):
     """One step of the score."""
 
     name: str
@@ -46,7 +48,7 @@ class StepView(BaseModel):
     unit: str
 
 
-class RcpView(BaseModel):
+class RcpView(Schema):
     """Comparison of the runs' convergence with the reference's: "pass", "fail" or "missing".
 
     `factor` multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the
@@ -68,7 +70,7 @@ class RcpView(BaseModel):
         return self.verdict == "pass" and self.factor > 1.0
 
 
-class CostBasisView(BaseModel):
+class CostBasisView(Schema):
     """Price behind a cost: `usd_per_hour` is of the whole system.
 
     From the price book it is that of entry `price`, for `count` instances; else as claimed.
@@ -82,7 +84,7 @@ class CostBasisView(BaseModel):
     source_url: str | None = None
 
 
-class ResultView(BaseModel):
+class ResultView(Schema):
     """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
     `raw_tta_seconds` is as measured; `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
@@ -109,7 +111,7 @@ class ResultView(BaseModel):
     steps: list[StepView]
 
 
-class InferenceResultView(BaseModel):
+class InferenceResultView(Schema):
     """Result of an inference entry: nothing in it is derived from a log.
 
     `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. `reached`
@@ -127,7 +129,7 @@ class InferenceResultView(BaseModel):
     steps: list[StepView]
 
 
-class ChangedFigureView(BaseModel):
+class ChangedFigureView(Schema):
     """A figure of a run: as it was judged, and as it is."""
 
     file: str
@@ -136,7 +138,7 @@ class ChangedFigureView(BaseModel):
     now: float | bool | None
 
 
-class JudgedOnView(BaseModel):
+class JudgedOnView(Schema):
     """Figures behind a published verdict that rescoring has since changed.
 
     `judged_at` is the time of the verdict; `figures` are the runs' that changed. `benchmark_sha256`
@@ -150,7 +152,7 @@ class JudgedOnView(BaseModel):
     figures: list[ChangedFigureView]
 
 
-class CloudView(BaseModel):
+class CloudView(Schema):
     """Rented instances: `count` of them, by the names in a price book."""
 
     provider: str
@@ -159,7 +161,7 @@ class CloudView(BaseModel):
     count: int
 
 
-class SystemView(BaseModel):
+class SystemView(Schema):
     """Hardware of a submission, as its submitter states it.
 
     A price other than an `on_demand` one never ranks.
@@ -178,7 +180,7 @@ class SystemView(BaseModel):
     cloud: CloudView | None = None
 
 
-class RunView(BaseModel):
+class RunView(Schema):
     """A run of a submission; `settings` are the hyperparameters that its log states."""
 
     index: int
@@ -195,7 +197,7 @@ class RunView(BaseModel):
     settings: dict[str, float] | None = None
 
 
-class VerificationSummary(BaseModel):
+class VerificationSummary(Schema):
     """Summary of a verification of a submission, or of a duel it requested."""
 
     id: str
@@ -208,7 +210,7 @@ class VerificationSummary(BaseModel):
     published: bool
 
 
-class WithdrawalView(BaseModel):
+class WithdrawalView(Schema):
     """Withdrawal of a submission: when, by whom and why."""
 
     at: datetime
@@ -269,20 +271,20 @@ class SubmissionView(EvidenceFields):
     rank: int | None = None
 
 
-class SubmissionList(BaseModel):
+class SubmissionList(Schema):
     """A page of submissions, newest first; `next_cursor` requests the next page."""
 
     submissions: list[SubmissionView]
     next_cursor: str | None
 
 
-class RunList(BaseModel):
+class RunList(Schema):
     """The runs of a submission in order."""
 
     runs: list[RunView]
 
 
-class EvaluationView(BaseModel):
+class EvaluationView(Schema):
     """One quality measurement; `seconds` on the clock of the log."""
 
     epoch: float | None
@@ -291,9 +293,31 @@ class EvaluationView(BaseModel):
     samples: int | None
 
 
-class CurveView(BaseModel):
+class CurveView(Schema):
     """Every evaluation of a run."""
 
     index: int
     file: str
     evaluations: list[EvaluationView]
+
+
+class WithdrawalCreate(Schema):
+    """Reason, which is shown on the submission's page and kept in the audit log."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"reason": "trained on the test set by mistake"}]},
+    )
+
+    reason: str = Field(min_length=1, max_length=2000)
+
+    @field_validator("reason")
+    @classmethod
+    def _says_something(cls, value: str) -> str:
+        if not value.strip() or "\0" in value:
+            raise PydanticCustomError("no_reason", "expected a sentence")
+        return value.strip()
+
+
+# 17 digits of microseconds end in the year 5138, so every such text is a moment.
+CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"

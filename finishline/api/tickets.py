@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from finishline.api.schema import Schema
 
 EXAMPLE: dict[str, Any] = {
     "benchmark": "digits",
@@ -14,7 +16,7 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-class TicketCreate(BaseModel):
+class TicketCreate(Schema):
     """Training to draw seeds for.
 
     `division` defaults to the benchmark's first, `runs` to as many as the benchmark requires; up to
@@ -30,7 +32,7 @@ class TicketCreate(BaseModel):
     runs: Annotated[int, Field(ge=1, le=100)] | None = None
 
 
-class TicketView(BaseModel):
+class TicketView(Schema):
     """Seeds for one claim. This JSON is also the file that `finishline run --ticket` takes.
 
     `settings` are the reference's in full. A submission that names the ticket has each seed once:
@@ -50,7 +52,7 @@ class TicketView(BaseModel):
     submission: str | None
 
 
-class TicketList(BaseModel):
+class TicketList(Schema):
     """Your tickets, newest first, with those that are spent or expired."""
 
     tickets: list[TicketView]

@@ -3,16 +3,17 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
+from finishline.api.schema import Schema
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 
 
-class BackendView(BaseModel):
+class BackendView(Schema):
     """One backend: milliseconds for one item at batch size 1, or why it was not measured.
 
     `samples` were timed in `passes` over the evaluation set, None if a report has neither.
@@ -38,7 +39,7 @@ class BackendView(BaseModel):
     why_absent: str | None = None
 
 
-class UtilisationView(BaseModel):
+class UtilisationView(Schema):
     """One run: samples and FLOP/s of its train phase, and model FLOPs utilisation (MFU, 0 to 1).
 
     `roof_flops` is the roof for comparison: the worker's measured FLOP/s in the `precision` of the
@@ -68,7 +69,7 @@ AskedFor = Annotated[
 ]
 
 
-class VerificationCreate(BaseModel):
+class VerificationCreate(Schema):
     """Kind of verification to request, and the reason; both are stored.
 
     A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
@@ -85,7 +86,7 @@ class VerificationCreate(BaseModel):
     own_seeds: int = Field(default=OWN_SEEDS, ge=1, le=OWN_SEEDS)
 
 
-class FailureView(BaseModel):
+class FailureView(Schema):
     """Failure: why an attempt ended without a report that could be judged."""
 
     kind: str
@@ -94,7 +95,7 @@ class FailureView(BaseModel):
     next_step: str
 
 
-class LastEvaluationView(BaseModel):
+class LastEvaluationView(Schema):
     """The latest quality an attempt posted, and in which of its runs (from 0)."""
 
     run: int
@@ -104,7 +105,7 @@ class LastEvaluationView(BaseModel):
     quality: float | None
 
 
-class AttemptView(BaseModel):
+class AttemptView(Schema):
     """An attempt on one worker. `refunded` is whether it failed without charge to a quota.
 
     `id` is null while it waits: only the worker that was drawn for it knows it. A failure leaves
@@ -124,7 +125,7 @@ class AttemptView(BaseModel):
     log_tail: str | None
 
 
-class ReasonView(BaseModel):
+class ReasonView(Schema):
     """A finding of the verdict, its effect on the outcome, and the numbers behind it."""
 
     code: str
@@ -133,7 +134,7 @@ class ReasonView(BaseModel):
     numbers: dict[str, float]
 
 
-class WitnessCreate(BaseModel):
+class WitnessCreate(Schema):
     """Reason for an organisers' witness of a run on the submitter's machine."""
 
     model_config = ConfigDict(extra="forbid")
@@ -141,7 +142,7 @@ class WitnessCreate(BaseModel):
     reason: str | None = Field(default=None, min_length=1, max_length=2000)
 
 
-class WitnessToken(BaseModel):
+class WitnessToken(Schema):
     """A token for a worker that serves one submission: the only time its secret is shown."""
 
     submission_id: str
@@ -151,7 +152,7 @@ class WitnessToken(BaseModel):
     expires_at: datetime | None
 
 
-class DecisionView(BaseModel):
+class DecisionView(Schema):
     """Decision about a verdict: published, kept back, or pending for an organiser."""
 
     decision: Literal["publish", "keep", "pending"]
@@ -159,7 +160,7 @@ class DecisionView(BaseModel):
     decided_at: datetime | None
 
 
-class VerificationView(BaseModel):
+class VerificationView(Schema):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
     One that is `witnessed` is trained on the submitter's own machine and measures nothing.
@@ -208,7 +209,7 @@ class VerificationView(BaseModel):
     published: bool
 
 
-class VerificationList(BaseModel):
+class VerificationList(Schema):
     """Verifications, newest first, without their reports."""
 
     verifications: list[VerificationView]

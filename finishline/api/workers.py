@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from finishline.api.schema import Schema
 from finishline.rules.scoring.measurements import Figure
 
 
-class RoofView(BaseModel):
+class RoofView(Schema):
     """The best FLOP/s of a floating type over matmul and convolution, in 10^12."""
 
     precision: str
@@ -16,7 +17,7 @@ class RoofView(BaseModel):
     how: str
 
 
-class RooflinePointView(BaseModel):
+class RooflinePointView(Schema):
     """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
 
     `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
@@ -34,7 +35,7 @@ class RooflinePointView(BaseModel):
     bound: str | None
 
 
-class RooflineView(BaseModel):
+class RooflineView(Schema):
     """The measured roofs of a worker and its latest trainings of known work, newest first.
 
     Seconds are those in training, without evaluation; the median over an attempt's runs.
@@ -46,7 +47,7 @@ class RooflineView(BaseModel):
     points: list[RooflinePointView]
 
 
-class ProbeView(BaseModel):
+class ProbeView(Schema):
     """Self-measurement of a worker at one moment.
 
     `gflops` is its canary, `ratio` that by the worker's own baseline, None without a baseline.
@@ -64,14 +65,14 @@ class ProbeView(BaseModel):
     host: dict[str, str | None]
 
 
-class ProbeList(BaseModel):
+class ProbeList(Schema):
     """A worker's latest probes, newest first."""
 
     worker: str
     probes: list[ProbeView]
 
 
-class UnderWayView(BaseModel):
+class UnderWayView(Schema):
     """Current attempt of a worker. `run` (from 1) is None until the first of its `runs` starts."""
 
     verification_id: str
@@ -84,7 +85,7 @@ class UnderWayView(BaseModel):
     started_at: datetime | None
 
 
-class WorkerView(BaseModel):
+class WorkerView(Schema):
     """A worker, whether it is alive, and the system it reports.
 
     Its `state` is "drifted" if its canary is off its own baseline; it then gets no work, and
@@ -115,13 +116,13 @@ class WorkerView(BaseModel):
     canary: ProbeView | None
 
 
-class WorkerList(BaseModel):
+class WorkerList(Schema):
     """Every worker that said hello, the latest first."""
 
     workers: list[WorkerView]
 
 
-class AttemptAtWorkerView(BaseModel):
+class AttemptAtWorkerView(Schema):
     """An attempt that a worker made, or is making."""
 
     verification_id: str
@@ -135,7 +136,7 @@ class AttemptAtWorkerView(BaseModel):
     failure: str | None
 
 
-class WorkerDetail(BaseModel):
+class WorkerDetail(Schema):
     """A worker, its latest attempts, and its trainings on its roofline."""
 
     worker: WorkerView
@@ -143,7 +144,7 @@ class WorkerDetail(BaseModel):
     roofline: RooflineView
 
 
-class HardwareClassView(BaseModel):
+class HardwareClassView(Schema):
     """A class of machines whose times may be compared; its workers come within 10 % of `roof`.
 
     `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
@@ -162,13 +163,13 @@ class HardwareClassView(BaseModel):
     created_at: datetime
 
 
-class HardwareClassList(BaseModel):
+class HardwareClassList(Schema):
     """Every registered class, by name."""
 
     hardware_classes: list[HardwareClassView]
 
 
-class ReportAnswer(BaseModel):
+class ReportAnswer(Schema):
     """State and outcome of a verification after a report."""
 
     verification_id: str

@@ -10,9 +10,12 @@ from typing import Any, Literal, Self, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.prices import PriceList, PriceView
 from finishline.api.queues import QueueView
+from finishline.api.quotas import MyQuotaView
 from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
@@ -24,9 +27,6 @@ from finishline.client.progress import Progress
 from finishline.client.retries import Retries
 from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Transport, segment
-from finishline.client.views.benchmarks import Benchmark, BenchmarkList
-from finishline.client.views.prices import Price, PriceList
-from finishline.client.views.quotas import MyQuota
 
 Model = TypeVar("Model", bound=BaseModel)
 PageType = TypeVar("PageType", SubmissionList, RunExport)
@@ -126,14 +126,14 @@ class Client:
         form = {} if source is None else {"benchmark": benchmark, "division": division}
         return self._send(upload, form, key=key, progress=progress)
 
-    def benchmarks(self) -> tuple[Benchmark, ...]:
+    def benchmarks(self) -> list[BenchmarkView]:
         """Every benchmark of the server."""
         return read_view(BenchmarkList, self._transport.get("/benchmarks")).benchmarks
 
-    def benchmark(self, benchmark_id: str) -> Benchmark:
+    def benchmark(self, benchmark_id: str) -> BenchmarkView:
         """One benchmark."""
         found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}")
-        return read_view(Benchmark, found)
+        return read_view(BenchmarkView, found)
 
     def leaderboard(self, benchmark_id: str, **filters: object) -> BoardView:
         """A page of a benchmark's leaderboard.
@@ -278,11 +278,11 @@ class Client:
         """Queue of waiting attempts, by hardware class."""
         return read_view(QueueView, self._transport.get("/queue"))
 
-    def quota(self) -> MyQuota:
+    def quota(self) -> MyQuotaView:
         """Your quotas of submissions and replays, their use, and when there is room again."""
-        return read_view(MyQuota, self._transport.get("/me/quota"))
+        return read_view(MyQuotaView, self._transport.get("/me/quota"))
 
-    def prices(self, **filters: object) -> tuple[Price, ...]:
+    def prices(self, **filters: object) -> list[PriceView]:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
         return read_view(PriceList, self._transport.get("/prices", **filters)).prices
 

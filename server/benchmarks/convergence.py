@@ -4,10 +4,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.benchmarks import (
+    CalibratedPoints,
+    ConvergenceView,
+    EnvelopePoint,
+    PlacedSubmission,
+    ReferencePointView,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
@@ -17,64 +23,6 @@ from server.base.viewer import seeing_figures
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
-
-
-class ReferencePointView(BaseModel):
-    """Reference at one batch size; `lowest` is None if no submission is held to it."""
-
-    batch_size: int
-    mean: float
-    stdev: float
-    lowest: float | None
-    pruned: bool
-
-
-class EnvelopePoint(BaseModel):
-    """Point on the line through the points that pruning keeps."""
-
-    batch_size: int
-    mean: float
-    lowest: float | None
-
-
-class PlacedSubmission(BaseModel):
-    """Submission by its batch size and the mean of its runs' convergence."""
-
-    id: str
-    submitter: str
-    model: str
-    division: str
-    batch_size: int
-    mean: float
-    verdict: str | None
-    normalised: bool
-
-
-class CalibratedPoints(BaseModel):
-    """Points of the calibration that judges verifications planned today."""
-
-    id: str
-    version: int
-    points: list[ReferencePointView]
-
-
-class ConvergenceView(BaseModel):
-    """Epochs or samples to converge by batch size, of the reference and the submissions.
-
-    `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
-    counts submissions without a known batch size or without convergence. `points` are those of the
-    benchmark's file, `calibration` has those that were measured and adopted, None without.
-    """
-
-    benchmark: str
-    unit: str
-    judged: bool
-    allowance: float
-    points: list[ReferencePointView]
-    envelope: list[EnvelopePoint]
-    submissions: list[PlacedSubmission]
-    left_out: int
-    calibration: CalibratedPoints | None = None
 
 
 def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:

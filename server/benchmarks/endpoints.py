@@ -4,18 +4,18 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView, ConvergenceView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
-from server.benchmarks.convergence import ConvergenceView, convergence_view
+from server.benchmarks.convergence import convergence_view
 from server.benchmarks.phase_queries import all_current_phases, current_phases
-from server.benchmarks.phase_schemas import phases_view
 from server.benchmarks.queries import (
     NO_SUBMISSIONS,
     count_submissions,
     definition_text,
     find_benchmark,
 )
-from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
+from server.benchmarks.views import benchmark_view, phases_view
 
 router = APIRouter(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {

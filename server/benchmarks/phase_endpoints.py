@@ -2,17 +2,12 @@
 
 from fastapi import APIRouter
 
+from finishline.api.phases import PhasesCreate, PhasesHistory, PhasesView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
 from server.benchmarks import phase_queries, phases
-from server.benchmarks.phase_schemas import (
-    PhasesCreate,
-    PhasesHistory,
-    PhasesView,
-    phases_set,
-    phases_view,
-)
 from server.benchmarks.queries import find_benchmark
+from server.benchmarks.views import phases_set, phases_view
 from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["benchmarks"])

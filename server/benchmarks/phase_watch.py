@@ -17,9 +17,9 @@ from server.base.services import OfferedBenchmarks
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_queries import all_current_phases
-from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.phases import due_embargoes, freeze_if_due, lift_embargo
 from server.benchmarks.queries import definition, definition_on_disk, install_archives
+from server.benchmarks.views import phases_of
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import func, select, true, update
 from sqlalchemy.orm import Session
 
+from finishline.api.phases import PhasesCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import (
     changed,
@@ -21,8 +22,8 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.models import BenchmarkPhases, Submission
 from server.benchmarks.phase_queries import all_current_phases, current_dates, current_phases
-from server.benchmarks.phase_schemas import PhasesCreate, phases_of
 from server.benchmarks.queries import keep_definition
+from server.benchmarks.views import phases_of
 from server.people.audit import Administrator, Subject, record
 from server.people.dependencies import Caller
 

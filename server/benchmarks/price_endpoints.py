@@ -1,23 +1,24 @@
 """Endpoints of the price book: read by everybody, added to by organisers."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
-from server.base.services import ServicesDep
-from server.benchmarks import prices
-from server.benchmarks.price_schemas import (
+from finishline.api.prices import (
     PriceCreate,
     PriceList,
-    PriceQueryDep,
+    PriceQuery,
     PricesImport,
     PricesImported,
     PriceView,
-    price_view,
 )
+from server.base.services import ServicesDep
+from server.benchmarks import prices
+from server.benchmarks.views import price_view
 from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["prices"])
+PriceQueryDep = Annotated[PriceQuery, Query()]
 CSV_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {}}, "description": "The same entries as CSV."}
 }

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.prices import PriceCreate, PriceQuery, PriceView
 from finishline.rules.benchmarks.prices import (
     PriceBook,
     PriceEntry,
@@ -26,7 +27,7 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import PriceRow, Submission
 from server.base.room_state import state_of
-from server.benchmarks.price_schemas import PriceCreate, PriceQuery, PriceView, entry_of, price_view
+from server.benchmarks.views import entry_of, price_view
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 

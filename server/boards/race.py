@@ -74,7 +74,7 @@ def _take(event: dict[str, Any], runs: dict[int, RunSoFar]) -> None:
         told = {name: event[name] for name in ("epoch", "seconds", "quality")}
         run.evaluations.append(EvaluationSoFar(**told))
     elif event["kind"] == "run_finished":
-        run.status = event["status"]
+        runs[index] = run.model_copy(update={"status": event["status"]})
 
 
 def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostView], str | None]:

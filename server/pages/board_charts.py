@@ -22,7 +22,7 @@ from server.base.models import RunRow
 from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import find_benchmark
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
 from server.pages.queries import sampled_curve

@@ -16,9 +16,8 @@ from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
-from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view, phases_of
 from server.boards.service import board_in_division, cut_board, facets_of, ranked_board
 from web.formats import quality
 

@@ -11,7 +11,7 @@ from server.base.models import Calibration
 from server.base.services import ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_views as views
 from web.render import render
 from web.replay_chart import calibration_figure

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Submission, Token
 from server.base.standing import pending_verifications
@@ -27,7 +28,7 @@ from server.people.schemas import OwnTokenCreate, TokenRotate, me_view, token_vi
 from server.people.sessions import Notice, go_on_with
 from server.people.signed_in import Fields, FormDep
 from server.submissions.quota_admin import own_quotas
-from server.submissions.service import CURSOR_PATTERN, submissions_page
+from server.submissions.service import submissions_page
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"

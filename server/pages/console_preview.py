@@ -11,7 +11,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.models import Submission
 from server.base.request_context import note
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from server.boards.service import facets_of, preview_board
 from server.pages.board_context import REFUSALS, Problem, problems_of, query_instead
 from server.pages.console_page import Console, OrganiserDep

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.prices import PriceCreate, PriceQuery
 from server.base.database import utc_now
-from server.benchmarks.price_schemas import PriceCreate, PriceQuery, price_of
 from server.benchmarks.prices import add_price, find_price, list_prices
+from server.benchmarks.views import price_of
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep

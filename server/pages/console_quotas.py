@@ -9,19 +9,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.quotas import QuotaSet, QuotaView, SubjectKind
 from server.base.errors import NotFoundError
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, Errors, OrganiserDep, filled, read_form
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.submissions.quota_admin import (
-    QuotaSet,
-    QuotaView,
-    SubjectKind,
-    change_quota,
-    read_quota,
-    read_quotas,
-)
+from server.submissions.quota_admin import change_quota, read_quota, read_quotas
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/quotas"

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from server.base.services import ServicesDep
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import find_benchmark
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from web.curves_chart import convergence_figure
 from web.render import render
 

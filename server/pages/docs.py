@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from finishline.api.prices import PriceQuery
 from server.base.errors import NotFoundError
 from server.base.services import ServicesDep
-from server.benchmarks.price_schemas import PriceQuery
 from server.benchmarks.prices import list_prices
 from server.pages.console_page import read_query
 from server.pages.static_files import asset_answer

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from server.boards.service import Standing, standing_by_benchmark
 from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render

@@ -13,7 +13,7 @@ from server.base.services import Services
 from server.base.standing import claim_of, find_verification, published_verification
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
-from server.benchmarks.schemas import benchmark_view
+from server.benchmarks.views import benchmark_view
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.submissions.service import (

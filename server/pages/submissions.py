@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import WithdrawalCreate
 from finishline.api.verifications import VerificationCreate
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.errors import ContentError
@@ -30,7 +31,7 @@ from server.people.dependencies import require_allowed
 from server.people.sessions import csrf_token
 from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
 from server.submissions.service import find_submission
-from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
+from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.charts import curves_figure
 from web.citation import badge_svg

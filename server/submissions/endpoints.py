@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from finishline.api.submissions import (
+    CURSOR_PATTERN,
     EXAMPLE_CLAIM,
     CurveView,
     RunList,
@@ -30,7 +31,6 @@ from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
 from server.submissions.service import (
-    CURSOR_PATTERN,
     benchmark_versions,
     find_run,
     find_submission,

@@ -1,14 +1,22 @@
 """Endpoints of quotas: read one's own; read and set everybody's as an organiser."""
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.quotas import (
+    Measure,
+    MyQuotaView,
+    QuotaList,
+    QuotaSet,
+    QuotaView,
+    SetQuotaView,
+    SubjectKind,
+    UseView,
+)
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import Charge, Organisation, Quota, Submission, User
@@ -20,7 +28,6 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller, CallerDep, OrganiserDep
 from server.submissions.quotas import (
     MEASURES,
-    Measure,
     Use,
     allowance_of_benchmark,
     allowance_of_user,
@@ -32,83 +39,6 @@ from server.submissions.quotas import (
     use_of_gpu_seconds,
     use_of_submissions,
 )
-
-SubjectKind = Literal["user", "organisation", "benchmark"]
-
-
-def _no_text(value: Any) -> Any:
-    """Reject texts and booleans, which could be read as numbers."""
-    if isinstance(value, (str, bool)):
-        raise ValueError("expected a whole number")
-    return value
-
-
-# Limit of a stored integer; a day has fewer submissions, a month fewer seconds.
-Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
-Amount = Count | Literal["unlimited", "default"]
-
-
-class UseView(BaseModel):
-    """Use of one quota. `allowed` is null for no limit.
-
-    Submissions count for 24 hours, accelerator seconds for 30 days. `reserved`, part of `used`, is
-    the estimate for verifications under way. `room_at` is when there is room again.
-    """
-
-    measure: Measure
-    allowed: int | None
-    used: float
-    reserved: float
-    room_at: datetime | None
-
-
-class QuotaView(BaseModel):
-    """Quotas and use of a user, or of all submitters of a benchmark; for an organisation the
-    quotas of each member, with nothing used."""
-
-    subject_kind: SubjectKind
-    subject: str
-    quotas: list[UseView]
-
-
-class MyQuotaView(QuotaView):
-    """Your own quotas, and those of benchmarks that have any."""
-
-    benchmarks: list[QuotaView]
-
-
-class QuotaSet(BaseModel):
-    """Quotas to set; an absent one stays as it is. "default" is the value of the settings."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"submissions_per_day": 5, "gpu_seconds_per_month": "unlimited",
-                          "reason": "a course of 30"}]
-        },
-    )  # fmt: skip
-
-    submissions_per_day: Amount | None = None
-    gpu_seconds_per_month: Amount | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
-
-
-class SetQuotaView(BaseModel):
-    """A quota that an organiser set; `amount` null is no limit."""
-
-    subject_kind: SubjectKind
-    subject: str
-    measure: Measure
-    amount: int | None
-    reason: str
-    set_at: datetime
-
-
-class QuotaList(BaseModel):
-    """Default quotas of each user, and every quota that an organiser set."""
-
-    defaults: dict[Measure, int | None]
-    quotas: list[SetQuotaView]
 
 
 def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaView:

@@ -7,6 +7,7 @@ from typing import cast
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
+from finishline.api.quotas import Measure
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, UsedUpError
@@ -17,7 +18,6 @@ from server.base.standing import claim_of
 from server.benchmarks.queries import definition
 from server.submissions.quotas import (
     Amounts,
-    Measure,
     Named,
     Use,
     allowance_of_benchmark,

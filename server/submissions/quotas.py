@@ -8,15 +8,15 @@ cut short by a withdrawal counts as long as it ran.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Table, bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
+from finishline.api.quotas import Measure
 from server.base.models import Attempt, Charge, Quota, Submission, User, Verification
 from server.base.settings import Settings
 
-Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
 DAY = timedelta(days=1)
 MONTH = timedelta(days=30)

@@ -4,14 +4,14 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
+from finishline.api.rescoring import BATCH_SUBMISSIONS, RescoreRequest, RescoreView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
@@ -34,7 +34,6 @@ from server.submissions.figures import (
 )
 from server.submissions.rows import result_figures, run_figures
 from server.submissions.service import (
-    CURSOR_PATTERN,
     find_submission,
     lock_submission,
     read_cursor,
@@ -43,7 +42,6 @@ from server.submissions.service import (
 )
 from server.submissions.upload import LogFiles
 
-BATCH_SUBMISSIONS = 50
 # A request that takes longer looks like a server that hangs.
 BATCH_SECONDS = 5.0
 
@@ -299,72 +297,6 @@ def _set(row: Submission | RunRow, figures: Figures) -> None:
         setattr(row, name, value)
 
 
-class RescoreRequest(BaseModel):
-    """Submissions to rescore: all, or those of one benchmark.
-
-    Each under the definition its result names ("stored"), or under the server's ("current"). A dry
-    run stores nothing. `cursor` continues after an earlier answer.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"benchmark": "digits", "dry_run": True}]},
-    )
-
-    benchmark: str | None = Field(default=None, max_length=100)
-    dry_run: StrictBool = False
-    definition: Literal["stored", "current"] = "stored"
-    limit: int = Field(default=BATCH_SUBMISSIONS, ge=1, le=200)
-    cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
-
-    @property
-    def choice(self) -> Choice:
-        """Choice of submissions that the request describes."""
-        return Choice(
-            benchmark_id=self.benchmark,
-            current=self.definition == "current",
-            dry_run=self.dry_run,
-        )
-
-
-class ChangeView(BaseModel):
-    """A stored figure that changed; a long list is shown by its length."""
-
-    field: str
-    before: Any
-    after: Any
-
-
-class ChangedView(BaseModel):
-    """A submission with figures that changed."""
-
-    id: str
-    changes: list[ChangeView]
-
-
-class FailedView(BaseModel):
-    """A submission that could not be rescored and is left as it is."""
-
-    id: str
-    error: str
-
-
-class RescoreView(BaseModel):
-    """Result of one batch. `total` counts all requested submissions, in every batch.
-
-    `next_cursor` requests the next batch; it is null when all are done.
-    """
-
-    definition: str
-    dry_run: bool
-    submissions: int
-    unchanged: int
-    changed: list[ChangedView]
-    failed: list[FailedView]
-    total: int
-    next_cursor: str | None
-
-
 def rescore_view(batch: Batch) -> RescoreView:
     """View of a batch."""
     return RescoreView(**asdict(batch.summary), total=batch.total, next_cursor=batch.next_cursor)
@@ -380,6 +312,11 @@ def rescore(body: RescoreRequest, services: ServicesDep, caller: OrganiserDep) -
     A batch ends after a few seconds, so that no request takes long: send the same body with
     `cursor` set to the answer's `next_cursor` until that is null. Repeating it changes nothing.
     """
-    choice = replace(body.choice, actor=caller)
+    choice = Choice(
+        benchmark_id=body.benchmark,
+        current=body.definition == "current",
+        dry_run=body.dry_run,
+        actor=caller,
+    )
     batch = rescore_batch(services, choice, cursor=body.cursor, limit=body.limit)
     return rescore_view(batch)

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, undefer
 
+from finishline.api.submissions import CURSOR_PATTERN
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import BenchmarkDefinition, RunRow, Submission
 from server.base.models.visibility import is_hidden
@@ -16,8 +17,6 @@ from server.base.viewer import seeing_figures
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-# 17 digits of microseconds end in the year 5138, so every such text is a moment.
-CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 
 _SUBMISSIONS = Submission.__table__.c
 _ID_UNDER_KEY = select(_SUBMISSIONS.id).where(

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic_core import PydanticCustomError
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import SubmissionView
+from finishline.api.submissions import SubmissionView, WithdrawalCreate
 from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.verification.purposes import names_where
 from server.base.board_versions import raise_board_version
@@ -145,24 +143,6 @@ def _record(
         before=change["before"],
         after=change["after"],
     )
-
-
-class WithdrawalCreate(BaseModel):
-    """Reason, which is shown on the submission's page and kept in the audit log."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"reason": "trained on the test set by mistake"}]},
-    )
-
-    reason: str = Field(min_length=1, max_length=2000)
-
-    @field_validator("reason")
-    @classmethod
-    def _says_something(cls, value: str) -> str:
-        if not value.strip() or "\0" in value:
-            raise PydanticCustomError("no_reason", "expected a sentence")
-        return value.strip()
 
 
 router = APIRouter(tags=["submissions"])

@@ -38,7 +38,7 @@ from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
-from server.benchmarks.schemas import target_view
+from server.benchmarks.views import target_view
 from server.verifications.queries import waiting_for
 
 

@@ -141,7 +141,7 @@ def test_lists_go_on_over_every_page(
     pairs = ada.compare([ada.submission(made[0]), *made[1:]]).pairs
     assert len(pairs) == 3
     assert ada.benchmark("digits") in ada.benchmarks()
-    assert ada.prices(provider="nobody") == ()
+    assert ada.prices(provider="nobody") == []
 
 
 def test_a_verification_is_asked_for_watched_and_waited_for(

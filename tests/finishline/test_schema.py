@@ -4,11 +4,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from collections.abc import Callable
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,17 +14,16 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from finishline import Client, NotFound
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.prices import PriceList
 from finishline.api.queues import QueueView
+from finishline.api.quotas import MyQuotaView
 from finishline.api.runs import RunExport
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
 from finishline.api.verifications import VerificationView
-from finishline.client.views.benchmarks import Benchmark, BenchmarkList
-from finishline.client.views.prices import PriceList
-from finishline.client.views.quotas import MyQuota
-from finishline.client.views.view import View
 from finishline.places import find_folder, installed_server
 
 FILTERS = (
@@ -49,7 +46,7 @@ Call = Callable[[Client], Any]
 CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "submit": (lambda client: client.submit({}, logs=LOGS, benchmark="b"), SubmissionView),
     "benchmarks": (lambda client: client.benchmarks(), BenchmarkList),
-    "benchmark": (lambda client: client.benchmark("b"), Benchmark),
+    "benchmark": (lambda client: client.benchmark("b"), BenchmarkView),
     "leaderboard": (
         lambda client: client.leaderboard("b", **dict.fromkeys(FILTERS, "1")),
         BoardView,
@@ -73,22 +70,8 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "watch": (lambda client: next(client.watch("v")), None),
     "wait": (lambda client: client.wait("v"), VerificationView),
     "queue": (lambda client: client.queue(), QueueView),
-    "quota": (lambda client: client.quota(), MyQuota),
+    "quota": (lambda client: client.quota(), MyQuotaView),
     "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
-}
-
-
-DEEPEST = 6  # A target holds targets for ever; everything else is less deep.
-
-
-SCALARS: dict[tuple[str, str | None], set[type]] = {
-    ("null", None): {NoneType},
-    ("string", None): {str},
-    ("string", "date-time"): {datetime},
-    ("string", "date"): {date},
-    ("integer", None): {int, float},
-    ("number", None): {float},
-    ("boolean", None): {bool},
 }
 
 
@@ -173,10 +156,7 @@ def test_every_answer_is_read_as_the_model_that_the_api_names(api: dict[str, Any
         operation = operation_of(api, request_of(CALLS[name][0]))
         answers = [item for code, item in operation["responses"].items() if code.startswith("2")]
         schema = answers[0]["content"]["application/json"]["schema"]
-        if not issubclass(kind, View):
-            assert schema == {"$ref": f"#/components/schemas/{kind.__name__}"}
-            continue
-        assert list(misfits(api, kind, schema, name)) == []
+        assert schema == {"$ref": f"#/components/schemas/{kind.__name__}"}, name
 
 
 def resolved(api: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -185,56 +165,6 @@ def resolved(api: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = api["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         return named
     return schema
-
-
-def misfits(api: dict[str, Any], kind: Any, schema: dict[str, Any], at: str) -> Iterator[str]:
-    """Where a type of the client does not take what the schema allows."""
-    if "anyOf" in schema:
-        for option in schema["anyOf"]:
-            yield from misfits(api, kind, option, at)
-        return
-    found = [list(_misfits_of_one(api, each, resolved(api, schema), at)) for each in _options(kind)]
-    if [] not in found:
-        yield from min(found, key=len)
-
-
-def _options(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, or the type itself."""
-    is_plain = isinstance(kind, type) or get_origin(kind) in (tuple, dict)
-    return (kind,) if is_plain else get_args(kind)
-
-
-def _misfits_of_one(
-    api: dict[str, Any], kind: Any, schema: dict[str, Any], at: str
-) -> Iterator[str]:
-    inner = get_args(kind)
-    if get_origin(kind) is tuple and schema.get("type") == "array":
-        yield from misfits(api, inner[0], schema["items"], f"{at}[]")
-    elif get_origin(kind) is dict and "properties" not in schema and schema["type"] == "object":
-        values = schema["additionalProperties"]
-        if isinstance(values, dict):
-            yield from misfits(api, inner[1], values, f"{at}{{}}")
-    elif isinstance(kind, type) and issubclass(kind, View) and "properties" in schema:
-        yield from _misfits_of_fields(api, kind, schema, at)
-    elif getattr(kind, "__name__", None) == schema.get("title"):
-        return
-    elif kind not in SCALARS.get((str(schema.get("type")), schema.get("format")), set()):
-        yield f"{at}: {kind} for {schema}"
-
-
-def _misfits_of_fields(
-    api: dict[str, Any], kind: type[View], schema: dict[str, Any], at: str
-) -> Iterator[str]:
-    if at.count(".") > DEEPEST:
-        return
-    fields, properties = kind.model_fields, schema["properties"]
-    required = set(schema.get("required", ()))
-    yield from (f"{at}.{name} is no field of the API" for name in fields.keys() - properties.keys())
-    yield from (f"{at}.{name} is not in the client" for name in properties.keys() - fields.keys())
-    for name in fields.keys() & properties.keys():
-        if fields[name].is_required() and name not in required:
-            yield f"{at}.{name} may be absent"
-        yield from misfits(api, fields[name].annotation, properties[name], f"{at}.{name}")
 
 
 def test_the_client_loads_no_server_no_array_library_and_no_terminal() -> None:

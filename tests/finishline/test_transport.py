@@ -50,7 +50,7 @@ def answer(status: int = 200, *, retry_after: str | None = None, **content: Any)
 def test_a_read_is_tried_again_until_the_server_is_back(status: int) -> None:
     server = Server(answer(status), httpx2.ConnectError("refused"), answer())
     with server.client() as client:
-        assert client.benchmarks() == ()
+        assert client.benchmarks() == []
     assert len(server.asked) == 3
     first, second = server.pauses
     assert 0.25 <= first <= 0.5

@@ -1,11 +1,9 @@
-"""Request and response models of the price book."""
+"""The price book."""
 
 from datetime import date, datetime
 from typing import Annotated
 
-from fastapi import Query
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     WithJsonSchema,
@@ -13,18 +11,16 @@ from pydantic import (
 )
 
 from finishline.api.dates import Day, DayField
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
     NAME_LENGTHS,
     NOTE_LENGTH,
     SOURCE_LENGTH,
-    Price,
-    PriceEntry,
     Pricing,
     is_web_address,
 )
-from server.base.models import PriceRow
 
 LARGEST_IMPORT = 1000
 ONE_LINE = r"^\S(.*\S)?$"
@@ -44,7 +40,7 @@ WebAddress = Annotated[
 ]
 
 
-class PriceCreate(BaseModel):
+class PriceCreate(Schema):
     """A price, the day it takes effect, and the page it is from.
 
     With `supersedes` it replaces an earlier entry that was wrong.
@@ -92,7 +88,7 @@ class PriceCreate(BaseModel):
         return text
 
 
-class PricesImport(BaseModel):
+class PricesImport(Schema):
     """Prices to add together or not at all; those in the book already are left out."""
 
     model_config = ConfigDict(extra="forbid")
@@ -100,7 +96,7 @@ class PricesImport(BaseModel):
     prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
 
 
-class PriceQuery(BaseModel):
+class PriceQuery(Schema):
     """Filter of the price book: by exact names, and with `on` only prices in force that day."""
 
     model_config = ConfigDict(extra="forbid")
@@ -112,10 +108,7 @@ class PriceQuery(BaseModel):
     on: DayField = None
 
 
-PriceQueryDep = Annotated[PriceQuery, Query()]
-
-
-class PriceView(BaseModel):
+class PriceView(Schema):
     """An entry of the book. `superseded_by` names the entry that replaces it.
 
     `ranks` is whether a cost may rest on it: it is on-demand and nothing supersedes it.
@@ -137,46 +130,14 @@ class PriceView(BaseModel):
     added_at: datetime
 
 
-class PriceList(BaseModel):
+class PriceList(Schema):
     """Entries by provider, instance, region and kind, the latest of each first."""
 
     prices: list[PriceView]
 
 
-class PricesImported(BaseModel):
+class PricesImported(Schema):
     """Prices added, and the number that were in the book already."""
 
     added: list[PriceView]
     already_there: int
-
-
-def price_of(row: PriceRow) -> Price:
-    """Convert a stored price to the rules' type."""
-    return Price(
-        provider=row.provider,
-        instance=row.instance,
-        region=row.region,
-        pricing="spot" if row.pricing == "spot" else "on_demand",
-        usd_per_hour=row.usd_per_hour,
-        effective_on=row.effective_on,
-        source_url=row.source_url,
-        note=row.note,
-        supersedes=row.supersedes,
-    )
-
-
-def entry_of(row: PriceRow) -> PriceEntry:
-    """Convert a stored price to an entry with its number."""
-    return PriceEntry(row.id, price_of(row))
-
-
-def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
-    """View of a stored price."""
-    return PriceView(
-        **vars(price_of(row)),
-        id=row.id,
-        superseded_by=superseded_by,
-        ranks=row.pricing == "on_demand" and superseded_by is None,
-        added_by=row.adder.name,
-        added_at=row.added_at,
-    )

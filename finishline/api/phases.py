@@ -1,11 +1,10 @@
-"""Request and response models of phases."""
+"""Phases of a benchmark: dates to set, and the phase they make."""
 
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -16,18 +15,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.phases import (
-    NO_PHASES,
     PhaseName,
     Phases,
     faults,
-    is_embargoed,
-    is_frozen,
-    phase_at,
-    sentence_at,
 )
-from server.base.models import BenchmarkPhases
-from server.benchmarks.phase_queries import Dates
 
 FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -59,7 +52,7 @@ Moment = Annotated[
 ]
 
 
-class PhasesCreate(BaseModel):
+class PhasesCreate(Schema):
     """All dates of a benchmark, and the reason; an omitted date is removed.
 
     `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
@@ -109,7 +102,7 @@ class PhasesCreate(BaseModel):
         return Phases(self.opens_at, self.freezes_at, self.closes_at, self.embargo_until)
 
 
-class PhasesView(BaseModel):
+class PhasesView(Schema):
     """Phase of a benchmark, as a `sentence` too, and its dates in UTC; None is no date.
 
     `phase` is announced, open, frozen (open, and the rules are frozen) or closed. `frozen_sha256`
@@ -128,7 +121,7 @@ class PhasesView(BaseModel):
     frozen_sha256: str | None
 
 
-class PhasesSet(BaseModel):
+class PhasesSet(Schema):
     """A change of the dates: by whom, when and why."""
 
     opens_at: datetime | None
@@ -141,42 +134,9 @@ class PhasesSet(BaseModel):
     set_at: datetime
 
 
-class PhasesHistory(BaseModel):
+class PhasesHistory(Schema):
     """Current phases, and every change, the latest first."""
 
     benchmark: str
     phases: PhasesView
     history: list[PhasesSet]
-
-
-def phases_of(row: BenchmarkPhases | Dates | None) -> Phases:
-    """Dates of a stored row; none without one."""
-    if row is None:
-        return NO_PHASES
-    return Phases(row.opens_at, row.freezes_at, row.closes_at, row.embargo_until)
-
-
-def phases_view(row: BenchmarkPhases | None, now: datetime) -> PhasesView:
-    """View of the phase at a moment."""
-    phases = phases_of(row)
-    name = phase_at(phases, now)
-    return PhasesView(
-        phase=name,
-        sentence=sentence_at(phases, now),
-        takes_submissions=name in ("open", "frozen"),
-        rules_frozen=is_frozen(phases, now),
-        under_embargo=is_embargoed(phases, now),
-        frozen_sha256=row.frozen_sha256 if row is not None else None,
-        **vars(phases),
-    )
-
-
-def phases_set(row: BenchmarkPhases) -> PhasesSet:
-    """View of a row of the history."""
-    return PhasesSet(
-        frozen_sha256=row.frozen_sha256,
-        reason=row.reason,
-        set_by=row.setter.name,
-        set_at=row.set_at,
-        **vars(phases_of(row)),
-    )

@@ -1,1 +1,0 @@
-"""Responses of the server as typed and frozen values with the field names of the API."""

@@ -1,0 +1,137 @@
+"""Views of stored benchmarks, phases and prices."""
+
+from datetime import datetime
+
+from finishline.api.benchmarks import BenchmarkView, DataSetView, RunsView, TargetView
+from finishline.api.phases import PhasesSet, PhasesView
+from finishline.api.prices import PriceView
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
+from finishline.rules.benchmarks.phases import (
+    NO_PHASES,
+    Phases,
+    is_embargoed,
+    is_frozen,
+    phase_at,
+    sentence_at,
+)
+from finishline.rules.benchmarks.prices import (
+    Price,
+    PriceEntry,
+)
+from server.base.models import BenchmarkPhases, PriceRow
+from server.benchmarks.phase_queries import Dates
+from server.benchmarks.queries import NO_SUBMISSIONS, Counts
+
+
+def target_view(benchmark: Benchmark) -> TargetView:
+    """View of a benchmark's target."""
+    return _view_of(benchmark.target)
+
+
+def _view_of(target: QualityTarget) -> TargetView:
+    return TargetView(
+        metric=target.metric,
+        value=target.value,
+        unit=target.unit,
+        direction=target.direction,
+        also=[_view_of(other) for other in target.also],
+    )
+
+
+def benchmark_view(
+    benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS, *, phases: PhasesView | None = None
+) -> BenchmarkView:
+    """View of a benchmark with the number of its submissions."""
+    data_set = benchmark.data_set
+    return BenchmarkView(
+        id=benchmark.benchmark_id,
+        title=benchmark.title,
+        version=benchmark.version,
+        task=benchmark.task,
+        about=benchmark.about,
+        data_set=DataSetView(
+            name=data_set.name,
+            source=data_set.source,
+            train_items=data_set.train_items,
+            test_items=data_set.test_items,
+        ),
+        target=target_view(benchmark),
+        clock=benchmark.clock.name,
+        runs=RunsView(
+            count=benchmark.runs.count,
+            dropped=benchmark.runs.dropped,
+            started=benchmark.runs.wanted,
+        ),
+        divisions=list(benchmark.divisions),
+        replayable=benchmark.replay is not None,
+        convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
+        sha256=benchmark.sha256,
+        submissions=counts.train + counts.inference,
+        inference_submissions=counts.inference,
+        phases=phases,
+    )
+
+
+def phases_of(row: BenchmarkPhases | Dates | None) -> Phases:
+    """Dates of a stored row; none without one."""
+    if row is None:
+        return NO_PHASES
+    return Phases(row.opens_at, row.freezes_at, row.closes_at, row.embargo_until)
+
+
+def phases_view(row: BenchmarkPhases | None, now: datetime) -> PhasesView:
+    """View of the phase at a moment."""
+    phases = phases_of(row)
+    name = phase_at(phases, now)
+    return PhasesView(
+        phase=name,
+        sentence=sentence_at(phases, now),
+        takes_submissions=name in ("open", "frozen"),
+        rules_frozen=is_frozen(phases, now),
+        under_embargo=is_embargoed(phases, now),
+        frozen_sha256=row.frozen_sha256 if row is not None else None,
+        **vars(phases),
+    )
+
+
+def phases_set(row: BenchmarkPhases) -> PhasesSet:
+    """View of a row of the history."""
+    return PhasesSet(
+        frozen_sha256=row.frozen_sha256,
+        reason=row.reason,
+        set_by=row.setter.name,
+        set_at=row.set_at,
+        **vars(phases_of(row)),
+    )
+
+
+def price_of(row: PriceRow) -> Price:
+    """Convert a stored price to the rules' type."""
+    return Price(
+        provider=row.provider,
+        instance=row.instance,
+        region=row.region,
+        pricing="spot" if row.pricing == "spot" else "on_demand",
+        usd_per_hour=row.usd_per_hour,
+        effective_on=row.effective_on,
+        source_url=row.source_url,
+        note=row.note,
+        supersedes=row.supersedes,
+    )
+
+
+def entry_of(row: PriceRow) -> PriceEntry:
+    """Convert a stored price to an entry with its number."""
+    return PriceEntry(row.id, price_of(row))
+
+
+def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
+    """View of a stored price."""
+    return PriceView(
+        **vars(price_of(row)),
+        id=row.id,
+        superseded_by=superseded_by,
+        ranks=row.pricing == "on_demand" and superseded_by is None,
+        added_by=row.adder.name,
+        added_at=row.added_at,
+    )
