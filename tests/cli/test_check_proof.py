@@ -258,7 +258,7 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "sub", runs=["run_9.log"])
     with pytest.raises(Refused) as refused:
         find_files_of_a_program(folder)
-    missing = f"{folder}/run_9.log: not there; expected every run log that submission.json lists."
+    missing = f"{folder}/run_9.log: not there; expected every run log listed in submission.json."
     assert str(refused.value) == missing, "a program is told once too"
 
 

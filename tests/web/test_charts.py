@@ -350,10 +350,10 @@ def test_every_run_of_a_side_has_its_colour_and_its_name(make: Make) -> None:
     [
         ({"outcome": "challenger_faster"}, "The challenger is faster."),
         ({"outcome": "holder_faster"}, "The holder is faster."),
-        ({"outcome": "not_separable"}, "The two cannot be told apart."),
-        ({"outcome": "inconclusive"}, "The duel of 6 runs tells nothing of either."),
+        ({"outcome": "not_separable"}, "The two are a statistical tie."),
+        ({"outcome": "inconclusive"}, "The duel of 6 runs is inconclusive."),
         ({"state": "queued", "outcome": None}, "Waiting for a worker to train 6 runs"),
-        ({"state": "failed", "outcome": "inconclusive"}, "says nothing about either submission"),
+        ({"state": "failed", "outcome": "inconclusive"}, "no result for either submission"),
     ],
 )
 def test_every_end_of_a_duel_is_one_sentence(

@@ -241,27 +241,27 @@ def said(of: dict[str, Any], pairs: int = 3, runs: int = 3) -> str:
 
 def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value() -> None:
     assert said(pair()) == (
-        "A is faster than B, beyond chance (p = 0.003, by Holm over 3 pairs): A takes 0.800 times "
+        "A is significantly faster than B (p = 0.003, by Holm over 3 pairs): A takes 0.800 times "
         "as long as B (95 % interval 0.750 to 0.900). A run of A beats a run of B in 96 % of all "
         "pairs of runs."
     )
     slower = pair(ratio=1.25, ratio_low=1.1, ratio_high=1.4, p_one_run_faster=0.1, p_adjusted=1e-9)
     words = said(slower, pairs=1)
-    assert words.startswith("B is faster than A, beyond chance (p < 0.0001): A takes 1.25 times")
+    assert words.startswith("B is significantly faster than A (p < 0.0001): A takes 1.25 times")
     assert "A run of B beats a run of A in 90 %" in words
 
 
 def test_a_gap_within_chance_says_how_many_runs_would_tell() -> None:
     words = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
-    assert words.startswith("A and B cannot be told apart (p = 0.3")
-    assert words.endswith("A gap of this size needs 1,200 runs on each side to be told.")
+    assert words.startswith("A and B are a statistical tie (p = 0.3")
+    assert words.endswith("A gap of this size needs 1,200 runs on each side to show.")
     # Runs that are there already cannot be what is missing: more pairs are tested at once.
     words = said(pair(told_apart=False, p_adjusted=0.1, runs_needed=3), runs=3)
     assert words.endswith("which may be chance.")
 
 
 def test_a_single_run_and_no_run_tell_nothing() -> None:
-    assert "a single run shows no scatter" in said(pair(**SINGLE))
+    assert "a single run has no spread" in said(pair(**SINGLE))
     assert "no run that reached the target" in said(pair(**SINGLE, ratio=None))
 
 
@@ -342,7 +342,7 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
     [
         ({"state": "queued", "outcome": None}, "Waiting for a worker"),
         ({"state": "running", "outcome": None}, "on worker-b. Attempt 2 starts again"),
-        ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which costs nobody"),
+        ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which is not charged"),
         ({"state": "queued", "outcome": None, "kind": "latency"}, "to train and time the model"),
         ({"state": "cancelled", "outcome": None}, "cancelled"),
         (
@@ -352,16 +352,16 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
         ({"state": "failed", "outcome": None}, "No attempt could finish"),
         ({"outcome": "verified"}, "supports the claim"),
         ({"outcome": "rejected"}, "contradicts the claim"),
-        ({"outcome": "inconclusive"}, "could not decide"),
+        ({"outcome": "inconclusive"}, "could not confirm the claim"),
         ({"outcome": "verified", "runs_planned": None}, "its runs supports"),
         ({"kind": "calibration", "outcome": None}, "The reference was measured in 3 runs."),
         (
             {"kind": "latency", "outcome": "inconclusive", "reasons": [NO_CLAIMED_LATENCY]},
-            "the submission claims none to hold it against",
+            "the submission claims none to compare with",
         ),
         (
             {"kind": "calibration", "state": "cancelled", "outcome": None},
-            "This calibration was cancelled; it says nothing about the reference.",
+            "This calibration was cancelled, without a result for the reference.",
         ),
     ],
 )

@@ -92,7 +92,10 @@ def test_a_fixed_stop_has_no_first_evaluation_at_the_target() -> None:
 @pytest.mark.parametrize(
     ("ratio", "said"),
     [
-        (0.08, "An epoch took 12.5× less time than claimed: ours is faster."),
+        (0.08, "An epoch was 12.5× faster here than claimed."),
+        (0.97, "An epoch was 1.03× faster here than claimed."),
+        (0.9996, "An epoch took as long as claimed, within 1\u00a0% (0.9996×). Limit 1.5×."),
+        (1.004, "An epoch took as long as claimed, within 1\u00a0% (1.004×). Limit 1.5×."),
         (1.07, "An epoch took 1.07× as long as claimed, within the limit. Limit 1.5×."),
         (33.0, "An epoch took 33× as long as claimed. Limit 1.5×."),
     ],
@@ -228,7 +231,7 @@ def test_the_first_that_converged_count_where_more_are_started() -> None:
         ),
         (
             step("normalisation", {"reference mean": 8.0, "submission mean": 10.0}, 1.0, ""),
-            "8 / 10 is 0.8, which raises nothing; factor = 1",
+            "8 / 10 is 0.8, below 1; factor = 1",
         ),
         # Mean 6 and population standard deviation 2, so 33.33 %.
         (
