@@ -25,7 +25,7 @@ from finishline.rules.ranking.ghost import (
 from finishline.rules.scoring.run import evaluation_of
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
 from server.base.models.visibility import hidden_runs, without_quality
-from server.base.standing import find_verification
+from server.base.standing import find_verification, purpose_of
 from server.base.viewer import viewer_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
@@ -79,7 +79,7 @@ def _take(event: dict[str, Any], runs: dict[int, RunSoFar]) -> None:
 
 def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostView], str | None]:
     claim = verification.submission
-    if verification.kind != "replay" or claim is None:
+    if claim is None or not purpose_of(verification).is_evidence:
         return [], None
     benchmark = definition(session, verification.benchmark_sha256)
     own_runs = runs_with_curves(session, claim.id)

@@ -12,7 +12,7 @@ from server.base.services import ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
-from server.verifications import calibration_views as views
+from server.verifications import calibration_endpoints as views
 from web.render import render
 from web.replay_chart import calibration_figure
 
@@ -67,7 +67,7 @@ def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuer
         second = _second(session, calibration, judging, other)
         benchmark = definition(session, calibration.benchmark_sha256)
         own = _summaries(session, calibration.benchmark_id, services.benchmarks)
-        shown = views.view(session, calibration, services.benchmarks)
+        shown = views.calibration_view(session, calibration, services.benchmarks)
         comparison = views.comparison_view(session, calibration, second)
     return render(
         "calibration.html",
@@ -85,7 +85,9 @@ def bands_chart(calibration_id: str, services: ServicesDep) -> dict[str, Any]:
     with services.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
         benchmark = definition(session, calibration.benchmark_sha256)
-        shown = views.view(session, calibration, services.benchmarks).model_dump(mode="json")
+        shown = views.calibration_view(session, calibration, services.benchmarks).model_dump(
+            mode="json"
+        )
         runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
     target = benchmark_view(benchmark).target.model_dump(mode="json")
     return calibration_figure(shown["sizes"], runs, target)

@@ -13,7 +13,7 @@ from server.benchmarks import calibrations as queries
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications import calibration_views as views
+from server.verifications import calibration_endpoints as views
 from server.verifications.calibrations import (
     adopt_calibration,
     ask_for_calibration,
@@ -107,5 +107,5 @@ def _list(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
 def _one(console: Console, calibration_id: str, **form: Any) -> HTMLResponse:
     with console.services.database.read(console.viewer) as session:
         found = queries.find_calibration(session, calibration_id)
-        shown = views.view(session, found, console.services.benchmarks)
+        shown = views.calibration_view(session, found, console.services.benchmarks)
     return console.page("calibration.html", calibration=shown, **form)

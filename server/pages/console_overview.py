@@ -14,7 +14,7 @@ from server.base.standing import OPEN, SHOWN, is_pending, published_status
 from server.benchmarks.calibrations import count_runs
 from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
-from server.verifications.calibration_views import Offered, summary
+from server.verifications.calibration_endpoints import Offered, summary
 from server.verifications.views import view
 from server.verifications.worker_queries import list_workers
 

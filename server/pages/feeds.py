@@ -13,7 +13,7 @@ from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
 from server.pages.addresses import site_address
-from server.verifications.latest import latest_verdicts
+from server.verifications.queries import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
 from web.formats import moment
 

@@ -11,7 +11,7 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view
 from server.boards.service import Standing, standing_by_benchmark
-from server.verifications.latest import latest_verdicts, live_verifications
+from server.verifications.queries import latest_verdicts, live_verifications
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

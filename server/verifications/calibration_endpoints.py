@@ -1,23 +1,203 @@
-"""Calibrations: start, read, continue, cancel, adopt, compare."""
+"""Endpoints of calibrations, and their views: progress, runs, comparisons."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
 from finishline.api.calibrations import (
+    BatchSizeView,
     CalibrationAdopt,
     CalibrationComparison,
     CalibrationContinue,
     CalibrationCreate,
     CalibrationList,
     CalibrationRuns,
+    CalibrationSummary,
     CalibrationView,
+    ChunkView,
+    SizeComparisonView,
+    SizeFigures,
 )
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.calibration import (
+    ConvergenceAt,
+    SizeComparison,
+    band_at,
+    convergence_at,
+    runs_sha256,
+)
+from finishline.rules.benchmarks.calibration import (
+    compare_calibrations as compare_runs,
+)
+from server.base.errors import ContentError
+from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import ServicesDep
+from server.base.standing import OPEN
 from server.benchmarks import calibrations as queries
+from server.benchmarks.calibrations import (
+    adopted_calibration,
+    chunks_of,
+    finished_runs,
+    reference_runs,
+)
+from server.benchmarks.queries import definition
 from server.people.dependencies import OrganiserDep
-from server.verifications import calibration_views as views
 from server.verifications import calibrations
+
+Offered = Mapping[str, Benchmark]
+
+
+def summary(calibration: Calibration, *, finished: int, offered: Offered) -> CalibrationSummary:
+    """Summary of a calibration; `offered` are the current benchmark definitions by id."""
+    adopter = calibration.adopter
+    current = offered.get(calibration.benchmark_id)
+    return CalibrationSummary(
+        id=calibration.id,
+        benchmark=calibration.benchmark_id,
+        benchmark_sha256=calibration.benchmark_sha256,
+        version=calibration.version,
+        state=calibration.state,
+        reason=calibration.reason,
+        requested_by=calibration.requester.name,
+        batch_sizes=calibration.batch_sizes,
+        runs=calibration.runs,
+        runs_planned=calibration.runs * len(calibration.batch_sizes),
+        runs_finished=finished,
+        created_at=calibration.created_at,
+        ended_at=calibration.ended_at,
+        adopted_at=calibration.adopted_at,
+        adopted_by=adopter.name if adopter is not None else None,
+        adopted_because=calibration.adopted_because,
+        outdated=current is None or current.sha256 != calibration.benchmark_sha256,
+    )
+
+
+def calibration_view(
+    session: Session, calibration: Calibration, offered: Offered
+) -> CalibrationView:
+    """View of a calibration with the progress of every batch size."""
+    session.flush()
+    session.refresh(calibration)
+    benchmark = definition(session, calibration.benchmark_sha256)
+    rows = finished_runs(session, calibration.id)
+    chunks = chunks_of(session, calibration.id)
+    runs = reference_runs(rows)
+    judging = adopted_calibration(session, calibration.benchmark_sha256)
+    sizes = [
+        _size_view(benchmark, rows, runs, chunks, size, planned=calibration.runs)
+        for size in calibration.batch_sizes
+    ]
+    return CalibrationView(
+        **summary(calibration, finished=len(rows), offered=offered).model_dump(),
+        judges=judging is not None and judging.id == calibration.id,
+        runs_sha256=runs_sha256(runs),
+        sizes=sizes,
+        chunks=[
+            ChunkView(
+                verification_id=chunk.id,
+                batch_size=batch_size_of(chunk),
+                runs=chunk.runs,
+                state=chunk.state,
+            )
+            for chunk in chunks
+        ],
+    )
+
+
+def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
+    """Every finished run of a calibration, to be downloaded."""
+    rows = finished_runs(session, calibration.id)
+    return CalibrationRuns(
+        id=calibration.id,
+        benchmark=calibration.benchmark_id,
+        benchmark_sha256=calibration.benchmark_sha256,
+        version=calibration.version,
+        runs_sha256=runs_sha256(reference_runs(rows)),
+        created_at=calibration.created_at,
+        runs=rows,
+    )
+
+
+def comparison_view(
+    session: Session, first: Calibration, second: Calibration | None
+) -> CalibrationComparison:
+    """Compare a calibration with another, or with the runs of its benchmark's file.
+
+    Raises ContentError if they measured different benchmarks.
+    """
+    if second is not None and second.benchmark_id != first.benchmark_id:
+        raise ContentError(
+            f"with: calibration {second.id} measured {second.benchmark_id}; expected one of "
+            f"{first.benchmark_id}."
+        )
+    benchmark = definition(session, first.benchmark_sha256)
+    own = reference_runs(finished_runs(session, first.id))
+    others: list[ReferenceRun] = list(benchmark.reference_runs)
+    if second is not None:
+        others = reference_runs(finished_runs(session, second.id))
+    return CalibrationComparison(
+        first=first.id,
+        second=second.id if second is not None else None,
+        benchmark=first.benchmark_id,
+        sizes=[_size_comparison(size) for size in compare_runs(benchmark, own, others)],
+    )
+
+
+def batch_size_of(chunk: Verification) -> int:
+    """Batch size of all runs of a chunk."""
+    return int(chunk.trainings[0].settings["batch_size"])
+
+
+def _size_view(
+    benchmark: Benchmark,
+    rows: list[CalibrationRunRow],
+    runs: list[ReferenceRun],
+    chunks: list[Verification],
+    batch_size: int,
+    *,
+    planned: int,
+) -> BatchSizeView:
+    known = convergence_at(benchmark, runs, batch_size)
+    under_way = [c for c in chunks if c.state in OPEN and batch_size_of(c) == batch_size]
+    return BatchSizeView(
+        batch_size=batch_size,
+        planned=planned,
+        finished=sum(row.batch_size == batch_size for row in rows),
+        under_way=sum(_trained_so_far(chunk) for chunk in under_way),
+        reached=len(known.epochs),
+        epochs=list(known.epochs),
+        mean=known.mean,
+        stdev=known.stdev,
+        band=band_at(benchmark, runs, batch_size),
+    )
+
+
+def _trained_so_far(chunk: Verification) -> int:
+    """Runs before the one in which a chunk's current attempt last posted."""
+    latest = chunk.attempts[-1] if chunk.attempts else None
+    if latest is None or latest.state != "running" or latest.last_evaluation is None:
+        return 0
+    return min(int(latest.last_evaluation["run"]), chunk.runs)
+
+
+def _size_comparison(size: SizeComparison) -> SizeComparisonView:
+    return SizeComparisonView(
+        batch_size=size.batch_size,
+        first=_figures(size.first),
+        second=_figures(size.second),
+        difference=size.difference,
+        p_value=size.p_value,
+        band=size.band,
+    )
+
+
+def _figures(known: ConvergenceAt) -> SizeFigures:
+    return SizeFigures(
+        runs=known.runs, reached=len(known.epochs), mean=known.mean, stdev=known.stdev
+    )
+
 
 router = APIRouter(tags=["calibrations"])
 
@@ -28,7 +208,7 @@ def start_calibration(
 ) -> CalibrationView:
     """Measure a benchmark's reference: sealed seeds, to the last epoch, at each batch size."""
     with services.database.write() as session:
-        return views.view(
+        return calibration_view(
             session,
             calibrations.ask_for_calibration(services, session, caller, body),
             services.benchmarks,
@@ -47,7 +227,7 @@ def list_calibrations(
         found = queries.list_calibrations(session, benchmark_id=benchmark, limit=limit)
         return CalibrationList(
             calibrations=[
-                views.summary(item, finished=counts.get(item.id, 0), offered=services.benchmarks)
+                summary(item, finished=counts.get(item.id, 0), offered=services.benchmarks)
                 for item in found
             ]
         )
@@ -57,7 +237,7 @@ def list_calibrations(
 def get_calibration(calibration_id: str, services: ServicesDep) -> CalibrationView:
     """A calibration: how far it is, epochs to converge and the band at each batch size."""
     with services.database.read() as session:
-        return views.view(
+        return calibration_view(
             session, queries.find_calibration(session, calibration_id), services.benchmarks
         )
 
@@ -66,7 +246,7 @@ def get_calibration(calibration_id: str, services: ServicesDep) -> CalibrationVi
 def get_calibration_runs(calibration_id: str, services: ServicesDep) -> CalibrationRuns:
     """Every finished run behind a calibration: curve, seed, system and software."""
     with services.database.read() as session:
-        return views.runs_view(session, queries.find_calibration(session, calibration_id))
+        return runs_view(session, queries.find_calibration(session, calibration_id))
 
 
 @router.get("/calibrations/{calibration_id}/compare")
@@ -79,7 +259,7 @@ def compare_calibrations(
     with services.database.read() as session:
         first = queries.find_calibration(session, calibration_id)
         second = queries.find_calibration(session, other) if other is not None else None
-        return views.comparison_view(session, first, second)
+        return comparison_view(session, first, second)
 
 
 @router.post("/calibrations/{calibration_id}/continue")
@@ -93,7 +273,7 @@ def continue_calibration(
     wanted = body or CalibrationContinue()
     with services.database.write() as session:
         calibration = calibrations.go_on_with_calibration(session, caller, calibration_id, wanted)
-        return views.view(session, calibration, services.benchmarks)
+        return calibration_view(session, calibration, services.benchmarks)
 
 
 @router.post("/calibrations/{calibration_id}/cancel")
@@ -102,7 +282,7 @@ def cancel_calibration(
 ) -> CalibrationView:
     """Cancel the runs under way. Finished runs are kept, and the calibration can be continued."""
     with services.database.write() as session:
-        return views.view(
+        return calibration_view(
             session,
             calibrations.end_calibration(session, caller, calibration_id),
             services.benchmarks,
@@ -118,4 +298,4 @@ def adopt_calibration(
         calibration = calibrations.adopt_calibration(
             session, calibration_id, adopted_by=caller, reason=body.reason
         )
-        return views.view(session, calibration, services.benchmarks)
+        return calibration_view(session, calibration, services.benchmarks)

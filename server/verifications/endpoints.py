@@ -79,14 +79,7 @@ def create_witness_token(
     """
     wanted = body or WitnessCreate()
     with services.database.write() as session:
-        found = make_witness_token(session, caller, submission_id, reason=wanted.reason)
-        return WitnessToken(
-            submission_id=submission_id,
-            verification_id=found.verification.id,
-            token=found.made.secret,
-            token_id=found.made.token.id,
-            expires_at=found.made.token.expires_at,
-        )
+        return make_witness_token(session, caller, submission_id, reason=wanted.reason)
 
 
 @router.get("/verifications")

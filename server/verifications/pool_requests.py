@@ -11,13 +11,13 @@ from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.standing import lock_verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.fresh_runs import (
+from server.verifications.pools import close_pool, follow_evidence
+from server.verifications.record_candidates import (
     ask_for_fresh_runs,
     confirm_risen,
     earliest_live,
     fresh_runs_under_way,
 )
-from server.verifications.pools import close_pool, follow_evidence
 from server.verifications.service import cancel_verification
 
 
@@ -26,6 +26,14 @@ def find_pool(session: Session, pool_id: str) -> Pool:
     pool = session.get(Pool, pool_id)
     if pool is None:
         raise NotFoundError(f"There is no pool {pool_id!r}.")
+    return pool
+
+
+def _lock_pool(session: Session, pool_id: str) -> Pool:
+    """Lock the board of a pool, so that requests about it take turns, and read the pool again."""
+    pool = find_pool(session, pool_id)
+    raise_board_version(session, pool.benchmark_id)
+    session.refresh(pool)
     return pool
 
 
@@ -92,10 +100,7 @@ def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: s
     Its submissions are claimed until then. Its fresh runs under way are cancelled.
     Raises NotFoundError, ConflictError if it is closed.
     """
-    pool = find_pool(session, pool_id)
-    # The board's row is locked by this: of two requests the second finds the pool closed.
-    raise_board_version(session, pool.benchmark_id)
-    session.refresh(pool)
+    pool = _lock_pool(session, pool_id)
     if pool.closed_at is not None:
         raise ConflictError(f"Pool {pool.id} is closed ({pool.closed_because}).")
     fresh = fresh_runs_under_way(session, pool)
@@ -139,10 +144,7 @@ def ask_again_for_fresh_runs(session: Session, caller: Caller, pool_id: str) -> 
 
     Raises NotFoundError, ConflictError if the pool does not wait for any.
     """
-    pool = find_pool(session, pool_id)
-    # The board's row is locked by this, so that two requests take turns.
-    raise_board_version(session, pool.benchmark_id)
-    session.refresh(pool)
+    pool = _lock_pool(session, pool_id)
     submission = earliest_live(session, pool)
     if pool.state != "unconfirmed" or pool.closed_at is not None or submission is None:
         raise ConflictError(

@@ -1,30 +1,34 @@
-"""Read verifications, and the reason why one is still waiting."""
+"""Read verifications: one with its attempts, lists, and the latest verdicts and runs in short."""
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import (
+    Select,
     func,
     select,
 )
 from sqlalchemy.orm import Session, selectinload, undefer
 
+from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
-from finishline.rules.text import count_text
 from finishline.rules.verification.messages import ReplayRun
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import (
+    SUBMITTER,
     Attempt,
+    BenchmarkDefinition,
     ReplayEventRow,
     Submission,
+    User,
     Verification,
-    WorkerRow,
 )
-from server.base.standing import SHOWN, lock_verification, published_verification, report_of
-from server.base.viewer import ORGANISER, seeing
+from server.base.models.visibility import ranks, without_quality
+from server.base.standing import OPEN, SHOWN, lock_verification, published_verification, report_of
 from server.submissions.service import runs_with_curves
-from server.verifications.holds import read_pauses
 
 
 def find_attempt(session: Session, attempt_id: str) -> Attempt:
@@ -74,68 +78,6 @@ def latest_of(session: Session, submission: Submission, *, most: int) -> Sequenc
     ).all()
 
 
-def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
-    """Workers that said hello lately and are not stopping."""
-    since = utc_now() - timedelta(seconds=alive_seconds)
-    return list(
-        session.scalars(
-            select(WorkerRow).where(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
-        )
-    )
-
-
-def waiting_for(
-    session: Session, verification: Verification, *, alive_seconds: float
-) -> str | None:
-    """Reason why a verification is still queued and the remedy; None unless it is queued."""
-    if verification.state != "queued":
-        return None
-    if verification.witness_token_id is not None:
-        return "Waits for the submitter's machine to start a worker with the witness's token."
-    workers = alive_workers(session, alive_seconds=alive_seconds)
-    if not workers:
-        return (
-            "No worker is connected: start one with 'finishline up' on this machine or "
-            "'python -m worker' on another."
-        )
-    if all(worker.confirmed_at is None for worker in workers):
-        return (
-            "No connected worker is confirmed: an organiser does it once, with "
-            "'finishline workers confirm NAME' or on the console's page of workers."
-        )
-    if all(worker.drift is not None for worker in workers):
-        return (
-            "Every connected worker is out, because it is not as fast as it was; the page of the "
-            "workers says how far each is off. They measure again once a minute."
-        )
-    submission = verification.submission
-    paused = read_pauses(session).why(submission.system["hardware_class"] if submission else None)
-    if paused is not None:
-        return f"Nothing starts: {paused}."
-    if all(worker.held is not None for worker in workers):
-        return (
-            "Every connected worker is paused or drained; the page of the workers says who "
-            "held each and why."
-        )
-    others = _queued_beside(session)
-    busy = sum(worker.state == "busy" for worker in workers)
-    if others == 0 and busy < len(workers):
-        return "A worker is about to take it."
-    queue = "Next in line" if others == 0 else f"In line with {others} more"
-    return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
-
-
-def _queued_beside(session: Session) -> int:
-    """Number of other queued attempts. Only the whole queue tells which of them go first.
-
-    Counted by an index: excluding this attempt would read every row.
-    """
-    queued = select(func.count()).select_from(Verification).where(Verification.state == "queued")
-    with seeing(session, ORGANISER):
-        count = session.scalar(queued) or 0
-    return max(count - 1, 0)
-
-
 def events_after(
     session: Session, attempt: Attempt, sequence: int, *, limit: int
 ) -> list[ReplayEventRow]:
@@ -168,3 +110,139 @@ def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
     )
     reports = [found for row in rows if (found := report_of(row)) is not None]
     return [run for report in reports for run in report.runs if run.seed in own]
+
+
+# Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
+DECIDING_WEIGHTS = {
+    "verified": "supports",
+    "rejected": "rejects",
+    "challenger_faster": "supports",
+    "holder_faster": "supports",
+}
+
+
+class VerdictLine(BaseModel):
+    """A verdict with the first of the reasons that decide it.
+
+    `model` and `submitter` are the submission's; in a duel they are the challenger's.
+    """
+
+    id: str
+    kind: str
+    benchmark: str
+    submission_id: str
+    model: str
+    submitter: str
+    outcome: str
+    reason: ReasonView | None
+    ended_at: datetime
+
+
+class LiveLine(BaseModel):
+    """A queued or running verification. `run` counts from 0, with the latest quality measured.
+
+    `model` and `submitter` are None for a calibration, which has no submission.
+    """
+
+    id: str
+    kind: str
+    benchmark: str
+    model: str | None
+    submitter: str | None
+    state: str
+    runs_planned: int
+    worker: str | None
+    run: int | None
+    epoch: float | None
+    quality: float | None
+    created_at: datetime
+
+
+def latest_verdicts(
+    session: Session, *, limit: int, benchmark_id: str | None = None
+) -> list[VerdictLine]:
+    """Latest verdicts about submissions, newest first; of one benchmark or of all."""
+    query = (
+        _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
+        .where(
+            Verification.outcome.is_not(None),
+            Verification.submission_id.is_not(None),
+            Verification.witness_token_id.is_(None),
+            ranks(),
+        )
+        .order_by(Verification.ended_at.desc(), Verification.id)
+        .limit(limit)
+    )
+    if benchmark_id is not None:
+        query = query.where(BenchmarkDefinition.benchmark_id == benchmark_id)
+    return [_verdict(row) for row in session.execute(query)]
+
+
+def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine], int]:
+    """Running and then queued verifications, in the order of their requests, and their number."""
+    count = session.scalar(
+        select(func.count()).select_from(Verification).where(Verification.state.in_(OPEN))
+    )
+    if not count:
+        return [], 0
+    rows = session.execute(
+        _lines(
+            Verification.state,
+            Verification.runs.label("runs_planned"),
+            Verification.own_runs,
+            Verification.created_at,
+            Submission.revealed_at,
+        )
+        .where(Verification.state.in_(OPEN))
+        .order_by(Verification.state.desc(), Verification.created_at, Verification.id)
+        .limit(limit)
+    ).all()
+    attempts = {
+        attempt.verification_id: attempt
+        for attempt in session.execute(
+            select(Attempt.verification_id, Attempt.worker, Attempt.last_evaluation).where(
+                Attempt.verification_id.in_([row.id for row in rows]), Attempt.state == "running"
+            )
+        )
+    }
+    return [_live(row, attempts.get(row.id)) for row in rows], count
+
+
+def _lines(*columns: Any) -> Select[Any]:
+    return (
+        select(
+            Verification.id,
+            Verification.kind,
+            BenchmarkDefinition.benchmark_id.label("benchmark"),
+            Verification.submission_id,
+            Submission.model,
+            SUBMITTER,
+            *columns,
+        )
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .outerjoin(User, User.id == Submission.user_id)
+        .outerjoin(Submission.published)
+    )
+
+
+def _verdict(row: Any) -> VerdictLine:
+    weight = DECIDING_WEIGHTS.get(row.outcome, "leaves_open")
+    reasons = [ReasonView(**reason) for reason in row.reasons]
+    deciding = [reason for reason in reasons if reason.weight == weight]
+    first = next(iter([*deciding, *reasons]), None)
+    return VerdictLine(**{**row._mapping, "reason": first})
+
+
+def _live(row: Any, attempt: Any | None) -> LiveLine:
+    last: Mapping[str, Any] = (attempt.last_evaluation if attempt is not None else None) or {}
+    is_hidden = row.revealed_at is not None and row.revealed_at > utc_now()
+    if last and is_hidden:
+        last = without_quality(dict(last), row.own_runs)
+    return LiveLine(
+        **row._mapping,
+        worker=attempt.worker if attempt is not None else None,
+        run=last.get("run"),
+        epoch=last.get("epoch"),
+        quality=last.get("quality"),
+    )

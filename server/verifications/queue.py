@@ -1,15 +1,16 @@
-"""The queue: place of each attempt, and the time a worker should be free for it."""
+"""The queue: place and expected start of each attempt, and why a verification waits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.queues import ClassQueueView, QueuedView, QueueView
+from finishline.rules.text import count_text
 from server.base.database import utc_now
-from server.base.models import WorkerRow
+from server.base.models import Verification, WorkerRow
 from server.base.viewer import ORGANISER, seeing
 from server.verifications.forecast import Expected, Place, Plan, Situation, read_plan, worker_there
 from server.verifications.holds import read_pauses
@@ -196,3 +197,65 @@ def _queued(attempt: AttemptWork, expected: Expected, position: int) -> QueuedVi
         expected_start=expected.start,
         why_unknown=expected.why_unknown,
     )
+
+
+def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
+    """Workers that said hello lately and are not stopping."""
+    since = utc_now() - timedelta(seconds=alive_seconds)
+    return list(
+        session.scalars(
+            select(WorkerRow).where(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
+        )
+    )
+
+
+def waiting_for(
+    session: Session, verification: Verification, *, alive_seconds: float
+) -> str | None:
+    """Reason why a verification is still queued and the remedy; None unless it is queued."""
+    if verification.state != "queued":
+        return None
+    if verification.witness_token_id is not None:
+        return "Waits for the submitter's machine to start a worker with the witness's token."
+    workers = alive_workers(session, alive_seconds=alive_seconds)
+    if not workers:
+        return (
+            "No worker is connected: start one with 'finishline up' on this machine or "
+            "'python -m worker' on another."
+        )
+    if all(worker.confirmed_at is None for worker in workers):
+        return (
+            "No connected worker is confirmed: an organiser does it once, with "
+            "'finishline workers confirm NAME' or on the console's page of workers."
+        )
+    if all(worker.drift is not None for worker in workers):
+        return (
+            "Every connected worker is out, because it is not as fast as it was; the page of the "
+            "workers says how far each is off. They measure again once a minute."
+        )
+    submission = verification.submission
+    paused = read_pauses(session).why(submission.system["hardware_class"] if submission else None)
+    if paused is not None:
+        return f"Nothing starts: {paused}."
+    if all(worker.held is not None for worker in workers):
+        return (
+            "Every connected worker is paused or drained; the page of the workers says who "
+            "held each and why."
+        )
+    others = _queued_beside(session)
+    busy = sum(worker.state == "busy" for worker in workers)
+    if others == 0 and busy < len(workers):
+        return "A worker is about to take it."
+    queue = "Next in line" if others == 0 else f"In line with {others} more"
+    return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
+
+
+def _queued_beside(session: Session) -> int:
+    """Number of other queued attempts. Only the whole queue tells which of them go first.
+
+    Counted by an index: excluding this attempt would read every row.
+    """
+    queued = select(func.count()).select_from(Verification).where(Verification.state == "queued")
+    with seeing(session, ORGANISER):
+        count = session.scalar(queued) or 0
+    return max(count - 1, 0)

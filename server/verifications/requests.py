@@ -1,12 +1,11 @@
 """Request verifications: organisers, submitters for their first, and witnesses."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.verifications import VerificationCreate
+from finishline.api.verifications import VerificationCreate, WitnessToken
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Reason
@@ -23,7 +22,7 @@ from server.base.standing import (
     purpose_of,
     standing,
 )
-from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_token
+from server.people.accounts import SCOPES_OF, add_token, record_new_token
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
@@ -223,17 +222,9 @@ TOKEN_ENDED = Reason(
 )
 
 
-@dataclass(frozen=True)
-class Witness:
-    """Token of a witness and the verification that it was made for."""
-
-    made: NewToken
-    verification: Verification
-
-
 def make_witness_token(
     session: Session, caller: Caller, submission_id: str, *, reason: str | None
-) -> Witness:
+) -> WitnessToken:
     """Make a token for the worker on a submitter's machine, and queue its verification.
 
     Raises NotFoundError, ConflictError for an organiser's own submission, an archive's or one that
@@ -278,4 +269,10 @@ def make_witness_token(
             "no time is measured, nothing is rejected and no record is set",
         },
     )
-    return Witness(made, verification)
+    return WitnessToken(
+        submission_id=submission_id,
+        verification_id=verification.id,
+        token=made.secret,
+        token_id=made.token.id,
+        expires_at=made.token.expires_at,
+    )

@@ -40,6 +40,7 @@ from server.base.standing import (
     is_published,
     lock_verification,
     publication,
+    purpose_of,
     report_of,
     require_pending,
     require_submission,
@@ -49,8 +50,8 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.fresh_runs import follow_measurement
 from server.verifications.outcomes import show_energy, show_latency
+from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import request_verification, set_status
 
 
@@ -243,7 +244,7 @@ def compare_verifications(
             f"Verification {first_id} is of submission {first.submission_id}, {second_id} of "
             f"{second.submission_id}: expected two of one submission."
         )
-    if first.submission is None or {first.kind, second.kind} != {"replay"}:
+    if first.submission is None or not all(purpose_of(one).is_evidence for one in (first, second)):
         raise ContentError("These are no replays of a submission; expected two verifications.")
     if first is second:
         raise ContentError("This is one verification; expected two.")

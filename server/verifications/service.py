@@ -34,10 +34,10 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.quota_check import charge
-from server.verifications.fresh_runs import confirm_rank, confirm_risen, follow_measurement
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.proofs import keep_evidence
 from server.verifications.queueing import order_about, queue_job
+from server.verifications.record_candidates import confirm_rank, confirm_risen, follow_measurement
 
 
 def request_verification(
@@ -129,15 +129,21 @@ def refresh_to_check(session: Session, submission: Submission) -> None:
         raise ConflictError(f"Submission {submission.id} is withdrawn; nothing of it is checked.")
 
 
+def _checked(verification: Verification) -> Submission | None:
+    """Submission whose status follows a verification; None for one that checks no claim."""
+    submission = verification.submission
+    if submission is None or not checks_claim(verification, submission):
+        return None
+    return submission
+
+
 def mark_verifying(session: Session, verification: Verification) -> None:
     """Mark a submission as being verified.
 
     An earlier verdict stands, on the board too, until there is another.
     """
-    submission = verification.submission
-    if submission is None or not checks_claim(verification, submission):
-        return
-    if submission.status == "claimed":
+    submission = _checked(verification)
+    if submission is not None and submission.status == "claimed":
         set_status(session, submission, "verifying")
 
 
@@ -188,8 +194,8 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     verification.ended_at = utc_now()
     emit(session, VerificationChanged(verification, "done"))
     keep_evidence(session, verification)
-    submission = verification.submission
-    if submission is not None and checks_claim(verification, submission):
+    submission = _checked(verification)
+    if submission is not None:
         set_status(session, submission, settle(submission, verification))
         reveal(submission)
 
@@ -212,8 +218,8 @@ def settle_without_verdict(
     settle_calibration(session, verification)
     keep_evidence(session, verification)
     keep_sealed_runs(session, verification, report)
-    submission = verification.submission
-    if submission is not None and checks_claim(verification, submission):
+    submission = _checked(verification)
+    if submission is not None:
         set_status(session, submission, published_status(submission))
     follow_measurement(session, verification)
 
@@ -227,10 +233,9 @@ def set_status(session: Session, submission: Submission, status: str) -> None:
 
 def follow_check(session: Session, verification: Verification) -> None:
     """Show on the board whether the replay of a claim waits or has begun."""
-    submission = verification.submission
-    if submission is None or not checks_claim(verification, submission):
-        return
-    follow_evidence(session, submission)
+    submission = _checked(verification)
+    if submission is not None:
+        follow_evidence(session, submission)
 
 
 def keep_calibrated(session: Session, verification: Verification, report: ReplayReport) -> None:

@@ -39,7 +39,7 @@ from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
-from server.verifications.queries import waiting_for
+from server.verifications.queue import waiting_for
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.base.database import Database, utc_now
 from server.base.models import Pool, PoolRun, Verification, WorkerRow
-from server.verifications.fresh_runs import ask_for_fresh_runs
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
+from server.verifications.record_candidates import ask_for_fresh_runs
 from tests.support.streams import Streamed, stream_report, streamed
 
 OWN = 2

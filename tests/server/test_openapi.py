@@ -209,6 +209,6 @@ def test_applications_of_a_process_share_the_routes_that_were_analysed(
             for one, two in zip(client.app.routes, other.app.routes, strict=True)  # type: ignore[attr-defined]
             if hasattr(one, "original_router")
         ]
-        assert len(of_both) > 50
+        assert len(of_both) > 40
         assert all(one is two for one, two in of_both)
         assert services_of(client) is not services_of(other)
