@@ -1,14 +1,14 @@
 """The table of a leaderboard: columns, words, links, the range of its target."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
-from web.formats import number, significant
+from web.formats import milliseconds, number, significant
 
 Entry = Mapping[str, Any]
 _GAP = "\u00a0"
@@ -20,13 +20,40 @@ class Column:
     """A column by the name it is sorted by.
 
     It is left out of a board where no entry has one of the figures it `needs`; one without any
-    always stands. `css` are the classes of its head.
+    always stands. `css` are the classes of its head. `cell` writes the figure of an entry; a column
+    without it stands in `web/templates/board.html`.
     """
 
     name: str
     words: str
     css: str = ""
     needs: tuple[str, ...] = ()
+    cell: Callable[[Entry], str] | None = None
+
+
+def _figure(name: str, words: str, field: str, write: Callable[[float | None], str]) -> Column:
+    """A column of one figure of an entry."""
+    return Column(name, words, "r", (field,), lambda entry: write(entry[field]))
+
+
+def progress(entry: Entry) -> str:
+    """The epochs of an entry to the target; its samples where the benchmark counts those."""
+    samples = (entry.get("rcp") or {}).get("submission_mean")
+    epochs = entry["epochs_to_target"]
+    return number(samples, 9) if epochs is None else number(epochs, 3)
+
+
+def energy(joules: float | None) -> str:
+    """Joules with three significant digits, in the unit that leaves the fewest zeros."""
+    if joules is None:
+        return "–"
+    scale, unit = next(((s, u) for s, u in _JOULES if joules >= s), (1.0, "J"))
+    return f"{significant(joules / scale, 3)}{_GAP}{unit}"
+
+
+def rate(per_second: float | None) -> str:
+    """Something per second with three significant digits, in full."""
+    return "–" if per_second is None else significant(per_second, 3)
 
 
 TRAIN = (
@@ -38,10 +65,10 @@ TRAIN = (
     Column("cost", "Cost", "r", ("cost_usd",)),
     Column("cv", "CV, runs", "r"),
     Column("latency", "Latency stated", "r", ("latency_ms",)),
-    Column("measured_latency", "Latency measured", "r", ("measured_latency_ms",)),
-    Column("energy", "Energy", "r", ("energy_joules",)),
-    Column("epochs", "Epochs", "r", ("epochs_to_target",)),
-    Column("samples", "Samples/s", "r", ("samples_per_second",)),
+    _figure("measured_latency", "Latency measured", "measured_latency_ms", milliseconds),
+    _figure("energy", "Energy", "energy_joules", energy),
+    Column("epochs", "Epochs", "r", ("epochs_to_target",), progress),
+    _figure("samples", "Samples/s", "samples_per_second", rate),
     Column("precision", "Precision", "", ("precision", "precision_measured")),
     Column("division", "Division", "", ("division",)),
     Column("status", "Evidence"),
@@ -53,7 +80,7 @@ INFERENCE = (
     Column("submitter", "Submitter", "wide"),
     Column("system", "Hardware", "wide"),
     Column("latency", "Latency", "r", ("latency_ms",)),
-    Column("measured_latency", "Measured", "r", ("measured_latency_ms",)),
+    _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds),
     Column("inference_cost", "Cost of 10,000", "r", ("cost_usd_per_10000",)),
     Column("quality", "Quality", "r", ("quality",)),
     Column("division", "Division", "", ("division",)),
@@ -84,13 +111,6 @@ def board_columns(
         has |= {"epochs_to_target"}
     shown = [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
     return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in shown]
-
-
-def progress(entry: Entry) -> str:
-    """The epochs of an entry to the target; its samples where the benchmark counts those."""
-    samples = (entry.get("rcp") or {}).get("submission_mean")
-    epochs = entry["epochs_to_target"]
-    return number(samples, 9) if epochs is None else number(epochs, 3)
 
 
 def columns_by_name(columns: Iterable[Column], quality_unit: str) -> dict[str, Any]:
@@ -143,19 +163,6 @@ def beside_hardware(system: Mapping[str, Any]) -> str | None:
         return str(system["name"])
     processor, name = str(system["processor"] or ""), str(system["name"])
     return processor if processor and processor.casefold() not in name.casefold() else None
-
-
-def energy(joules: float | None) -> str:
-    """Joules with three significant digits, in the unit that leaves the fewest zeros."""
-    if joules is None:
-        return "–"
-    scale, unit = next(((s, u) for s, u in _JOULES if joules >= s), (1.0, "J"))
-    return f"{significant(joules / scale, 3)}{_GAP}{unit}"
-
-
-def rate(per_second: float | None) -> str:
-    """Something per second with three significant digits, in full."""
-    return "–" if per_second is None else significant(per_second, 3)
 
 
 NARROWING = (

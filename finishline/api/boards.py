@@ -36,7 +36,16 @@ SortColumn = Literal[
     "precision",
     "samples",
 ]
-
+# Field of an entry that each of these columns sorts by; the others are no figures of one field.
+SORTED_FIGURES: dict[SortColumn, str] = {
+    "cv": "cv_percent",
+    "latency": "latency_ms",
+    "measured_latency": "measured_latency_ms",
+    "inference_cost": "cost_usd_per_10000",
+    "quality": "quality",
+    "energy": "energy_joules",
+    "samples": "samples_per_second",
+}
 
 # Fields that filter entries; the others of a query choose the ranking and its order.
 FILTERS = (

@@ -12,6 +12,7 @@ import orjson
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardEntry
 from server.base.board_versions import board_version
 from server.base.csv_cells import csv_cell
 from server.base.middleware import reader_has, reader_takes_gzip
@@ -19,7 +20,8 @@ from server.base.services import Services
 from server.boards.cache import hint_of
 
 Board = dict[str, Any]
-CSV_COLUMNS = (
+# These columns keep their places, which a reader may count on.
+FIRST_COLUMNS = (
     "rank",
     "tied",
     "unranked_reason",
@@ -81,6 +83,11 @@ CSV_COLUMNS = (
     "trained_with",
     "tuning_trials",
     "tuning_seconds",
+)
+NOT_IN_CSV = frozenset({"tta_display", "rcp", "tuning", "source"})
+CSV_COLUMNS = (
+    *FIRST_COLUMNS,
+    *(name for name in BoardEntry.model_fields if name not in NOT_IN_CSV.union(FIRST_COLUMNS)),
 )
 # A higher level costs more time than sending the bytes it saves.
 GZIP_LEVEL = 6

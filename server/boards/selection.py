@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
+from finishline.api.boards import SORTED_FIGURES, BoardQuery, SortColumn
 from finishline.rules.scoring.measurements import PrecisionName
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
@@ -31,7 +31,7 @@ def _text(name: str) -> Callable[[PlacedRow], Any]:
     return lambda row: row.row.shown[name].casefold()
 
 
-SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
+SORT_KEYS: dict[SortColumn, Callable[[PlacedRow], Any]] = {
     "rank": _figure("rank"),
     "model": _text("model"),
     "submitter": _text("submitter"),
@@ -39,20 +39,14 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
     "framework": _text("framework"),
     "system": lambda row: row.row.shown["system"]["name"].casefold(),
     "tta": lambda row: row.row.standing.tta_seconds,
-    "cv": _figure("cv_percent"),
     "epochs": _progress,
     "cost": lambda row: row.row.standing.cost_usd,
-    "latency": _figure("latency_ms"),
-    "measured_latency": _figure("measured_latency_ms"),
-    "inference_cost": _figure("cost_usd_per_10000"),
-    "quality": _figure("quality"),
-    "energy": _figure("energy_joules"),
-    "samples": _figure("samples_per_second"),
     "precision": lambda row: PRECISIONS.get(
         row.figure("precision_measured") or row.figure("precision")
     ),
     "status": lambda row: STATUSES.index(row.row.standing.status),
     "date": lambda row: row.row.standing.submitted_at,
+    **{column: _figure(name) for column, name in SORTED_FIGURES.items()},
 }
 
 
@@ -117,18 +111,8 @@ def first_place(query: BoardQuery, version: int) -> int:
 # Nobody reads a menu of thousands; values left out can be searched for.
 MOST_CHOICES = 60
 FIGURES = (
-    "tta_seconds",
-    "cv_percent",
-    "epochs_to_target",
-    "cost_usd",
-    "latency_ms",
-    "measured_latency_ms",
-    "cost_usd_per_10000",
-    "energy_joules",
-    "samples_per_second",
-    "precision",
-    "precision_measured",
-    "quality",
+    *("tta_seconds", "epochs_to_target", "cost_usd", "precision", "precision_measured"),
+    *SORTED_FIGURES.values(),
 )
 Counts = tuple[tuple[str, int], ...]
 

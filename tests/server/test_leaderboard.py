@@ -365,6 +365,7 @@ def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient
 
     entries = read(client)["entries"]
     assert len(rows) == len(entries) == 3
+    assert entries[0].keys() - rows[0].keys() == {"tta_display", "rcp", "tuning", "source"}
     for row, entry in zip(rows, entries, strict=True):
         system = entry["system"]
         entry |= {name: system[name] for name in ("hardware_class", "accelerator")}

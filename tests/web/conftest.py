@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from finishline.api.boards import BoardEntry
 from finishline.rules.ranking.evidence import CHECK_OF_STATUS
 
 View = dict[str, Any]
@@ -45,9 +46,15 @@ def _evidence_of(changes: View) -> View:
             "measured_runs": 0}  # fmt: skip
 
 
+ENTRY_DEFAULTS = {
+    name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
+}
+
+
 def make_entry(**changes: Any) -> View:
     return (
-        {
+        ENTRY_DEFAULTS
+        | {
             "rank": 1,
             "tied": False,
             "unranked_reason": None,
@@ -68,22 +75,12 @@ def make_entry(**changes: Any) -> View:
             "epochs_to_target": 7.667,
             "cost_usd": 0.0000159,
             "latency_ms": None,
-            "cost_usd_per_10000": None,
             "quality": 98.1,
             "evaluation_interval_seconds": 0.11,
             "submitted_at": "2026-11-20T10:00:00Z",
-            "submitted_on": None,
             "raw_tta_seconds": 0.8532,
-            "rcp": None,
-            "precision": None,
-            "precision_measured": None,
-            "measured_latency_ms": None,
-            "energy_joules": None,
-            "samples_per_second": None,
-            "verification_id": None,
             "benchmark_sha256": "ab" * 32,
             "evidence": "measured",
-            "check": None,
             "provisional_rank": 1,
             "claimed_seconds": 0.8532,
             "measured_seconds": 0.8532,
@@ -91,12 +88,7 @@ def make_entry(**changes: Any) -> View:
             "measured_high_seconds": 0.91,
             "measured_runs": 3,
             "pool_id": "pool-1",
-            "also_by": [],
-            "not_separated_from": None,
-            "visible_gap_percent": None,
             "trained_with": "reference",
-            "tuning": None,
-            "source": None,
         }
         | _evidence_of(changes)
         | changes
