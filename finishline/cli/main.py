@@ -17,6 +17,7 @@ from finishline.cli.commands import (
     calibration,
     lists,
     quota,
+    training,
     webhook,
 )
 from finishline.cli.commands.calibration import calibrate
@@ -67,6 +68,7 @@ app.add_typer(workers_app, name="workers")
 app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
+app.add_typer(training.app, name="training")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

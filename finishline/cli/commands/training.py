@@ -1,0 +1,229 @@
+"""`finishline training`: make, check and run a training package on this machine."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from subprocess import PIPE
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from finishline.cli.definitions import find_benchmark, folders_of
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.tables import seconds_text
+from finishline.cli.training import require_server
+from finishline.client.errors import Problem
+from finishline.client.packages import read_folder
+from finishline.rules.trainings.package import Package, read_package
+
+app = typer.Typer(no_args_is_help=True, help="A training package: make, check and run it.")
+TEMPLATE = "finishline.rules.trainings.template"
+TEMPLATE_ENVIRONMENT = "numpy-2.4"
+# Exit codes of `python -m worker.box.local`.
+FAILED = {
+    2: ExitCode.REFUSED,
+    3: ExitCode.NOT_VERIFIED,
+    4: ExitCode.SERVER,
+}
+PackagePath = Annotated[Path, typer.Argument(help="The package's folder.", metavar="PATH")]
+
+
+@app.callback()
+def _training() -> None:
+    """Make, check and run a training package."""
+
+
+@app.command("init")
+def init(path: PackagePath, as_json: Json = False) -> int:
+    """Write a running example package for the digits benchmark into a new folder."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CliError(f"{path} exists. Choose a new or empty folder.", exit_code=ExitCode.USAGE)
+    written = []
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for source in sorted(resources.files(TEMPLATE).iterdir(), key=lambda each: each.name):
+            if source.name.startswith("__"):
+                continue
+            name = source.name.removesuffix(".example")
+            text = source.read_text(encoding="utf-8").replace(TEMPLATE_ENVIRONMENT, _numpy())
+            (path / name).write_text(text, encoding="utf-8")
+            written.append(name)
+    except OSError as error:
+        raise CliError(
+            f"Cannot write {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
+        ) from error
+    lines = [f"Wrote {', '.join(written)} to {path}.", f"Next: finishline training run {path}"]
+    open_screen(as_json=as_json).answer({"path": str(path), "files": written}, lines)
+    return int(ExitCode.OK)
+
+
+def _numpy() -> str:
+    """The environment of numpy that is installed here, else the template's."""
+    try:
+        return f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
+    except PackageNotFoundError:
+        return TEMPLATE_ENVIRONMENT
+
+
+@app.command("check")
+def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json = False) -> int:
+    """List every problem of a package, with file and line. Offline; no code of it is run."""
+    package = open_package(path, benchmarks_dir)
+    document = {
+        "sha256": package.sha256,
+        "bytes": package.size_bytes,
+        "files": {name: len(content) for name, content in sorted(package.files.items())},
+        "manifest": asdict(package.manifest),
+    }
+    lines: list[Text | str] = [
+        Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),
+        f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
+        "A server checks besides: whether the package was submitted before, the quota, the phase "
+        "of the benchmark, and whether a worker has the environment "
+        f"{package.manifest.environment}.",
+    ]
+    open_screen(as_json=as_json).answer(document, lines)
+    return int(ExitCode.OK)
+
+
+@app.command("run")
+def run(
+    path: PackagePath,
+    runs: Annotated[int, typer.Option("--runs", min=1, max=100, help="Trainings.")] = 3,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the first run.")
+    ] = None,
+    nonce: Annotated[
+        str | None,
+        typer.Option("--nonce", help="64 hex digits that the data are drawn from; repeats a run."),
+    ] = None,
+    benchmarks_dir: BenchmarksDir = None,
+    as_json: Json = False,
+) -> int:
+    """Train a package here, in the box and by the clock of a worker."""
+    require_server("training run")
+    package = open_package(path, benchmarks_dir)
+    file, definition = find_benchmark(package.manifest.benchmark, benchmarks_dir)
+    if nonce is not None and not _is_nonce(nonce):
+        raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
+    screen = open_screen(as_json=as_json)
+    arguments = [str(path), str(file), "--runs", str(runs)]
+    arguments += ["--seed", str(seed)] if seed is not None else []
+    arguments += ["--nonce", nonce] if nonce is not None else []
+    finished: list[dict[str, Any]] = []
+    drawn = nonce
+    code = 0
+    for event in _events(arguments):
+        if event["kind"] == "exit":
+            code = event["code"]
+        elif event["kind"] == "run_started":
+            drawn = event["nonce"]
+        elif event["kind"] == "run_finished":
+            finished.append(event)
+        screen.say(*_event_lines(event, unit=definition.target.unit))
+    document = {"nonce": drawn, "package_sha256": package.sha256, "runs": finished}
+    reached = [each["seconds"] for each in finished if each["status"] == "reached"]
+    screen.answer(document, _result_lines(reached, finished, drawn, path))
+    return int(FAILED.get(code, ExitCode.OK))
+
+
+def open_package(path: Path, benchmarks_dir: Path | None) -> Package:
+    """The package in a folder. Raises CliError with every rule that it breaks."""
+    if not path.is_dir():
+        raise CliError(
+            f"{path} is no folder; expected a training package.", exit_code=ExitCode.USAGE
+        )
+    try:
+        files, problems = read_folder(path)
+    except OSError as error:
+        raise CliError(
+            f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE
+        ) from error
+    package, found = read_package(files, benchmarks=_benchmarks_with_tasks(benchmarks_dir))
+    problems += found
+    if package is None or problems:
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        listed = [
+            Problem(each.message, each.file, each.line, each.field, each.expected)
+            for each in problems
+        ]
+        raise CliError(
+            f"{path} breaks the rules of a package: {count}.",
+            exit_code=ExitCode.REFUSED,
+            problems=listed,
+        )
+    return package
+
+
+def _benchmarks_with_tasks(benchmarks_dir: Path | None) -> list[str]:
+    folders = folders_of(benchmarks_dir)
+    return sorted({task.parent.name for each in folders for task in each.glob("*/task.py")})
+
+
+def _is_nonce(text: str) -> bool:
+    return len(text) == 64 and all(letter in "0123456789abcdef" for letter in text)
+
+
+def _events(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """Events of a local run, the last of kind `exit`. Raises CliError if it could not begin."""
+    with tempfile.TemporaryFile() as errors:
+        child = spawn(python_module("worker.box.local", *arguments), stdout=PIPE, stderr=errors)
+        try:
+            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
+            for line in child.stdout:
+                yield json.loads(line)
+            code = child.wait()
+        finally:
+            end(child)
+            if child.stdout is not None:
+                child.stdout.close()
+        if code not in (0, 3):
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()
+            message = said[-1].removeprefix("error: ") if said else f"exit code {code}"
+            raise CliError(message, exit_code=FAILED.get(code, ExitCode.SERVER))
+        yield {"kind": "exit", "code": code}
+
+
+def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
+    sign = " %" if unit == "percent" else ""
+    if event["kind"] == "box":
+        told = "in a box" if event["why"] is None else f"in a box ({event['why']})"
+        yield Text(f"Training {told}.", style="dim")
+    elif event["kind"] == "asked":
+        seconds = seconds_text(event["seconds"])
+        yield Text(f"run {event['run']}: {event['quality']:.2f}{sign} after {seconds}")
+    elif event["kind"] == "run_finished":
+        yield _finished_line(event)
+        if event["status"] == "failed" and event["log_tail"]:
+            yield as_it_is(event["log_tail"].rstrip())
+
+
+def _finished_line(event: Mapping[str, Any]) -> Text:
+    run = f"run {event['run']}: "
+    if event["status"] == "reached":
+        reached = f"reached the target in {seconds_text(event['seconds'])}"
+        return Text.assemble(run, (reached, "green"))
+    if event["status"] == "not_reached":
+        return Text.assemble(run, ("ended below the target", "yellow"))
+    return Text.assemble(run, (f"{event['code']}: {event['message']}", "bold red"))
+
+
+def _result_lines(
+    reached: list[float], finished: list[dict[str, Any]], nonce: str | None, path: Path
+) -> Iterator[Text]:
+    if reached and len(reached) == len(finished):
+        mean = sum(reached) / len(reached)
+        yield Text(f"Mean time of {len(reached)} runs: {seconds_text(mean)}.")
+    else:
+        yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
+    if nonce is not None:
+        yield as_it_is(f"Repeat on the same data: finishline training run {path} --nonce {nonce}")

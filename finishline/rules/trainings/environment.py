@@ -1,0 +1,53 @@
+"""Environments of training packages: a name that says which packages, and in which version.
+
+`numpy-2.4` or `torch-2.13-cpu`: a family, its version, and for torch the device it was built for. A
+worker offers those that are installed on it, with the exact versions of all their packages.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from finishline.rules.proof.hash_chain import sha256_of
+
+_NAME = re.compile(r"(?P<family>[a-z]+)-(?P<version>\d+\.\d+)(-(?P<build>cpu|cuda|rocm))?")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Packages that are installed together: distributions, import names, modules loaded early."""
+
+    distributions: tuple[str, ...]
+    imports: tuple[str, ...]
+    preload: tuple[str, ...] = ()
+
+
+FAMILIES: Mapping[str, Family] = {
+    "numpy": Family(("numpy",), ("numpy",)),
+    "torch": Family(
+        ("torch", "numpy"),
+        ("torch", "numpy", "sympy", "networkx"),
+        preload=("torch", "torch.optim"),
+    ),
+}
+EXAMPLES = "numpy-2.4 or torch-2.13-cpu"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment as a worker has it: exact versions of its packages, and of Python."""
+
+    name: str
+    python: str
+    packages: Mapping[str, str]
+
+    @property
+    def sha256(self) -> str:
+        """Hash over name, Python's minor version and the packages' versions, in hex."""
+        return sha256_of([self.name, self.python, sorted(self.packages.items())])
+
+
+def family_of(environment: str) -> Family | None:
+    """The family of an environment by its name, or None if it names none."""
+    match = _NAME.fullmatch(environment)
+    return FAMILIES.get(match["family"]) if match is not None else None

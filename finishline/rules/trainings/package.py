@@ -1,0 +1,233 @@
+"""A training package: its files, its hash, and every problem found without running it."""
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
+from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
+
+MOST_FILES = 32
+LARGEST_FILE_BYTES = 128 << 10
+LARGEST_PACKAGE_BYTES = 256 << 10
+LONGEST_LINE = 1_000
+SUFFIXES = (".py", ".toml", ".md", ".txt")
+FUNCTIONS = {"prepare": 1, "train": 3}
+_NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that breaks no rule that can be checked without a server."""
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+
+    @property
+    def sha256(self) -> str:
+        """Hash over the sorted (name, size, SHA-256) of the files, in hex."""
+        return sha256_of(
+            [
+                [name, len(content), hashlib.sha256(content).hexdigest()]
+                for name, content in sorted(self.files.items())
+            ]
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files.values()))
+
+
+def read_package(
+    files: Mapping[str, bytes], *, benchmarks: Iterable[str]
+) -> tuple[Package | None, list[RuleError]]:
+    """The package that these files are, or None with every problem, each with file and line."""
+    problems: list[RuleError] = list(_files(files))
+    manifest = _manifest(files, problems)
+    family = family_of(manifest.environment) if manifest is not None else None
+    if manifest is not None:
+        problems += _manifest_problems(manifest, files, sorted(benchmarks))
+    for name, content in sorted(files.items()):
+        if name.endswith(".py"):
+            problems += _python(name, content, family, _own_names(files))
+    if problems or manifest is None:
+        return None, problems
+    return Package(manifest, dict(files)), []
+
+
+def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    if len(files) > MOST_FILES:
+        yield PackageError(f"{len(files)} files", expected=f"at most {MOST_FILES}")
+    total = sum(map(len, files.values()))
+    if total > LARGEST_PACKAGE_BYTES:
+        yield PackageError(f"{total} bytes", expected=f"at most {LARGEST_PACKAGE_BYTES} bytes")
+    for name, content in sorted(files.items()):
+        yield from _file(name, content)
+
+
+def _file(name: str, content: bytes) -> Iterator[RuleError]:
+    if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
+        expected = "a relative name of a-z, 0-9, _, . and -"
+        yield PackageError("a file's name that is not allowed", file=name[:200], expected=expected)
+    if not name.endswith(SUFFIXES):
+        yield PackageError(
+            "a kind of file that is not allowed", file=name, expected=" ".join(SUFFIXES)
+        )
+    if len(content) > LARGEST_FILE_BYTES:
+        expected = f"at most {LARGEST_FILE_BYTES} bytes"
+        yield PackageError(f"{len(content)} bytes", file=name, expected=expected)
+        return
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        yield PackageError("not UTF-8", file=name, line=line, expected="UTF-8 text")
+        return
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        yield PackageError("a NUL character", file=name, line=line, expected="text")
+    for number, line_text in enumerate(text.split("\n"), start=1):
+        if len(line_text) > LONGEST_LINE:
+            yield PackageError(
+                f"a line of {len(line_text)} characters",
+                file=name,
+                line=number,
+                expected=f"at most {LONGEST_LINE}",
+            )
+            return
+
+
+def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest | None:
+    if FILE not in files:
+        problems.append(PackageError("missing", file=FILE, expected="a manifest"))
+        return None
+    try:
+        return read_manifest(files[FILE])
+    except PackageError as error:
+        problems.append(error)
+        return None
+
+
+def _manifest_problems(
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    benchmarks: list[str],
+) -> Iterator[RuleError]:
+    if manifest.benchmark not in benchmarks:
+        yield PackageError(
+            f"unknown benchmark {manifest.benchmark!r}",
+            file=FILE,
+            field="benchmark",
+            expected=" or ".join(benchmarks) or "a benchmark that trains packages",
+        )
+    if family_of(manifest.environment) is None:
+        yield PackageError(
+            f"unknown environment {manifest.environment!r}",
+            file=FILE,
+            field="environment",
+            expected=EXAMPLES,
+        )
+    file = module_file(manifest.module, files)
+    if file is None:
+        expected = f"a file {manifest.module.replace('.', '/')}.py"
+        yield PackageError("no such module", file=FILE, field="module", expected=expected)
+        return
+    yield from _functions(file, files[file])
+
+
+def module_file(module: str, files: Mapping[str, bytes]) -> str | None:
+    """The file of a dotted module name, or None."""
+    path = module.replace(".", "/")
+    return next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in files), None)
+
+
+def _functions(file: str, content: bytes) -> Iterator[RuleError]:
+    """`prepare` and `train` must stand at the top of the module, or be imported or assigned."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # Told once, with the file's other problems.
+    bound = set(_bound_names(tree))
+    for name, count in FUNCTIONS.items():
+        found = next(
+            (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name),
+            None,
+        )
+        if found is None and name not in bound:
+            arguments = ("task",) if name == "prepare" else ("prepared", "data", "seed")
+            expected = f"def {name}({', '.join(arguments)})"
+            yield PackageError(f"no function {name}", file=file, expected=expected)
+        elif found is not None and not _takes(found.args, count):
+            expected = f"{count} argument{'s' if count > 1 else ''}"
+            yield PackageError(
+                f"{name} takes other arguments", file=file, line=found.lineno, expected=expected
+            )
+
+
+def _takes(arguments: ast.arguments, count: int) -> bool:
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    needed = positional - len(arguments.defaults)
+    required = any(default is None for default in arguments.kw_defaults)
+    most = count if arguments.vararg else positional
+    return needed <= count <= most and not required
+
+
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name) for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id
+
+
+def _own_names(files: Mapping[str, bytes]) -> set[str]:
+    """Top-level names that the package's own files import as."""
+    python = [name for name in files if name.endswith(".py")]
+    return {name.split("/")[0].removesuffix(".py") for name in python}
+
+
+def _python(name: str, content: bytes, family: Family | None, own: set[str]) -> Iterator[RuleError]:
+    top = name.split("/")[0].removesuffix(".py")
+    known = set(sys.stdlib_module_names) | set(family.imports if family else ())
+    if top in known:
+        yield PackageError(
+            f"the name of a module of Python or of the environment, {top}",
+            file=name,
+            expected="another name",
+        )
+    try:
+        tree = ast.parse(content)
+    except SyntaxError as error:
+        yield PackageError(
+            f"not Python: {error.msg}", file=name, line=error.lineno, expected="Python"
+        )
+        return
+    except (ValueError, RecursionError, MemoryError) as error:
+        yield PackageError(f"not Python: {error}", file=name, expected="Python")
+        return
+    if family is None:
+        return
+    for line, module in _imports(tree):
+        if module.split(".")[0] not in known | own:
+            yield PackageError(
+                f"imports {module}, which the environment lacks",
+                file=name,
+                line=line,
+                expected="the standard library, " + ", ".join(family.imports),
+            )
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module

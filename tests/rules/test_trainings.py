@@ -1,0 +1,207 @@
+"""Training packages: the manifest, the files, and the frames of the protocol."""
+
+import hashlib
+import json
+
+import pytest
+
+from finishline.rules.trainings.manifest import PackageError, read_manifest
+from finishline.rules.trainings.package import LARGEST_PACKAGE_BYTES, Package, read_package
+from finishline.rules.trainings.protocol import (
+    HEADER,
+    ArraySpec,
+    Conversation,
+    FrameType,
+    Limits,
+    ProtocolError,
+    header_of,
+    offsets,
+)
+
+MANIFEST = b"""schema = 1
+benchmark = "digits"
+title = "Random cosines"
+module = "train"
+environment = "numpy-2.4"
+license = "MIT"
+"""
+TRAIN = b"""import numpy as np
+
+def prepare(task):
+    pass
+
+def train(prepared, data, seed):
+    yield lambda inputs: np.zeros(599, "uint8")
+"""
+GOOD = {"training.toml": MANIFEST, "train.py": TRAIN}
+
+
+def problems_of(files: dict[str, bytes]) -> list[str]:
+    package, problems = read_package(files, benchmarks=["digits"])
+    assert (package is None) == bool(problems)
+    return [str(problem) for problem in problems]
+
+
+def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
+    package, problems = read_package(GOOD, benchmarks=["digits"])
+
+    assert problems == []
+    assert isinstance(package, Package)
+    rows = [
+        [name, len(content), hashlib.sha256(content).hexdigest()]
+        for name, content in (("train.py", TRAIN), ("training.toml", MANIFEST))
+    ]
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    assert package.sha256 == hashlib.sha256(text).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"training.toml": None}, "training.toml: missing; expected a manifest"),
+        (
+            {"training.toml": MANIFEST.replace(b"digits", b"nodigits")},
+            "training.toml, field benchmark: unknown benchmark 'nodigits'; expected digits",
+        ),
+        (
+            {"training.toml": MANIFEST.replace(b"numpy-2.4", b"pandas")},
+            "training.toml, field environment: unknown environment 'pandas'; "
+            "expected numpy-2.4 or torch-2.13-cpu",
+        ),
+        (
+            {"training.toml": MANIFEST.replace(b'license = "MIT"\n', b"")},
+            "training.toml, field license: missing; expected a text of 1 to 4000 characters",
+        ),
+        (
+            {"training.toml": MANIFEST + b'speed = "high"\n'},
+            "training.toml, field speed: unknown field",
+        ),
+        (
+            {"training.toml": MANIFEST.replace(b'"train"', b'"other"')},
+            "training.toml, field module: no such module; expected a file other.py",
+        ),
+        (
+            {"train.py": TRAIN.replace(b"def prepare(task)", b"def ready(task)")},
+            "train.py: no function prepare; expected def prepare(task)",
+        ),
+        (
+            {"train.py": TRAIN.replace(b"(prepared, data, seed)", b"(data)")},
+            "train.py line 6: train takes other arguments; expected 3 arguments",
+        ),
+        (
+            {"train.py": TRAIN + b"import sklearn.datasets\n"},
+            "train.py line 8: imports sklearn.datasets, which the environment lacks; "
+            "expected the standard library, numpy",
+        ),
+        ({"train.py": TRAIN + b"def broken(:\n"}, "train.py line 8: not Python"),
+        ({"json.py": b"x = 1\n"}, "json.py: the name of a module of Python"),
+        ({"numpy.py": b"x = 1\n"}, "numpy.py: the name of a module of Python"),
+        ({"model.so": b"\x7fELF"}, "model.so: a kind of file that is not allowed"),
+        ({"notes.txt": b"\xff\xfe"}, "notes.txt line 1: not UTF-8"),
+        ({"notes.txt": b"a\nb\0"}, "notes.txt line 2: a NUL character"),
+        ({"notes.txt": b"a\n" + b"x" * 1001}, "notes.txt line 2: a line of 1001 characters"),
+        ({"../up.py": b""}, "../up.py: a file's name that is not allowed"),
+        ({"Upper.py": b""}, "Upper.py: a file's name that is not allowed"),
+        ({"a.txt": b"x\n" * (65 << 10)}, "a.txt: 133120 bytes; expected at most 131072 bytes"),
+    ],
+)
+def test_every_problem_names_file_line_and_the_expected(
+    change: dict[str, bytes | None], expected: str
+) -> None:
+    files = {name: content for name, content in (GOOD | change).items() if content is not None}
+
+    assert any(problem.startswith(expected) for problem in problems_of(files)), problems_of(files)
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    files = GOOD | {"train.py": b"import torch\nimport pandas\n", "a.bin": b"\0"}
+
+    found = problems_of(files)
+
+    assert len(found) == 6  # two imports, two functions, the binary's name and its NUL
+
+
+def test_a_package_of_257_kib_or_33_files_is_refused() -> None:
+    large = {f"f{n}.txt": b"x\n" * (32 << 10) for n in range(4)} | {"more.txt": b"x" * 1000}
+    many = {f"f{n}.txt": b"" for n in range(31)}
+
+    assert sum(map(len, (GOOD | large).values())) > LARGEST_PACKAGE_BYTES
+    assert any("expected at most 262144 bytes" in each for each in problems_of(GOOD | large))
+    assert any(each == "33 files; expected at most 32" for each in problems_of(GOOD | many))
+
+
+def test_own_modules_and_folders_may_be_imported() -> None:
+    files = GOOD | {
+        "train.py": b"from mine.net import prepare\nimport helper\ntrain = helper.train\n",
+        "mine/net.py": b"def prepare(task): pass\n",
+        "helper.py": b"def train(prepared, data, seed): yield\n",
+    }
+
+    assert problems_of(files) == []
+
+
+def test_factors_are_at_most_eight_with_a_word_each() -> None:
+    good = read_manifest(MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n')
+    nine = b"[factors]\n" + b"".join(b'f%d = "idea"\n' % n for n in range(9))
+
+    assert good.factors == {"muon": "Muon instead of SGD"}
+    with pytest.raises(PackageError, match="too many factors"):
+        read_manifest(MANIFEST + nine)
+
+
+def conversation() -> Conversation:
+    return Conversation(599, max_evaluations=2)
+
+
+def test_a_conversation_goes_from_hello_to_done() -> None:
+    talk = conversation()
+    frames = [(1, 20), (2, 0), (4, 0), (6, 599), (4, 0), (6, 599), (7, 0)]
+
+    for sequence, (kind, length) in enumerate(frames):
+        assert talk.accept(header_of(FrameType(kind), sequence, length)) == (kind, length)
+
+    assert talk.state is None
+    assert talk.asks == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "header", "message"),
+    [
+        ([], HEADER.pack(b"FLE2", 1, 0, 20), "does not begin with FLE1"),
+        ([], HEADER.pack(b"FLE1", 1, 1, 20), "frame 1 came; expected frame 0"),
+        ([], HEADER.pack(b"FLE1", 1, 0, 4097), "hello has 4097 bytes"),
+        ([], HEADER.pack(b"FLE1", 6, 0, 599), "a frame of type 6 came; expected hello"),
+        ([], HEADER.pack(b"FLE1", 99, 0, 0), "a frame of type 99 came; expected hello"),
+        ([1, 2], HEADER.pack(b"FLE1", 6, 2, 599), "type 6 came; expected ask or done"),
+        ([1, 2, 4], HEADER.pack(b"FLE1", 6, 3, 2**62), "predictions has 4611686018427387904 bytes"),
+        ([1, 2, 4], HEADER.pack(b"FLE1", 6, 3, 598), "predictions has 598 bytes; expected 599"),
+        ([1, 2, 4], HEADER.pack(b"FLE1", 4, 3, 0), "type 4 came; expected predictions"),
+        ([1, 2, 4, 6, 4, 6], HEADER.pack(b"FLE1", 4, 6, 0), "more than 2 evaluations"),
+        ([1, 2, 7], HEADER.pack(b"FLE1", 7, 3, 0), "a frame came after the end"),
+        ([1, 2], HEADER.pack(b"FLE1", 7, 2, 1), "done has 1 bytes; expected 0"),
+    ],
+)
+def test_a_frame_out_of_order_or_of_a_wrong_length_breaks_the_protocol(
+    before: list[int], header: bytes, message: str
+) -> None:
+    talk = conversation()
+    lengths = {1: 20, 6: 599}
+    for sequence, kind in enumerate(before):
+        talk.accept(header_of(FrameType(kind), sequence, lengths.get(kind, 0)))
+
+    with pytest.raises(ProtocolError, match=message):
+        talk.accept(header)
+
+
+def test_arrays_begin_at_multiples_of_64_bytes() -> None:
+    specs = {"x": ArraySpec("uint8", (1198, 8, 8)), "y": ArraySpec("uint8", (1198,))}
+
+    assert offsets(specs) == {"x": 0, "y": 76_672}  # 1,198 x 64 = 76,672
+    with pytest.raises(ValueError, match="dimensions of at least 1"):
+        ArraySpec("uint8", (0,))
+    with pytest.raises(ValueError, match="expected one of"):
+        ArraySpec("float16", (1,))
+
+
+def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock() -> None:
+    assert Limits(prepare_seconds=20).prepare_clock_seconds == 60

@@ -1,0 +1,85 @@
+"""Packages to run in a box, and a course of two numbers."""
+
+import os
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finishline.rules.trainings.protocol import ArraySpec, Limits
+from worker.box.packages import requirements_of
+from worker.box.race import Course, RaceResult, race
+from worker.box.start import BoxUnavailableError, Order, find_bubblewrap
+
+TRUTH = bytes(range(8))
+LIMITS = Limits(
+    prepare_seconds=5,
+    run_seconds=5,
+    silence_seconds=2,
+    hello_seconds=20,
+    memory_bytes=256 << 20,
+    scratch_bytes=1 << 20,
+    shared_memory_bytes=1 << 20,
+    processes=24,
+    max_evaluations=3,
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bubblewrap() -> None:
+    """Skip where there is no bubblewrap; fail if it must be there."""
+    try:
+        find_bubblewrap()
+    except BoxUnavailableError as error:
+        if os.environ.get("FINISHLINE_REQUIRE_BOX"):
+            raise
+        pytest.skip(f"{error}; the box is not tested")
+
+
+def course() -> Course:
+    """Eight items whose classes are 0 to 7; the quality is the share that is right."""
+
+    def score(predictions: bytes) -> tuple[float, float]:
+        right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
+        return right / 8, right / 8
+
+    return Course(
+        task={"benchmark": "numbers", "factors": {}},
+        train={"x": np.arange(8, dtype=np.int64)},
+        inputs={"x": np.arange(8, dtype=np.uint8)},
+        prediction=ArraySpec("uint8", (8,)),
+        score=score,
+        target=0.75,
+    )
+
+
+RunCode = Callable[..., RaceResult]
+
+
+@pytest.fixture
+def run_code(tmp_path: Path) -> RunCode:
+    """Run a package of one module; without a `train` of its own it answers right at once."""
+    usual = """
+        def prepare(task):
+            pass
+
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(range(8))
+    """
+
+    def run(code: str, *, limits: Limits = LIMITS, packages: tuple[str, ...] = ()) -> RaceResult:
+        folder = tmp_path / "package"
+        folder.mkdir(exist_ok=True)
+        tmp_path.chmod(0o755)
+        (folder / "train.py").write_text(textwrap.dedent(usual) + textwrap.dedent(code))
+        order = Order(
+            package=folder,
+            module="train",
+            packages=dict(requirements_of(packages)),
+            limits=limits,
+        )
+        return race(order, course(), seed=7)
+
+    return run

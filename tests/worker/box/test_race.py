@@ -1,0 +1,187 @@
+"""A run in a box: the clock, the protocol, and who pays for which end."""
+
+import time
+
+import pytest
+
+from finishline.rules.trainings import protocol
+from finishline.rules.trainings.protocol import Limits
+from tests.worker.box.conftest import LIMITS, RunCode
+from worker.box.check import check_box
+from worker.box.filter import build, filter_path
+from worker.box.start import RUNNER
+
+
+def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) -> None:
+    result = run_code(
+        """
+        import numpy as np
+
+        def train(prepared, data, seed):
+            assert seed == 7
+            assert np.asarray(data["x"]).tolist() == list(range(8))
+            yield lambda inputs: np.zeros(8, "uint8")
+            yield lambda inputs: np.asarray(inputs["x"])
+        """,
+        packages=("numpy",),
+    )
+
+    assert (result.status, result.code, result.log_tail) == ("reached", None, "")
+    assert [ask.quality for ask in result.asks] == [0.125, 1.0]
+    assert result.seconds == result.asks[1].seconds
+    assert result.ledger.init > 0
+
+
+def test_the_clock_is_outside_and_never_pauses(run_code: RunCode) -> None:
+    begun = time.perf_counter()
+    result = run_code(
+        """
+        import time
+        wait = time.sleep
+        time.sleep = time.time = time.perf_counter = time.monotonic = lambda *_: 0.0
+
+        def prepare(task):
+            wait(0.3)
+
+        def train(prepared, data, seed):
+            wait(0.5)
+            def predict(inputs):
+                wait(0.5)
+                return bytes(range(8))
+            yield predict
+        """
+    )
+
+    assert result.seconds is not None
+    assert 1.0 <= result.seconds <= time.perf_counter() - begun - 0.3
+    assert result.ledger.train >= 0.5
+    assert result.ledger.eval >= 0.5
+    assert result.ledger.warmup >= 0.3
+
+
+def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code: RunCode) -> None:
+    result = run_code("def train(prepared, data, seed):\n    yield lambda inputs: bytes(8)\n")
+
+    assert (result.status, result.code, len(result.asks)) == ("not_reached", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "said"),
+    [
+        ("import nothing", "entry_import_failed", "No module named 'nothing'"),
+        ("del train", "entry_import_failed", "module train has no function train"),
+        ("def prepare(task):\n    raise ValueError('no')", "entry_died", "ValueError: no"),
+        ("import os\ndef prepare(task):\n    os._exit(9)", "entry_died", ""),
+        (
+            "def train(prepared, data, seed):\n    yield lambda inputs: [1, 2]",
+            "protocol_broken",
+            "predict returned list; expected an array of uint8 with shape [8]",
+        ),
+        (
+            "def train(prepared, data, seed):\n    yield lambda inputs: bytes(7)",
+            "protocol_broken",
+            "shape [7]; expected an array of uint8 with shape [8]",
+        ),
+        (
+            "def train(prepared, data, seed):\n    while True: yield lambda inputs: bytes(8)",
+            "protocol_broken",
+            "",
+        ),
+        ("def prepare(task):\n    print('x' * 2_000_000)", "log_limit", "xxx"),
+        ("def prepare(task):\n    while True: pass", "prepare_time_limit", ""),
+        (
+            "import time\ndef train(prepared, data, seed):\n    time.sleep(60)\n    yield",
+            "silence_time_limit",
+            "",
+        ),
+    ],
+)
+def test_a_package_that_fails_is_told_why(
+    run_code: RunCode, code: str, failure: str, said: str
+) -> None:
+    limits = Limits(**(vars(LIMITS) | {"prepare_seconds": 0.5, "silence_seconds": 1.0}))
+
+    result = run_code(code, limits=limits)
+
+    assert (result.status, result.code) == ("failed", failure), result
+    assert said in result.log_tail
+    assert result.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 8, 2, 8))",  # a quality: no such type
+        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 6, 2, 8) + bytes(range(8)))",  # unasked
+        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 4, 9, 0))",  # misnumbered
+        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 4, 2, 2**62))",  # 4 EiB
+        "channel.sendall(bytes(range(256)) * 8)",  # noise
+    ],
+)
+def test_forged_frames_end_the_run_at_once(run_code: RunCode, body: str) -> None:
+    begun = time.perf_counter()
+    result = run_code(
+        f"""
+        import os, socket, struct, time
+
+        def train(prepared, data, seed):
+            for number in range(3, 64):
+                try:
+                    channel = socket.socket(fileno=os.dup(number))
+                    channel.getpeername()
+                except OSError:
+                    continue
+                {body}
+            time.sleep(60)
+            yield
+        """
+    )
+
+    assert (result.status, result.code) == ("failed", "protocol_broken"), result
+    assert time.perf_counter() - begun < 10
+
+
+def test_a_frame_that_drips_has_one_deadline(run_code: RunCode) -> None:
+    result = run_code(
+        """
+        import os, socket, struct, time
+
+        def train(prepared, data, seed):
+            header = struct.pack('<4sBIQ', b'FLE1', 4, 2, 0)
+            for number in range(3, 64):
+                try:
+                    channel = socket.socket(fileno=os.dup(number))
+                    channel.getpeername()
+                    break
+                except OSError:
+                    continue
+            for byte in header:
+                channel.sendall(bytes([byte]))
+                time.sleep(0.3)
+            time.sleep(60)
+            yield
+        """
+    )
+
+    assert result.code == "silence_time_limit"
+
+
+def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
+    import runpy
+
+    runner = runpy.run_path(str(RUNNER))
+
+    assert runner["MAGIC"] == protocol.MAGIC
+    assert runner["HEADER"].format == protocol.HEADER.format
+    assert runner["ITEM_BYTES"] == protocol.ITEM_BYTES
+    assert runner["ALIGNMENT"] == protocol.ALIGNMENT
+    for kind in list(protocol.FrameType)[:8]:
+        assert runner[kind.name] == kind
+
+
+def test_the_filter_is_that_of_its_program() -> None:
+    assert filter_path().read_bytes() == build()
+
+
+def test_this_host_passes_its_self_test() -> None:
+    assert check_box().entries in ("anyone", "known"), check_box()

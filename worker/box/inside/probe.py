@@ -1,0 +1,129 @@
+"""Try to leave the box: each attempt that succeeds is named on the last line, as JSON."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, "/")
+from runner import limit  # type: ignore[import-not-found]
+
+SECRETS = ("/etc/shadow", "/etc/passwd", "/var/run/docker.sock", "/proc/kcore", "/dev/mem")
+PLACES = ("/", "/dev", "/usr/lib", "/packages", "/package", "/proc/sys/kernel")
+NEW_USER_NAMESPACE = 0x10000000
+MOST_CHILDREN = 4096
+
+
+def writes_sysctl() -> bool:
+    """Write a setting of the kernel with the value that it has."""
+    path = Path("/proc/sys/kernel/core_pattern")
+    path.write_text(path.read_text())
+    return True
+
+
+def sees_host() -> bool:
+    """Read a file of the host, the worker's own among them, or a token in the environment."""
+    seen = [name for name in (*SECRETS, ORDERS["module"]) if os.access(name, os.R_OK)]
+    return bool(seen) or any("FINISHLINE" in name for name in os.environ)
+
+
+def opens_network() -> bool:
+    """Open an internet socket."""
+    socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    return True
+
+
+def reaches_parent() -> bool:
+    """Signal or read a process outside: the box's own first process is as far as it sees."""
+    return any(_signalled(pid) for pid in range(2, 4096) if pid != os.getpid())
+
+
+def _signalled(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def traces() -> bool:
+    """Read the memory of the box's first process, which bubblewrap is."""
+    with open("/proc/1/mem", "rb") as memory:  # noqa: PTH123
+        memory.seek(4096)
+        return bool(memory.read(1))
+
+
+def makes_namespace() -> bool:
+    """Make a user namespace, the way to capabilities."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.unshare(NEW_USER_NAMESPACE) == 0)
+
+
+def writes_outside() -> bool:
+    """Write to a place outside /scratch and /dev/shm."""
+    return any(_written(Path(place) / "probe") for place in PLACES)
+
+
+def _written(path: Path) -> bool:
+    try:
+        path.write_text("x")
+    except OSError:
+        return False
+    return True
+
+
+def forks_past_limit() -> bool:
+    """Start more processes than the limit allows."""
+    children = []
+    try:
+        for _ in range(MOST_CHILDREN):
+            pid = os.fork()
+            if pid == 0:
+                signal.pause()
+            children.append(pid)
+            if len(children) > ORDERS["limits"]["RLIMIT_NPROC"]:
+                return True
+    except OSError:
+        pass
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return False
+
+
+def outgrows_memory() -> bool:
+    """Hold more private memory than the limit allows."""
+    return bool(bytearray(2 * ORDERS["limits"]["RLIMIT_DATA"]))
+
+
+PROBES: tuple[Callable[[], bool], ...] = (
+    writes_sysctl,
+    sees_host,
+    opens_network,
+    reaches_parent,
+    traces,
+    makes_namespace,
+    writes_outside,
+    forks_past_limit,
+    outgrows_memory,
+)
+
+
+def succeeds(probe: Callable[[], bool]) -> bool:
+    """Whether an attempt succeeds."""
+    try:
+        return probe()
+    except (OSError, MemoryError, ImportError):
+        return False
+
+
+ORDERS: dict[str, Any] = json.loads(sys.argv[1])
+limit(ORDERS)
+sys.stdout.write(json.dumps([probe.__name__ for probe in PROBES if succeeds(probe)]) + "\n")

@@ -1,0 +1,67 @@
+"""Draw and score a task inside a box of its own. Started by the worker as runner.py is.
+
+The task's module is an organiser's: it decides its own benchmark and nothing else on this host.
+Labels stay in the closure that `draw` returns.
+"""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+sys.path.insert(0, "/")
+from runner import Channel, limit  # type: ignore[import-not-found]
+
+HELLO, DRAW, DRAWN, SCORE, SCORED = 1, 16, 17, 18, 19
+ALIGNMENT = 64
+MOST_ARRAYS = 32
+
+
+def packed(task: Any) -> bytes:
+    """A drawn task as JSON facts, a line feed, and its arrays one after the other."""
+    import numpy as np
+
+    parts: list[bytes] = []
+    shapes: dict[str, Any] = {}
+    for group in ("train", "inputs"):
+        tables = getattr(task, group)
+        shapes[group] = {}
+        for name, value in tables.items():
+            array = np.ascontiguousarray(value)
+            shapes[group][name] = [str(array.dtype), list(array.shape)]
+            parts.append(array.tobytes())
+            parts.append(b"\0" * (-array.nbytes % ALIGNMENT))
+    if len(shapes["train"]) + len(shapes["inputs"]) > MOST_ARRAYS:
+        raise ValueError(f"more than {MOST_ARRAYS} arrays")
+    dtype, shape = task.predictions
+    facts = shapes | {"prediction": [dtype, list(shape)]}
+    return b"".join([json.dumps(facts).encode(), b"\n", *parts])
+
+
+def main() -> int:
+    """Answer draws and scores until the worker is gone."""
+    orders = json.loads(sys.argv[1])
+    limit(orders)
+    sys.path[:] = [*sys.path[1:], *orders["path"]]
+    import numpy as np
+
+    module = importlib.import_module(orders["module"])
+    channel = Channel(orders["channel"])
+    channel.send(HELLO, b"{}")
+    drawn = None
+    while True:
+        kind, body = channel.receive_any()
+        if kind == DRAW:
+            drawn = module.draw(body)
+            channel.send(DRAWN, packed(drawn))
+        elif kind == SCORE and drawn is not None:
+            dtype, shape = drawn.predictions
+            predictions = np.frombuffer(body, dtype).reshape(shape)
+            first, second = drawn.score(predictions)
+            channel.send(SCORED, json.dumps([float(first), float(second)]).encode())
+        else:
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Train a package on this machine, in a worker's box and by a worker's clock.
+
+`python -m worker.box.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
+standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
+when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.trainings.environment import family_of
+from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
+from finishline.rules.trainings.protocol import Limits
+from worker.box.check import check_box
+from worker.box.environments import installed_environments
+from worker.box.packages import requirements_of
+from worker.box.race import Ask, Course, RaceResult, race
+from worker.box.start import BoxUnavailableError, Order
+from worker.box.task import TaskBox, TaskError, TaskModule
+
+DATA_LABEL = b"finishline data"
+MISSED, UNAVAILABLE, USAGE = 3, 4, 2
+# Data of shipped tasks, in a package of this host: the package and the file below it.
+SHIPPED_DATA = {"digits": {"digits.csv.gz": ("sklearn", "datasets/data/digits.csv.gz")}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, print events, return the exit code."""
+    given = _read_arguments(arguments)
+    try:
+        manifest = read_manifest((given.package / FILE).read_bytes())
+        benchmark = load_benchmark(given.benchmark)
+        order = order_of(given.package, manifest, benchmark)
+        state = check_box()
+        _say("box", entries=state.entries, why=state.why)
+        if state.entries == "off":
+            raise BoxUnavailableError(state.why or "this host has no box")
+        with open_task(given.benchmark.with_suffix(""), benchmark) as task:
+            return _train(given, order, benchmark, manifest, task)
+    except (RuleError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    except (BoxUnavailableError, TaskError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UNAVAILABLE
+
+
+def _train(
+    given: argparse.Namespace, order: Order, benchmark: Benchmark, manifest: Manifest, task: TaskBox
+) -> int:
+    nonce = given.nonce or secrets.token_hex(32)
+    missed = False
+    for index in range(given.runs):
+        course = draw_course(task, benchmark, manifest, nonce=nonce, index=index)
+        seed = secrets.randbelow(2**31) if given.seed is None else given.seed + index
+        _say("run_started", run=index, seed=seed, nonce=nonce)
+        result = race(order, course, seed=seed, on_ask=partial(_asked, index))
+        _finished(index, seed, result)
+        missed = missed or result.status != "reached"
+    return MISSED if missed else 0
+
+
+def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
+    """How to run a package here. Raises RuleError if its environment is not installed."""
+    installed = installed_environments()
+    environment = installed.get(manifest.environment)
+    if environment is None:
+        raise RuleError(
+            f"environment {manifest.environment} is not installed here",
+            file=FILE,
+            field="environment",
+            expected=" or ".join(installed) or "an installed one",
+        )
+    family = family_of(manifest.environment)
+    seconds = float(benchmark.replay.run_limit_seconds) if benchmark.replay is not None else 3600.0
+    return Order(
+        package=package.resolve(),
+        module=manifest.module,
+        packages=dict(environment.packages),
+        preload=family.preload if family is not None else (),
+        limits=Limits(run_seconds=seconds, silence_seconds=min(300.0, seconds)),
+    )
+
+
+@contextmanager
+def open_task(folder: Path, benchmark: Benchmark) -> Iterator[TaskBox]:
+    """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
+    if not (folder / "task.py").is_file():
+        raise TaskError(f"benchmark {benchmark.benchmark_id} has no task for packages")
+    module = TaskModule(
+        folder=folder.resolve(),
+        packages=dict(requirements_of(["numpy"])),
+        data={
+            name: _data_file(package, path)
+            for name, (package, path) in SHIPPED_DATA.get(benchmark.benchmark_id, {}).items()
+        },
+    )
+    with TaskBox(module) as task:
+        yield task
+
+
+def _data_file(package: str, path: str) -> Path:
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise TaskError(f"the task's data need the package {package}, which is not installed")
+    return Path(found.origin).parent / path
+
+
+def draw_course(
+    task: TaskBox, benchmark: Benchmark, manifest: Manifest, *, nonce: str, index: int
+) -> Course:
+    """Draw the data of run `index`: its nonce is SHA-256 over a label, the sealed nonce and it."""
+    data_nonce = hashlib.sha256(DATA_LABEL + bytes.fromhex(nonce) + str(index).encode()).digest()
+    facts = {
+        "benchmark": benchmark.benchmark_id,
+        "threads": 1,
+        "device": "cpu",
+        "factors": dict.fromkeys(manifest.factors or {}, True),
+    }
+    return task.draw(
+        data_nonce,
+        facts=facts,
+        target=benchmark.target.value,
+        lower_is_better=benchmark.target.direction == "lower",
+    )
+
+
+def _asked(run: int, ask: Ask) -> None:
+    _say("asked", run=run, number=ask.number, seconds=ask.seconds, quality=ask.quality)
+
+
+def _finished(run: int, seed: int, result: RaceResult) -> None:
+    _say(
+        "run_finished",
+        run=run,
+        seed=seed,
+        status=result.status,
+        seconds=result.seconds,
+        evaluations=len(result.asks),
+        quality=result.asks[-1].quality if result.asks else None,
+        second_half=result.asks[-1].second_half if result.asks else None,
+        ledger=asdict(result.ledger),
+        peak_bytes=result.peak_bytes,
+        code=result.code,
+        message=result.message,
+        log_tail=result.log_tail,
+    )
+
+
+def _say(kind: str, **facts: Any) -> None:
+    sys.stdout.write(json.dumps({"kind": kind} | facts) + "\n")
+    sys.stdout.flush()
+
+
+def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m worker.box.local")
+    parser.add_argument("package", type=Path, help="the package's folder")
+    parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
+    parser.add_argument("--nonce", help="64 hex digits that the data are drawn from")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""Start a box: bubblewrap and a seccomp filter, as an ordinary user or through an own uid."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from finishline.rules.trainings.protocol import Limits
+from worker.box.filter import filter_path
+from worker.box.packages import (
+    SITE,
+    Bind,
+    interpreter_binds,
+    library_binds,
+    masked_folders,
+    package_binds,
+)
+
+# The uid that a box of a root worker has on the host: no file and no other process is its own.
+BOX_UID = 64_999
+RUNNER = Path(__file__).parent / "inside" / "runner.py"
+PACKAGE = "/package"
+SCRATCH = "/scratch"
+OLDEST_BUBBLEWRAP = (0, 8)
+# A private mount namespace in which root shows the box's uid files below folders closed to it.
+STAGE = """
+set -e
+mount -t tmpfs -o mode=755,size=1m stage "$1"
+stage=$1; shift
+n=0
+while [ "$1" != -- ]; do
+    if [ -d "$1" ]; then mkdir "$stage/$n"; else : > "$stage/$n"; fi
+    mount --bind "$1" "$stage/$n"
+    mount -o remount,bind,ro "$stage/$n"
+    n=$((n+1)); shift
+done
+shift
+exec "$@"
+"""
+
+
+class BoxUnavailableError(Exception):
+    """No box can be started on this host; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A package to run in a box.
+
+    `packages` are the environment's with their versions, `extra` further read-only files.
+    """
+
+    package: Path
+    module: str
+    packages: dict[str, str | None]
+    preload: Sequence[str] = ()
+    limits: Limits = field(default_factory=Limits)
+    extra: Sequence[Bind] = ()
+    runner: Path = RUNNER
+
+
+class Box:
+    """A running box: the worker's end of its channel, its log, and its end.
+
+    Start it from a thread that lives as long as the box: the kernel kills the box with that thread.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.limits = order.limits
+        self.started_at = time.perf_counter()
+        self.socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.log_is_full = False
+        self._tail = b""
+        self._stage = tempfile.mkdtemp(prefix="finishline-box-") if os.geteuid() == 0 else None
+        information, written = os.pipe()
+        try:
+            self._process = _start(order, inside, written, self._stage)
+        except OSError as error:
+            raise BoxUnavailableError(f"bubblewrap could not be started: {error}") from error
+        finally:
+            inside.close()
+            os.close(written)
+        self._information = information
+        self._reader = threading.Thread(target=self._read_log, name="box-log", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process of bubblewrap; all others of the box are below it."""
+        return self._process.pid
+
+    @property
+    def reads(self) -> bool:
+        """Whether more of the log may come."""
+        return self._reader.is_alive()
+
+    def exit_status(self, *, wait_seconds: float) -> int | None:
+        """The runner's exit status, or None while it runs."""
+        try:
+            return self._process.wait(wait_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """Kill every process of the box and free its files. May be called again."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self.socket.close()
+        self._reader.join(5.0)
+        with suppress(OSError):
+            os.close(self._information)
+        self._information = -1
+        if self._stage is not None:
+            shutil.rmtree(self._stage, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        """The last lines that the package wrote."""
+        return self._tail.decode(errors="replace")
+
+    def _read_log(self) -> None:
+        output: IO[bytes] = self._process.stdout  # type: ignore[assignment]
+        total = 0
+        with output:
+            while part := os.read(output.fileno(), 65_536):
+                total += len(part)
+                self._tail = (self._tail + part)[-self.limits.log_tail_bytes :]
+                if total > self.limits.log_bytes:
+                    self.log_is_full = True
+                    return
+
+
+def _start(
+    order: Order, inside: socket.socket, information: int, stage: str | None
+) -> "subprocess.Popen[bytes]":
+    arguments, binds = _arguments(order, channel=inside.fileno(), staged=stage)
+    rules = os.open(filter_path(), os.O_RDONLY | os.O_CLOEXEC)
+    listed = os.memfd_create("arguments")
+    try:
+        os.write(listed, b"\0".join(part.encode() for part in arguments) + b"\0")
+        os.lseek(listed, 0, os.SEEK_SET)
+        command = [
+            find_bubblewrap(),
+            "--args", str(listed),
+            "--seccomp", str(rules),
+            "--info-fd", str(information),
+            "--",
+            *_inner_command(order, inside.fileno()),
+        ]  # fmt: skip
+        if stage is not None:
+            command = _as_box_uid(command, binds, stage)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            pass_fds=(inside.fileno(), rules, listed, information),
+            start_new_session=True,
+        )
+    finally:
+        os.close(rules)
+        os.close(listed)
+
+
+def _inner_command(order: Order, channel: int) -> list[str]:
+    _, program = interpreter_binds()
+    orders = {
+        "channel": channel,
+        "module": order.module,
+        "path": [SITE, PACKAGE],
+        "packages": list(order.packages),
+        "preload": list(order.preload),
+        "limits": _rlimits(order.limits),
+    }
+    return [program, "-I", "-S", "-B", "-u", f"/{order.runner.name}", json.dumps(orders)]
+
+
+def _rlimits(limits: Limits) -> dict[str, int]:
+    return {
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_CPU": limits.cpu_seconds,
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_DATA": limits.memory_bytes,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_MEMLOCK": 65_536,
+        "RLIMIT_MSGQUEUE": 0,
+        "RLIMIT_SIGPENDING": 256,
+    }
+
+
+def _arguments(order: Order, *, channel: int, staged: str | None) -> tuple[list[str], list[Bind]]:
+    """Arguments of bubblewrap, and the binds in the order in which they are staged."""
+    libraries, links = library_binds()
+    interpreter, _ = interpreter_binds()
+    binds = [
+        *libraries,
+        *interpreter,
+        *package_binds(order.packages),
+        Bind(order.runner, f"/{order.runner.name}"),
+        Bind(order.package, PACKAGE),
+        *order.extra,
+    ]
+    limits = order.limits
+    found = [
+        "--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--disable-userns",
+        "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "box",
+        "--clearenv",
+    ]  # fmt: skip
+    for name, value in _variables(limits).items():
+        found += ["--setenv", name, value]
+    for goal, link in links:
+        found += ["--symlink", goal, link]
+    for number, bind in enumerate(binds):
+        source = f"{staged}/{number}" if staged is not None else str(bind.source)
+        found += ["--ro-bind", source, bind.target]
+    for folder in masked_folders([*libraries, *interpreter]):
+        found += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
+    found += [
+        "--proc", "/proc", "--dev", "/dev",
+        "--size", str(limits.shared_memory_bytes), "--tmpfs", "/dev/shm",  # noqa: S108
+        "--size", str(limits.scratch_bytes), "--tmpfs", SCRATCH,
+        "--remount-ro", "/dev", "--remount-ro", "/",
+        "--chdir", SCRATCH,
+    ]  # fmt: skip
+    return found, binds
+
+
+def _variables(limits: Limits) -> dict[str, str]:
+    threads = str(limits.threads)
+    return {
+        "PATH": "/nowhere",
+        "HOME": SCRATCH,
+        "TMPDIR": SCRATCH,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+    }
+
+
+def _as_box_uid(command: list[str], binds: Iterable[Bind], stage: str) -> list[str]:
+    """The command through a uid of its own, after root has staged its files for that uid."""
+    return [
+        "unshare", "--mount", "--propagation", "private",
+        "/bin/sh", "-c", STAGE, "stage", stage, *(str(bind.source) for bind in binds), "--",
+        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", "--clear-groups",
+        "--inh-caps=-all", "--bounding-set=-all", "--",
+        *command,
+    ]  # fmt: skip
+
+
+def find_bubblewrap() -> str:
+    """The path of a bubblewrap that is new enough. Raises BoxUnavailableError."""
+    found = shutil.which("bwrap")
+    if found is None or sys.platform != "linux":
+        raise BoxUnavailableError(
+            "bubblewrap is not installed; on Debian and Ubuntu: apt install bubblewrap"
+        )
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    try:
+        version = tuple(int(part) for part in said.stdout.split()[-1].split(".")[:2])
+    except (ValueError, IndexError):
+        version = (0, 0)
+    if version < OLDEST_BUBBLEWRAP:
+        raise BoxUnavailableError("bubblewrap 0.8 is needed")
+    if not filter_path().exists():
+        raise BoxUnavailableError(f"no seccomp filter for {filter_path().stem}")
+    return found

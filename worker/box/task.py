@@ -1,0 +1,155 @@
+"""A task in a box of its own: it draws the data of a run and scores predictions.
+
+A task's module has `draw(nonce)`, which returns an object with `train` and `inputs` (dicts of
+arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finishline.rules.trainings.protocol import (
+    ArraySpec,
+    FrameType,
+    Limits,
+    ProtocolError,
+    Specs,
+    TaskConversation,
+    offsets,
+)
+from worker.box.channel import Array, Channel, ClosedError, DeadlineError
+from worker.box.packages import Bind
+from worker.box.race import Course
+from worker.box.start import RUNNER, Box, Order
+
+TASKER = RUNNER.with_name("tasker.py")
+LIMITS = Limits(memory_bytes=1 << 30, run_seconds=10.0, prepare_seconds=10.0, processes=16)
+ANSWER_SECONDS = 60.0
+
+
+class TaskError(Exception):
+    """A task's module failed; the message has the end of its log."""
+
+
+@dataclass(frozen=True)
+class TaskModule:
+    """A task's module: its folder, name, packages and data files (name in the box, source)."""
+
+    folder: Path
+    packages: dict[str, str | None]
+    module: str = "task"
+    data: Mapping[str, Path] | None = None
+
+
+class TaskBox:
+    """A running task. Use it as a context; the box is killed at its end."""
+
+    def __init__(self, task: TaskModule) -> None:
+        extra = [Bind(RUNNER, "/runner.py")]
+        extra += [Bind(path, f"/data/{name}") for name, path in (task.data or {}).items()]
+        order = Order(
+            package=task.folder,
+            module=task.module,
+            packages=task.packages,
+            limits=LIMITS,
+            extra=extra,
+            runner=TASKER,
+        )
+        self._box = Box(order)
+        self._conversation = TaskConversation()
+        self._channel = Channel(self._box.socket, self._conversation)
+        self._prediction: ArraySpec | None = None
+
+    def __enter__(self) -> "TaskBox":
+        try:
+            self._answer()
+        except TaskError:
+            self._box.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._box.kill()
+
+    def draw(
+        self,
+        nonce: bytes,
+        *,
+        facts: Mapping[str, Any],
+        target: float,
+        lower_is_better: bool = False,
+    ) -> Course:
+        """Draw the data of a run. Raises TaskError."""
+        body = self._ask(FrameType.DRAW, nonce, FrameType.DRAWN)
+        try:
+            head, _, content = bytes(body).partition(b"\n")
+            table = json.loads(head)
+            dtype, shape = table["prediction"]
+            prediction = ArraySpec(dtype, tuple(shape))
+            groups = {name: read_specs(table[name]) for name in ("train", "inputs")}
+            arrays = read_arrays({**_named("train", groups), **_named("inputs", groups)}, content)
+        except (ValueError, KeyError, TypeError) as error:
+            raise TaskError(f"the task drew no arrays: {error}") from error
+        return Course(
+            task=facts,
+            train={name: arrays["train", name] for name in groups["train"]},
+            inputs={name: arrays["inputs", name] for name in groups["inputs"]},
+            prediction=prediction,
+            score=self.score,
+            target=target,
+            lower_is_better=lower_is_better,
+        )
+
+    def score(self, predictions: bytes) -> tuple[float, float]:
+        """The quality of predictions on each half. Raises TaskError."""
+        body = self._ask(FrameType.SCORE, predictions, FrameType.SCORED)
+        try:
+            first, second = json.loads(bytes(body))
+            return float(first), float(second)
+        except (ValueError, TypeError) as error:
+            raise TaskError(f"the task returned no two numbers: {error}") from error
+
+    def _ask(self, kind: FrameType, body: bytes, answer: FrameType) -> bytearray:
+        self._conversation.expected = answer
+        try:
+            self._channel.send(kind, body, deadline=time.perf_counter() + ANSWER_SECONDS)
+        except (ClosedError, DeadlineError):
+            raise self._failed() from None
+        return self._answer()
+
+    def _answer(self) -> bytearray:
+        try:
+            return self._channel.receive(deadline=time.perf_counter() + ANSWER_SECONDS).body
+        except (ClosedError, DeadlineError, ProtocolError):
+            raise self._failed() from None
+
+    def _failed(self) -> TaskError:
+        self._box.exit_status(wait_seconds=1.0)
+        lines = self._box.log_tail().strip().splitlines()
+        return TaskError(f"the task's module failed: {lines[-1] if lines else 'no message'}")
+
+
+def _named(group: str, groups: Mapping[str, Specs]) -> dict[tuple[str, str], ArraySpec]:
+    return {(group, name): spec for name, spec in groups[group].items()}
+
+
+def read_specs(table: Mapping[str, Any]) -> dict[str, ArraySpec]:
+    """Types and shapes of arrays by name. Raises ValueError or TypeError."""
+    return {str(name): ArraySpec(dtype, tuple(shape)) for name, (dtype, shape) in table.items()}
+
+
+def read_arrays(
+    specs: Mapping[tuple[str, str], ArraySpec], content: bytes
+) -> dict[tuple[str, str], Array]:
+    """Arrays that lie one after the other, aligned to 64 bytes. Raises ValueError."""
+    found = {}
+    for name, at in offsets(specs).items():  # type: ignore[arg-type]
+        spec = specs[name]  # type: ignore[index]
+        count = spec.nbytes // np.dtype(spec.dtype).itemsize
+        found[name] = np.frombuffer(content, spec.dtype, count, at).reshape(spec.shape)
+    return found  # type: ignore[return-value]
