@@ -1,7 +1,6 @@
 """Read workers: their state, their attempts and their rooflines."""
 
 import statistics
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,11 +17,11 @@ from finishline.api.workers import (
     WorkerDetail,
     WorkerView,
 )
-from finishline.rules.scoring.measurements import ModelWork
-from finishline.rules.scoring.utilisation import roofline
+from finishline.rules.scoring.utilisation import roofline, samples_per_second
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.standing import REPORT
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes
 
@@ -74,15 +73,16 @@ def _roofs(probe: ProbeView | None) -> list[RoofView]:
 
 def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> RooflinePointView | None:
     """Roofline point of a report; None if it has no work, or no run progressed."""
-    report: Mapping[str, Any] = row.report or {"runs": []}
-    work, seconds = report.get("work"), seconds_per_step(report)
-    if work is None or seconds is None or not work["step_bytes"]:
+    report = REPORT.validate_python(row.report)
+    work = report.work
+    rates = [rate for run in report.runs if (rate := samples_per_second(run)) is not None]
+    if work is None or not work.step_bytes or not rates:
         return None
-    precision = (report.get("precision") or {}).get("lowest")
+    precision = report.precision.lowest if report.precision is not None else None
     roof = next((roof.tflops for roof in roofs if roof.precision == precision), None)
     found = roofline(
-        ModelWork(**work),
-        seconds_per_step=seconds,
+        work,
+        seconds_per_step=statistics.median(work.batch_size / rate for rate in rates),
         roof_flops=roof * TERA if roof is not None else None,
         bytes_per_second=bandwidth * GIGA if bandwidth is not None else None,
     )
@@ -92,31 +92,12 @@ def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> Roofline
         benchmark=row.benchmark_id,
         model=row.model,
         precision=precision,
-        intensity=work["step_flops"] / work["step_bytes"],
+        intensity=work.step_flops / work.step_bytes,
         achieved_tflops=found.achieved_flops / TERA,
         attainable_tflops=attainable / TERA if attainable is not None else None,
         share_of_attainable=found.of_attainable,
         bound=found.bound,
     )
-
-
-def seconds_per_step(report: Mapping[str, Any]) -> float | None:
-    """Training seconds per step, the median over the runs of a report.
-
-    None if the report lacks the work or the number of trained samples.
-    """
-    work = report.get("work")
-    if work is None:
-        return None
-    each = []
-    for run in report["runs"]:
-        last = run["evaluations"][-1] if run["evaluations"] else None
-        if last is None or not last["samples"]:
-            continue
-        seconds = last["ledger"].get("train") or last["seconds"]
-        if seconds:
-            each.append(seconds * work["batch_size"] / last["samples"])
-    return statistics.median(each) if each else None
 
 
 LATEST_ATTEMPTS = 20

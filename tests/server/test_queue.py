@@ -166,7 +166,7 @@ def test_an_empty_queue_and_no_worker_say_what_to_do(client: TestClient) -> None
     assert client.get(QUEUE).json()["classes"] == []
     page = client.get("/workers").text
     assert "python -m worker" in page
-    assert "Nothing waits." in page
+    assert "The queue is empty." in page
 
 
 def test_a_queue_remembers_its_own_turns_and_no_other_queues(
