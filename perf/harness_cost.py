@@ -24,10 +24,9 @@ from pathlib import Path
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec, Training
 from perf.harness import DIGITS, Bars, in_turn, print_table
-from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
 from worker.link import WorkerLink
-from worker.outbox import Outbox
+from worker.outbox import Announcer, Outbox
 from worker.sensors import open_powercap, open_sensors
 from worker.telemetry import EVERY_SECONDS, Sensors
 from worker.training import train_run

@@ -6,18 +6,16 @@ from pathlib import Path
 
 from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
-from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
-from worker.intake import HelloThread, WorkerState
-from worker.link import WorkerLink
+from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
 from worker.measuring import measure_apart
 from worker.probe import describe_surroundings, probe
-from worker.replay import replay
+from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
 from worker.settings import load_settings
-from worker.stop_guard import guard_stop
+from worker.state import WorkerState, guard_stop
 
 
 def main() -> int:

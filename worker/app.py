@@ -7,19 +7,22 @@ it again until a worker claims the attempt, and grants each claim once.
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from celery import Celery
 from celery.signals import worker_shutting_down
 
+from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
-from worker.broker import transport_options, use_careful_transport
-from worker.intake import Intake, WorkerState
+from worker.broker import read_job, transport_options, use_careful_transport
 from worker.logs import attempt_in_logs
-from worker.wire import read_job
+from worker.state import WorkerState, end_process
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 0.5
+ASK_AGAIN_SECONDS = 30.0  # A loop that loses its connection may forget the request.
 BROKER_RETRIES = 60
 SOCKET_SECONDS = 15.0
 
@@ -108,3 +111,89 @@ def run_worker(
     finally:
         worker_shutting_down.disconnect(note_shutdown)
     return state.exit_code or int(worker.exitcode or 0)
+
+
+class Intake:
+    """Stops taking messages when the worker's state says so, and starts again; ends a drained one.
+
+    It gives up a connection on which nothing can come any more.
+
+    The queue belongs to the thread of Celery's loop: this one only asks it, and seldom twice.
+    `worker` is the Celery worker; its queue is taken up again after each lost connection. `end`
+    ends the process as its operator would.
+    """
+
+    def __init__(
+        self,
+        worker: Any,
+        queue: str,
+        state: WorkerState,
+        *,
+        end: Callable[[], object] = end_process,
+    ) -> None:
+        self._worker = worker
+        self._queue = queue
+        self._state = state
+        self._end = end
+        self._is_closed = False
+        self._is_ending = False
+        self._ask_from = 0.0
+        self._was_deaf = False
+        self._thread = PeriodicThread("intake", LOOK_SECONDS, self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.stop()
+
+    def _look(self) -> None:
+        consumer = self._worker.consumer
+        follows = self._state.takes_nothing == self._is_closed and not self._must_end()
+        # Seen twice: after an attempt its message is acknowledged a moment later.
+        was_deaf, self._was_deaf = self._was_deaf, self._is_deaf(consumer)
+        if consumer is None or (follows and not (was_deaf and self._was_deaf)):
+            return
+        if time.monotonic() >= self._ask_from:
+            self._ask_from = time.monotonic() + ASK_AGAIN_SECONDS
+            consumer.call_soon(self.follow, consumer)
+
+    def follow(self, consumer: Any) -> None:
+        """Take messages or take none, as the state says. In the thread of Celery's loop.
+
+        Raises ConnectionError, for which Celery makes a new connection, where nothing can come.
+        """
+        self._ask_from = 0.0
+        close = self._state.takes_nothing
+        if consumer.task_consumer is None:
+            return  # The connection is lost; asked again once there is one.
+        if self._was_deaf and self._is_deaf(consumer):
+            self._was_deaf = False
+            raise ConnectionError("a message could not be acknowledged")
+        if close and consumer.task_consumer.consuming_from(self._queue):
+            consumer.cancel_task_queue(self._queue)
+        elif not close and self._is_closed:
+            consumer.add_task_queue(self._queue)
+        if close != self._is_closed:
+            log.info("no message is taken until further notice" if close else "messages again")
+        self._is_closed = close
+        if self._must_end():  # This loop is at no attempt, and takes none any more.
+            self._is_ending = True
+            log.info("drained: ending")
+            self._end()
+
+    def _is_deaf(self, consumer: Any) -> bool:
+        """Whether a message of an attempt that is over keeps further ones away."""
+        taking = getattr(consumer, "task_consumer", None)
+        if taking is None or self._state.busy:
+            return False
+        return not taking.channel.qos.can_consume()
+
+    def _must_end(self) -> bool:
+        return self._state.drained and not self._is_ending

@@ -15,15 +15,20 @@ from typing import Any, cast
 
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as kombu_redis
+from pydantic import TypeAdapter
 
 from finishline.rules.verification.broker_account import unacked_keys
-from finishline.rules.verification.messages import REPLAY_TASK
-from worker.wire import read_job
+from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 
 log = logging.getLogger(__name__)
 
 LONGEST_ID = 100
 SHOWN_CHARACTERS = 300
+
+
+def read_job(payload: object) -> ReplayJob:
+    """The job of a broker message. Raises pydantic's ValidationError, a ValueError."""
+    return TypeAdapter(ReplayJob).validate_python(payload)
 
 
 def read_message(raw: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from worker.parent_death import die_with_parent
+from worker.own_process import die_with_parent
 
 SIDE = 256
 SECONDS = 0.5

@@ -4,7 +4,7 @@ It knows nothing of server, broker or attempts. Its standard output carries even
 trainer or a library go to standard error.
 
 As one of several processes that train together it gets a folder and its parent's number instead:
-orders and events go through that folder (worker.group_channel). The first process reports all
+orders and events go through that folder (worker.group). The first process reports all
 events; the others report only their own failures, which the first may never see.
 """
 
@@ -33,13 +33,12 @@ from reference_models import (
     load_reference,
 )
 from reference_models.memory import is_out_of_memory, naming_batch_size
-from worker.communication import Communication
-from worker.group_channel import open_events, read_orders
-from worker.memory import accelerator_peak_bytes, resident_peak_bytes
-from worker.parent_death import die_with_parent
+from worker.group import open_events, read_orders
+from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
 from worker.stopwatch import is_reached
 
 MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.
+EXCHANGE_MODULE = "reference_models.communication"
 
 
 class EventWriter:
@@ -62,6 +61,40 @@ class EventWriter:
             os.write(self._stream, line.encode())
         except BrokenPipeError:
             os._exit(1)
+
+
+class Communication:
+    """Follow the phases of a run and sum the exchanges in its train phases.
+
+    A training that never loaded the counting module has no figures.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: float | None = None
+        self._begun_at: float | None = None
+
+    def enter(self, phase: Phase) -> None:
+        """Enter `phase`: the time belongs to it from here on; the device has been synchronised."""
+        found = _exchange()
+        if found is None:
+            return
+        so_far = found.seconds()
+        if self._begun_at is not None and so_far is not None:
+            self._seconds = (self._seconds or 0.0) + max(0.0, so_far - self._begun_at)
+        self._begun_at = (so_far or 0.0) if phase is Phase.TRAIN else None
+
+    def told(self) -> dict[str, Any]:
+        """Fields for a measurement's event; empty where nothing was exchanged."""
+        found = _exchange()
+        if found is None or self._seconds is None:
+            return {}
+        return {"communication_seconds": self._seconds, "communication_how": found.how()}
+
+
+def _exchange() -> Any:
+    """Exchanges counted in this process, None where that module was never loaded."""
+    module = sys.modules.get(EXCHANGE_MODULE)
+    return None if module is None else module.EXCHANGE
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from finishline.rules.verification.messages import ReplayJob
-from worker.group_channel import GroupChannel
+from worker.group import GroupChannel
 from worker.telemetry import Sensors
 
 LOG_TAIL_BYTES = 4_000
@@ -134,7 +134,7 @@ def _start_alone(host: Host) -> subprocess.Popen[bytes]:
 def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
     """Start the launcher of several processes; both its outputs are log."""
     python, *command = host.command
-    launcher = (python, "-m", "worker.launcher", str(os.getpid()), str(host.processes))
+    launcher = (python, "-m", "worker.group", str(os.getpid()), str(host.processes))
     try:
         return subprocess.Popen(
             (*launcher, str(group.folder), *command),

@@ -1,13 +1,25 @@
-"""The worker's side of the server's HTTP API: retry safe requests, raise for others."""
+"""The worker's side of the server's HTTP API: its posts, and the hellos between them."""
 
+import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import httpx2
+import orjson
+from pydantic import TypeAdapter
 
-from finishline.client.transport import NEVER, Patience, Retries, Transport
+from finishline.client.transport import (
+    NEVER,
+    FinishlineError,
+    NotAllowed,
+    NotSignedIn,
+    Patience,
+    Retries,
+    Transport,
+)
+from finishline.periodic import PeriodicThread
 from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
@@ -18,13 +30,18 @@ from finishline.rules.verification.messages import (
     Lease,
     ReplayReport,
     WorkerHello,
+    WorkerSystem,
 )
-from worker.wire import decode, encode
+from worker.state import WorkerState, end_process
 
+HELLO_SECONDS = 5.0
 REQUEST_TIMEOUT = httpx2.Timeout(5.0)
 CLAIM_PATIENCE_SECONDS = 30.0
 PROBE_PATIENCE_SECONDS = 10.0
 REPORT_PATIENCE_LEASES = 10.0
+
+_Message = TypeVar("_Message")
+log = logging.getLogger(__name__)
 
 
 class WorkerLink:
@@ -58,7 +75,7 @@ class WorkerLink:
 
     def hello(self, hello: WorkerHello) -> HelloAnswer:
         """Say that this worker is alive: one try, the next hello is a few seconds away."""
-        content = self._post("/workers/hello", encode(hello), retries=NEVER)
+        content = self._post("/workers/hello", orjson.dumps(hello), retries=NEVER)
         # A server of the version before has no orders.
         return decode(content, HelloAnswer) if content else HelloAnswer()
 
@@ -66,7 +83,7 @@ class WorkerLink:
         """Send this worker's own measurements; return the server's answer to its canary."""
         content = self._post(
             "/workers/probes",
-            encode(probe),
+            orjson.dumps(probe),
             retries=Patience(PROBE_PATIENCE_SECONDS, self._pause),
         )
         return decode(content, ProbeAnswer)
@@ -75,7 +92,7 @@ class WorkerLink:
         """Take an attempt. Raises Conflict if it is taken, over or cancelled."""
         content = self._post(
             f"/attempts/{attempt_id}/claim",
-            encode(request),
+            orjson.dumps(request),
             retries=Patience(CLAIM_PATIENCE_SECONDS, self._pause),
         )
         return decode(content, Lease)
@@ -84,7 +101,7 @@ class WorkerLink:
         """Send events and renew the lease; gives up when the lease has run out."""
         content = self._post(
             f"/attempts/{lease.attempt_id}/evaluations",
-            encode(batch),
+            orjson.dumps(batch),
             lease=lease,
             retries=Patience(lease.lease_seconds, self._pause),
         )
@@ -94,7 +111,7 @@ class WorkerLink:
         """Upload the report; the server treats a second copy as the first one."""
         self._post(
             f"/attempts/{lease.attempt_id}/report",
-            encode(report),
+            orjson.dumps(report),
             lease=lease,
             retries=Patience(REPORT_PATIENCE_LEASES * lease.lease_seconds, self._pause),
         )
@@ -112,3 +129,87 @@ class WorkerLink:
         if lease is not None:
             headers = {"Authorization": f"Bearer {lease.token}", FENCE_HEADER: str(lease.fence)}
         return self._transport.post_bytes(path, content, headers=headers, retries=retries)
+
+
+def decode(content: bytes, kind: type[_Message]) -> _Message:
+    """A message from JSON. Raises pydantic's ValidationError, a ValueError, naming the field."""
+    return TypeAdapter(kind).validate_json(content)
+
+
+class HelloThread:
+    """Says hello at the start, every five seconds, when told to, and when the worker stops.
+
+    The answer says whether the worker is to take work, which its state then holds. A server that
+    refuses the token ends the worker: `end` ends the process as its operator would. The first hello
+    is over when this is entered, which leaves the end to its caller.
+
+    A server that is away is nothing to stop for: it is logged when it goes and when it is back.
+    """
+
+    def __init__(
+        self,
+        server: WorkerLink,
+        system: WorkerSystem,
+        state: WorkerState,
+        *,
+        every_seconds: float = HELLO_SECONDS,
+        end: Callable[[], object] = end_process,
+    ) -> None:
+        self._server = server
+        self._system = system
+        self._state = state
+        self._end = end
+        self._heard = True
+        self._thread = PeriodicThread("hello", every_seconds, self._say_again, last_step=True)
+
+    def __enter__(self) -> Self:
+        self._say()
+        if self._state.refused is None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._state.stopping = True
+        self._thread.stop()
+
+    def say_soon(self) -> None:
+        """Say hello at once, in the thread of this class: the worker has become free."""
+        self._thread.wake()
+
+    def _say_again(self) -> None:
+        self._say()
+        if self._state.refused is not None and not self._thread.is_stopping:
+            self._thread.end()
+            self._end()
+
+    def _say(self) -> None:
+        try:
+            answer = self._server.hello(WorkerHello(self._system, self._state.word()))
+        except (NotSignedIn, NotAllowed) as error:
+            self._state.refused = (
+                f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "
+                "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
+            )
+            log.error(self._state.refused)
+            return
+        except (FinishlineError, ValueError) as error:
+            if self._heard:
+                log.warning("hello was not heard: %s", error)
+            self._heard = False
+            return
+        if not self._heard:
+            log.info("the server hears this worker again")
+        self._heard = True
+        self._follow(answer)
+
+    def _follow(self, answer: HelloAnswer) -> None:
+        paused, drained = answer.order == "pause", answer.order == "drain"
+        if (paused, drained) != (self._state.paused, self._state.drained):
+            log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
+        self._state.paused, self._state.drained = paused, drained
+        self._state.roof_wanted = answer.roof_wanted

@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog import write_run_log
@@ -32,11 +34,10 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from worker.announcer import Announcer
 from worker.child_process import Host
+from worker.outbox import Announcer
 from worker.probe import nvidia_accelerators, probe
 from worker.training import train_run
-from worker.wire import encode
 
 SEED_LIMIT = 2**31
 
@@ -210,7 +211,7 @@ def log_name(index: int) -> str:
 
 def print_event(event: ReplayEvent) -> None:
     """One event as one line on standard output, at once."""
-    sys.stdout.write(encode(event).decode() + "\n")
+    sys.stdout.write(orjson.dumps(event).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -1,27 +1,106 @@
-"""Events on their way to the server: posted by a thread, so that the training never waits.
+"""Events of an attempt: numbered, and posted by a thread, so that the training never waits.
 
 The server compares a report with the moments at which its events came. So an evaluation, the start
 of a run and that of its clock are posted at once; other events wait for one of these.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
-from finishline.rules.verification.messages import BatchAnswer, EvaluationBatch, ReplayEvent
+from finishline.rules.scoring.run import Ledger
+from finishline.rules.verification.messages import (
+    BatchAnswer,
+    EvaluationBatch,
+    EventKind,
+    Failure,
+    ReplayEvaluation,
+    ReplayEvent,
+    RunStatus,
+)
 from finishline.rules.verification.report_stream import PREPARATION
-from worker.training import StopReason
 
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.5
 BATCH_LIMIT = 500
 
+EventSink = Callable[[ReplayEvent], None]
+StopReason = Literal["cancelled", "time_limit", "fenced", "worker_stopped"]
 Post = Callable[[EvaluationBatch], BatchAnswer]
+
+
+class Announcer:
+    """Makes the events of an attempt; `sequence` counts from 0 and has no gaps."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._sink = sink
+        self._numbers = itertools.count()
+
+    def run_started(self, run: int) -> None:
+        """A training process was started."""
+        self._emit(run, "run_started")
+
+    def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
+        """Enter a phase: the run's time belongs to it from here on."""
+        self._emit(run, "phase", phase=phase, seconds=seconds, ledger=ledger)
+
+    def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:
+        """The run was evaluated."""
+        self._sink(
+            ReplayEvent(
+                sequence=next(self._numbers), run=run, kind="evaluation", **asdict(evaluation)
+            )
+        )
+
+    def run_finished(
+        self,
+        run: int,
+        status: RunStatus,
+        *,
+        seconds: float | None,
+        ledger: Ledger,
+        cpu_seconds: float | None,
+        failure: Failure | None,
+    ) -> None:
+        """The run ended."""
+        self._sink(
+            ReplayEvent(
+                sequence=next(self._numbers),
+                run=run,
+                kind="run_finished",
+                status=status,
+                seconds=seconds,
+                ledger=asdict(ledger),
+                cpu_seconds=cpu_seconds,
+                failure=failure,
+            )
+        )
+
+    def _emit(
+        self,
+        run: int,
+        kind: EventKind,
+        *,
+        seconds: float | None = None,
+        phase: str | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        event = ReplayEvent(
+            sequence=next(self._numbers),
+            run=run,
+            kind=kind,
+            seconds=seconds,
+            phase=phase,
+            ledger=asdict(ledger) if ledger is not None else None,
+        )
+        self._sink(event)
 
 
 class Outbox:

@@ -19,7 +19,7 @@ from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
 from finishline.rules.scoring.run import Phase
 from finishline.rules.verification.precision import narrowest, precision_by_error
 from reference_models import Reference, load_reference, synthetic_of
-from worker.parent_death import die_with_parent
+from worker.own_process import die_with_parent
 from worker.utilisation import count_work
 
 NAMES: dict[torch.dtype, PrecisionName] = {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from finishline.rules.scoring.measurements import Figure
 from worker.canary import best_seconds
-from worker.parent_death import die_with_parent
+from worker.own_process import die_with_parent
 
 MIB = 2**20
 

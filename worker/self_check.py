@@ -23,9 +23,9 @@ from finishline.rules.scoring.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.messages import WorkerSystem
-from worker.intake import WorkerState
 from worker.link import WorkerLink
 from worker.measuring import Answer, Measure, measure_apart
+from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from finishline.rules.scoring.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
 from worker.latency import first_line
-from worker.memory import accelerator_peak_bytes, resident_peak_bytes
-from worker.parent_death import die_with_parent
+from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
 from worker.sensors import open_sensors
 from worker.telemetry import Telemetry
 

@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.run import Clock, Phase
@@ -16,15 +18,14 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     RunStatus,
 )
-from worker.announcer import Announcer
 from worker.child_process import ChildProcess, Host, Line
 from worker.failures import count_oom_kills, death_of_child, failure
+from worker.outbox import Announcer, StopReason
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.telemetry import Telemetry
-from worker.wire import read_latency
 
 
-class RunRecord:
+class RunRecorder:
     """Keep the ledger of one run from the stamps of its parent, and decide the next step.
 
     `status` is None while the run goes on; `failure` says why it failed.
@@ -139,7 +140,7 @@ class RunRecord:
             case "latency":
                 self._watch.stamp(at)
                 self._follow_clocks(event, at)
-                self.latency.append(read_latency(event["latency"]))
+                self.latency.append(TypeAdapter(BackendLatency).validate_python(event["latency"]))
             case "failure":
                 self._watch.stamp(at)
                 self.fail(failure(event["code"], event["message"]))
@@ -220,7 +221,6 @@ class RunRecord:
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
-StopReason = Literal["cancelled", "time_limit", "fenced", "worker_stopped"]
 
 
 def train_run(
@@ -238,7 +238,7 @@ def train_run(
     oom_kills = count_oom_kills()
     child = ChildProcess(job, index, host=host)
     telemetry = Telemetry(host.sensors)
-    record = RunRecord(job, index, at=child.started_at, announcer=announcer, telemetry=telemetry)
+    record = RunRecorder(job, index, at=child.started_at, announcer=announcer, telemetry=telemetry)
     try:
         while record.status is None:
             line = child.next_line(wait_seconds=POLL_SECONDS)
@@ -255,7 +255,7 @@ def train_run(
     return record.close(child.log_tail())
 
 
-def _take_line(line: Line, record: RunRecord, child: ChildProcess, *, oom_kills: int) -> None:
+def _take_line(line: Line, record: RunRecorder, child: ChildProcess, *, oom_kills: int) -> None:
     if line.text is not None:
         record.read(line.text, line.at)
         return
@@ -265,7 +265,7 @@ def _take_line(line: Line, record: RunRecord, child: ChildProcess, *, oom_kills:
     record.fail(death_of_child(exit_code, oom_kills=killed, batch_size=batch_size))
 
 
-def _obey(reason: StopReason | None, record: RunRecord, host: Host) -> None:
+def _obey(reason: StopReason | None, record: RunRecorder, host: Host) -> None:
     match reason:
         case "worker_stopped":
             record.fail(failure("worker_stopped", "the worker was told to stop"))
@@ -275,7 +275,7 @@ def _obey(reason: StopReason | None, record: RunRecord, host: Host) -> None:
             record.end("cancelled")
 
 
-def _exceed_limit(record: RunRecord, host: Host) -> None:
+def _exceed_limit(record: RunRecorder, host: Host) -> None:
     """Fail a run at its limit: the host's doing where it kept the processor from a training."""
     limit = record.job.run_limit_seconds
     share = record.processor_share(least_seconds=limit / 2)

@@ -35,7 +35,7 @@ from finishline.cli.up.services import (
     server_service,
     worker_service,
 )
-from worker import intake
+from worker import app as worker_app
 
 POLICY = RestartPolicy(
     max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0
@@ -135,7 +135,7 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
     assert service.environment["FINISHLINE_MEASURE"] == told
     assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
     assert service.farewells[DRAINED] == "was drained and leases no attempts until it is resumed"
-    assert f'log.info("{DRAINED}")' in inspect.getsource(intake), "what a drained worker says"
+    assert f'log.info("{DRAINED}")' in inspect.getsource(worker_app), "what a drained worker says"
 
 
 def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path: Path) -> None:

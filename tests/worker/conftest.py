@@ -18,9 +18,9 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from worker.announcer import Announcer
 from worker.child_process import Host
 from worker.link import WorkerLink
+from worker.outbox import Announcer
 
 CHILD_WITH_FAKES = Path(__file__).with_name("child_with_fakes.py")
 

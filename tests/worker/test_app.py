@@ -22,8 +22,8 @@ from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
-from worker.app import make_app
-from worker.intake import Intake, WorkerState
+from worker.app import Intake, make_app
+from worker.state import WorkerState
 
 WORKER_WITH_FAKES = Path(__file__).with_name("worker_with_fakes.py")
 

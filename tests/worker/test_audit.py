@@ -10,18 +10,11 @@ from torch import nn
 import reference_models
 from finishline.rules.scoring.measurements import Canary, ProbeAnswer
 from finishline.rules.scoring.run import Phase
-from worker.attempt_checks import AttemptChecks
-from worker.intake import WorkerState
 from worker.measuring import measure_apart
-from worker.precision_probe import (
-    audit,
-    audit_step,
-    canary_errors,
-    precision_by_flags,
-    read_flags,
-)
-from worker.replay import replay
+from worker.precision_probe import audit, audit_step, canary_errors, precision_by_flags, read_flags
+from worker.replay import AttemptChecks, replay
 from worker.self_check import Checked
+from worker.state import WorkerState
 
 
 def told(reference, **hyperparameters):

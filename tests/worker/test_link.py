@@ -24,11 +24,10 @@ from finishline.rules.verification.messages import (
 )
 from worker.app import make_app
 from worker.failures import death_of_child, ends_attempt, failure
-from worker.intake import HelloThread, WorkerState
-from worker.link import WorkerLink
+from worker.link import HelloThread, WorkerLink
 from worker.logs import FORMATTERS, attempt_in_logs
 from worker.outbox import Outbox
-from worker.stop_guard import guard_stop
+from worker.state import WorkerState, guard_stop
 
 GRANT = Lease(attempt_id="attempt-1", fence=1, token="attempt-token", lease_seconds=0.5)
 
@@ -163,7 +162,7 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
 
 
 def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, caplog):
-    caplog.set_level("INFO", logger="worker.intake")
+    caplog.set_level("INFO", logger="worker.link")
     answers = [httpx2.ConnectError("refused"), httpx2.ConnectError("refused"), httpx2.Response(204)]
 
     def answer(request):
@@ -180,7 +179,7 @@ def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, 
 
 
 def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
-    caplog.set_level("INFO", logger="worker.intake")
+    caplog.set_level("INFO", logger="worker.link")
     orders = [
         {"order": "pause", "why": "paused by olivia: new fans"},
         {"order": "drain", "why": None},

@@ -18,7 +18,7 @@ from finishline.rules.scoring.run import Phase
 from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
 from worker.bench import BenchError, main, read_arguments, run_bench
-from worker.communication import EXCHANGE_MODULE, Communication
+from worker.child import EXCHANGE_MODULE, Communication
 from worker.measuring import measure_apart
 from worker.throughput import ROUNDS, bench, measure_throughput
 from worker.throughput import main as throughput_main

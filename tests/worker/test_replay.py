@@ -10,12 +10,12 @@ import pytest
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.verification.messages import Absence, LatencyOrder
-from worker.intake import WorkerState
 from worker.local import local_job, main, read_arguments, submission
 from worker.probe import probe
 from worker.replay import replay
+from worker.state import WorkerState
 from worker.telemetry import Reading, Telemetry
-from worker.training import RunRecord
+from worker.training import RunRecorder
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_ticket_for_another_benchmark_is_refused(tmp_path, capsys):
 @pytest.fixture
 def record(make_job, announcer):
     """A run whose process was started at 100 s."""
-    return RunRecord(make_job(), 0, at=100.0, announcer=announcer)
+    return RunRecorder(make_job(), 0, at=100.0, announcer=announcer)
 
 
 def tell(record, event, at, *, clock=None, **fields):
@@ -332,7 +332,7 @@ class CountingSensors:
 
 def test_energy_is_read_at_the_edges_of_the_ledger(make_job, announcer):
     telemetry = Telemetry(CountingSensors(), every_seconds=60.0)
-    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer, telemetry=telemetry)
+    record = RunRecorder(make_job(), 0, at=100.0, announcer=announcer, telemetry=telemetry)
     start(record)
     evaluate(record, 105.0, 98.0, resident_peak_bytes=1000, accelerator_peak_bytes=None)
     telemetry.stop()
@@ -346,7 +346,7 @@ def test_energy_is_read_at_the_edges_of_the_ledger(make_job, announcer):
 
 def test_share_of_communication_is_that_of_the_train_seconds_so_far(make_job, announcer):
     job = make_job(target=99.0)
-    record = RunRecord(job, 0, at=100.0, announcer=announcer, telemetry=Telemetry(None))
+    record = RunRecorder(job, 0, at=100.0, announcer=announcer, telemetry=Telemetry(None))
     start(record)
     evaluate(record, 105.0, 90.0, communication_seconds=1.0, communication_how="by hand")
     train_seconds = record.evaluations[0].ledger["train"]
@@ -383,7 +383,7 @@ def test_child_whose_clock_ran_slower_fails_its_run(record):
 
 
 def test_a_clock_that_stands_still_fails_its_run(make_job, announcer):
-    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer)
+    record = RunRecorder(make_job(), 0, at=100.0, announcer=announcer)
     tell(record, "phase", 103.0, phase="train", clock=7.0)
     tell(record, "measurement", 105.0, epoch=1, samples=64, quality=98.0, clock=7.0)
     run = record.close("")
@@ -456,7 +456,7 @@ def test_readings_count_from_the_start_of_the_clock(make_job, announcer):
             noted.append((phase.value, on_clock))
 
     noted = []
-    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer, telemetry=Noting(None))
+    record = RunRecorder(make_job(), 0, at=100.0, announcer=announcer, telemetry=Noting(None))
     start(record)
     assert noted == [("warmup", False), ("data", True), ("train", True)]
 
@@ -488,7 +488,7 @@ def test_a_run_that_ends_short_of_the_target_did_not_reach(record):
 def timed(make_job, announcer):
     """A run whose model is to be timed, at its target after 2 s."""
     order = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
-    record = RunRecord(make_job(latency=order), 0, at=100.0, announcer=announcer)
+    record = RunRecorder(make_job(latency=order), 0, at=100.0, announcer=announcer)
     start(record)
     evaluate(record, 105.0, 98.0)
     return record
@@ -524,7 +524,7 @@ def test_at_a_fixed_stop_the_last_evaluation_counts_whatever_its_quality(
 ):
     job = make_job()
     job = replace(job, target=replace(job.target, fixed_stop=True))
-    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    record = RunRecorder(job, 0, at=100.0, announcer=announcer)
     start(record)
     for at, quality in zip((105.0, 107.0), qualities, strict=True):
         evaluate(record, at, quality)
@@ -539,7 +539,7 @@ def test_a_run_that_ends_before_its_first_evaluation_did_not_reach_a_fixed_stop(
 ):
     job = make_job()
     job = replace(job, target=replace(job.target, fixed_stop=True))
-    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    record = RunRecorder(job, 0, at=100.0, announcer=announcer)
     start(record)
     tell(record, "end", 104.0)
     assert record.close("").status == "not_reached"

@@ -13,7 +13,6 @@ from finishline.client.transport import FinishlineError
 from finishline.rules.scoring.measurements import ProbeAnswer
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
-from worker.intake import WorkerState
 from worker.measuring import measure_apart
 from worker.probe import accelerators_of, hardware_class_of, nvidia_accelerators, probe
 from worker.roofs import (
@@ -28,6 +27,7 @@ from worker.roofs import (
     types_of,
 )
 from worker.self_check import SelfCheck
+from worker.state import WorkerState
 
 CANARY = {"gflops": 100.0, "configuration": "numpy", "how": "best of 0.5 s"}
 
@@ -427,7 +427,7 @@ def test_a_device_that_is_not_there_is_refused_by_name(monkeypatch):
 @pytest.mark.usefixtures("small")
 def test_a_worker_that_measures_loads_no_torch():
     code = (
-        "import sys, worker.self_check, worker.attempt_checks, worker.bench, worker.sensors;"
+        "import sys, worker.self_check, worker.replay, worker.bench, worker.sensors;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from finishline.rules.scoring.run import Clock, Phase
-from worker.memory import accelerator_peak_bytes, resident_peak_bytes
+from worker.own_process import accelerator_peak_bytes, resident_peak_bytes
 from worker.probe import (
     accelerator_facts,
     container_id,

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
@@ -18,7 +19,6 @@ from worker.child_process import Host
 from worker.settings import Settings
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.training import train_run
-from worker.wire import encode
 
 
 @pytest.fixture
@@ -235,10 +235,10 @@ PARENT = """
 import sys
 from pathlib import Path
 from finishline.rules.verification.messages import ReplayJob
-from worker.announcer import Announcer
+from worker.outbox import Announcer
 from worker.child_process import Host
 from worker.training import train_run
-from worker.wire import decode
+from worker.link import decode
 
 job = decode(sys.argv[1].encode(), ReplayJob)
 host = Host(device="cpu", data_dir=Path("unused"), command=(sys.executable, sys.argv[2]))
@@ -249,7 +249,7 @@ train_run(job, 0, host=host, announcer=Announcer(lambda event: print(event.kind,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
 def test_no_training_survives_a_worker_that_is_killed(host, make_job):
-    job = encode(make_job("hang")).decode()
+    job = orjson.dumps(make_job("hang")).decode()
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, job, host.command[1]], stdout=subprocess.PIPE
     )

@@ -12,7 +12,7 @@ from celery import Celery
 import worker.__main__
 from worker.app import make_app
 from worker.child_process import Host
-from worker.intake import HELLO_SECONDS, HelloThread
+from worker.link import HELLO_SECONDS, HelloThread
 
 CHILD = (sys.executable, str(Path(__file__).with_name("child_with_fakes.py")))
 

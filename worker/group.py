@@ -1,11 +1,20 @@
-"""Channel of a worker to a training of several processes: a folder with orders and a named pipe."""
+"""Start a training of several processes: `python -m worker.group PARENT N FOLDER COMMAND ...`.
+
+Becomes `torch.distributed.run`, which starts N processes of the command and ends them all when one
+dies. It passes on neither standard input nor open files, so each process gets the folder with its
+orders and the pipe for its events, and the number of the process it is to die with.
+"""
 
 import json
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from worker.own_process import die_with_parent
 
 ORDERS = "orders.json"
 EVENTS = "events"
@@ -45,3 +54,20 @@ def read_orders(folder: Path) -> dict[str, Any]:
 def open_events(folder: Path) -> int:
     """The writing end of the pipe, in a process of the group."""
     return os.open(folder / EVENTS, os.O_WRONLY)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Replace this process by torch's launcher; the request to die with the parent stays."""
+    parent_pid, processes, folder, *command = arguments
+    die_with_parent(int(parent_pid))
+    os.execv(sys.executable, launch(processes, folder, command, own_pid=os.getpid()))  # noqa: S606
+
+
+def launch(processes: str, folder: str, command: Sequence[str], *, own_pid: int) -> list[str]:
+    """The launcher's command line: one host, a port of its own choice."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
+    return [sys.executable, *torchrun, *command, folder, str(own_pid)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
