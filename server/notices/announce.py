@@ -33,6 +33,7 @@ from server.base.models import (
     Webhook,
     WorkerRow,
 )
+from server.base.standing import purpose_of
 from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
 
@@ -164,7 +165,6 @@ def _benchmark_of(session: Session, verification: Verification) -> str | None:
 
 
 ANNOUNCED = "announced"
-MAY_TAKE_A_RECORD = ("replay", "duel")
 SOMEBODY_LISTENS = select(
     or_(
         exists(select(Webhook.id).where(Webhook.disabled_at.is_(None))),
@@ -252,7 +252,7 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
     announce(
         session, "decision.published" if published else f"verification.{event.moment}", describe
     )
-    if event.moment == "done" and verification.kind in MAY_TAKE_A_RECORD:
+    if event.moment == "done" and purpose_of(verification).may_set_record:
         _announce_record_check(session, verification)
 
 

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from finishline.rules.verification.messages import Failure
+from finishline.api.verifications import ASKED_FOR
+from finishline.rules.verification.job import Purpose, Request, draw, trainings_of
+from finishline.rules.verification.messages import Failure, Training
+from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.verdict import Verdict
 from server.base.database import Database, utc_now
 from server.base.models import Calibration, JobTraining, User, Verification
 from server.base.settings import Settings
@@ -160,3 +164,40 @@ def test_pages_and_lists_show_what_has_no_submission(
     assert [item["kind"] for item in listed] == ["calibration", "replay"]
     events = client.get(f"/api/v1/verifications/{calibration.verification_id}/events").text
     assert "event: end" in events
+
+
+def plan_ablation(request: Request) -> list[Training]:
+    """Plan one training of the reference with another batch size than the claim's."""
+    return trainings_of(draw(request.entropy, runs=1), request.package, {"batch_size": 32.0})
+
+
+def test_a_new_purpose_costs_its_rules_alone(
+    replay: Any,
+    client: TestClient,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ablation = Purpose(
+        "ablation",
+        plan_ablation,
+        judge=lambda _case: Verdict("verified", ()),
+        why_not=lambda _benchmark, _claims: None,
+        unable="cannot have an ablation",
+    )
+    monkeypatch.setitem(PURPOSES, "ablation", ablation)
+    monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "ablation"))
+    answer = client.post(
+        f"/api/v1/submissions/{replay.submission_id}/verifications",
+        json={"kind": "ablation"},
+        headers=olivia.headers,
+    )
+    assert answer.status_code == 201, answer.text
+    replay.verification_id = answer.json()["id"]
+    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
+
+    view = replay.view()
+    assert (view["kind"], view["runs_planned"]) == ("ablation", 1)
+    assert (view["outcome"], view["published"]) == ("verified", False)
+    assert replay.status() == "verifying"  # Its replay has not ended.
+    assert client.get(f"/verifications/{replay.verification_id}").status_code == 200

@@ -394,4 +394,5 @@ DUEL = Purpose(
     seals_settings=True,
     organisers_first=True,
     stops_when_withdrawn=True,
+    may_set_record=True,
 )

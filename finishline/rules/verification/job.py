@@ -111,7 +111,8 @@ class Purpose:
     finishes its runs first. One `by_other_owners` goes only to workers of owners who have not
     trained its claim, one with `organisers_first` to an organisers' worker if there is any. If
     `organisers_decide`, the word of other workers leaves the verdict open. One that
-    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn.
+    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. The end of
+    one that `may_set_record` can change the holder of a record.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Purpose:
     organisers_first: bool = False
     organisers_decide: bool = False
     stops_when_withdrawn: bool = False
+    may_set_record: bool = False
 
 
 @dataclass(frozen=True)

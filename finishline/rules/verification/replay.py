@@ -59,4 +59,5 @@ REPLAY = Purpose(
     unable="cannot be verified",
     checks_claims="train",
     is_evidence=True,
+    may_set_record=True,
 )
