@@ -6,27 +6,14 @@ from typing import Any
 
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
 
 KIND_WORDS = {"replay": "verification"}
-SUBJECTS = {"calibration": "the reference", "duel": "either submission"}
-DUEL_SENTENCES = {
-    "challenger_faster": "The challenger is faster.",
-    "holder_faster": "The holder is faster.",
-    "not_separable": "The two are a statistical tie.",
-}
-
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
-LATENCY_SENTENCES = {
-    "verified": "The measured latency supports the claim.",
-    "rejected": "The measured latency contradicts the claim.",
-}
-
-WORK_WORDS = {
-    "calibration": ("train the reference in", "Training the reference in"),
-    "duel": ("train", "Training"),
-    "latency": ("train and time the model of", "Training and timing the model of"),
-}
+KINDS_ASKED_FOR = [
+    (name, name.replace("_", " ").capitalize(), PURPOSES[name].words.about) for name in ASKED_FOR
+]
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
@@ -40,9 +27,9 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
     state, outcome = verification["state"], verification["outcome"]
     planned = verification["runs_planned"]
     runs = count_text(planned, "run") if planned else "its runs"
-    to_do, doing = WORK_WORDS.get(verification["kind"], ("replay", "Replaying"))
+    words = PURPOSES[verification["kind"]].words
     if state == "queued":
-        waiting = f"Waiting for a worker to {to_do} {runs} with sealed seeds."
+        waiting = f"Waiting for a worker to {words.to_do} {runs} with sealed seeds."
         return f"{waiting}{_why_again(verification)}"
     if state == "running":
         worker = next(
@@ -50,28 +37,20 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         )
         where = f" on {worker}" if worker else ""
         if verification.get("cancelled_at"):
-            return f"Cancelled: {doing.lower()} {runs}{where} first; they count, without a verdict."
-        return f"{doing} {runs}{where}.{_why_again(verification)}"
-    if state == "done" and verification["kind"] == "latency":
-        if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
-            return "The latency was measured; the submission claims none to compare with."
-        return LATENCY_SENTENCES.get(outcome, "Inconclusive: the latency could not be confirmed.")
-    about = SUBJECTS.get(verification["kind"], "the submission")
+            doing = words.doing.lower()
+            return f"Cancelled: {doing} {runs}{where} first; they count, without a verdict."
+        return f"{words.doing} {runs}{where}.{_why_again(verification)}"
     if state == "cancelled":
-        return f"This {kind_word(verification)} was cancelled, without a result for {about}."
+        kind = kind_word(verification)
+        return f"This {kind} was cancelled, without a result for {words.subject}."
     if state == "failed":
-        return f"No attempt could finish: no result for {about}."
+        return f"No attempt could finish: no result for {words.subject}."
     if verification.get("witnessed"):
         found = "agrees with the claim" if outcome == "verified" else "is inconclusive"
         return f"A replay of {runs} on the submitter's own machine, witnessed, {found}."
-    if verification["kind"] == "calibration":
-        return f"The reference was measured in {runs}."
-    if verification["kind"] == "duel":
-        return DUEL_SENTENCES.get(outcome, f"The duel of {runs} is inconclusive.")
-    return {
-        "verified": f"The replay of {runs} supports the claim.",
-        "rejected": f"The replay of {runs} contradicts the claim.",
-    }.get(outcome, f"Inconclusive: the replay of {runs} could not confirm the claim.")
+    if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
+        return "The latency was measured; the submission claims none to compare with."
+    return words.ending(outcome, runs=runs)
 
 
 def _why_again(verification: Mapping[str, Any]) -> str:

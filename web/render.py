@@ -99,6 +99,7 @@ from web.compare import (
 )
 from web.home_words import console_pages_of, families, short_title
 from web.progress import (
+    KINDS_ASKED_FOR,
     chosen_ghost,
     expected_evaluations,
     ghost_label,
@@ -233,6 +234,7 @@ def environment() -> Environment:
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,
         kind_word=kind_word,
+        kinds_asked_for=KINDS_ASKED_FOR,
         left_out=left_out,
         largest_shift=largest_shift,
         ledger_bars=ledger_bars,

@@ -9,7 +9,7 @@ from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
 from finishline.api.schema import Schema
 from finishline.rules.verification.messages import ControlPoint
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 
 
@@ -62,8 +62,6 @@ def _may_be_asked_for(name: str) -> str:
     return name
 
 
-# The purposes that somebody asks for about one submission.
-ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
 AskedFor = Annotated[
     str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
 ]

@@ -19,7 +19,7 @@ from finishline.api.quotas import MyQuotaView
 from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
-from finishline.api.verifications import VerificationView
+from finishline.api.verifications import AskedFor, VerificationView
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable
 from finishline.client.files import Upload, idempotency_key, open_parts
@@ -220,11 +220,11 @@ class Client:
         self,
         submission: SubmissionView | str,
         *,
-        kind: Literal["replay", "latency"] = "replay",
+        kind: AskedFor = "replay",
         reason: str | None = None,
         own_seeds: int | None = None,
     ) -> VerificationView:
-        """Ask for a replay of a submission, or for its latency.
+        """Ask for a verification of a submission: a replay, its latency or another kind.
 
         Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
         The owner of a submission may ask for its first, on their quota; an organiser for any.

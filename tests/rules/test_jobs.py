@@ -25,7 +25,7 @@ from finishline.rules.verification.fair_queue import (
 )
 from finishline.rules.verification.job import Request, build_job, draw_of_trainings
 from finishline.rules.verification.messages import Failure, ReplayJob, ReplayRun, Training
-from finishline.rules.verification.purposes import PURPOSES, purpose_named
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
 from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs, why_fresh_runs
@@ -58,14 +58,23 @@ def job_of(digits: Benchmark, claim: Claim | None, trainings: list[Training]) ->
 
 
 def test_a_purpose_is_known_by_its_name() -> None:
-    assert {name: purpose.name for name, purpose in PURPOSES.items()} == {
-        name: name for name in ("replay", "calibration", "duel", "latency", "cross_check")
-    }
+    assert all(purpose.name == name for name, purpose in PURPOSES.items())
+    assert PURPOSES.keys() >= {"replay", "calibration", "duel", "latency", "cross_check"}
     assert purpose_named("duel") is PURPOSES["duel"]
     with pytest.raises(
         RuleError, match="unknown purpose 'race'; expected replay or calibration or"
     ):
         purpose_named("race")
+
+
+def test_every_purpose_says_how_it_ends_and_those_asked_for_say_their_work() -> None:
+    for purpose in PURPOSES.values():
+        assert purpose.words.ending("unheard of", runs="3 runs").endswith(".")
+    assert set(ASKED_FOR) >= {"replay", "latency"}
+    assert all(PURPOSES[name].words.about for name in ASKED_FOR)
+    assert PURPOSES["replay"].words.ending("verified", runs="3 runs") == (
+        "The replay of 3 runs supports the claim."
+    )
 
 
 def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits: Benchmark) -> None:

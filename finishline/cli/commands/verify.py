@@ -1,6 +1,5 @@
 """`finishline verify`, `duel`, `decide` and `compare`: ask for checks and decide about them."""
 
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,13 +16,15 @@ from finishline.cli.submission_tables import (
 )
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+
+KINDS = "; ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
 
 
-class Kind(StrEnum):
-    """Kinds of verification."""
-
-    REPLAY = "replay"
-    LATENCY = "latency"
+def _known_kind(name: str) -> str:
+    if name not in ASKED_FOR:
+        raise typer.BadParameter(f"{name!r} is not {' or '.join(ASKED_FOR)}.")
+    return name
 
 
 def verify(
@@ -33,9 +34,7 @@ def verify(
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow the replay of one submission until its verdict.")
     ] = False,
-    kind: Annotated[
-        Kind, typer.Option("--kind", help="replay: train it again; latency: time its model.")
-    ] = Kind.REPLAY,
+    kind: Annotated[str, typer.Option("--kind", callback=_known_kind, help=f"{KINDS}.")] = "replay",
     reason: Annotated[
         str | None, typer.Option("--reason", help="Reason; shown with the verification.")
     ] = None,
@@ -73,11 +72,11 @@ def verify(
             batch = server.post("/verifications/batch", body)
             screen.answer(batch, batch_lines(batch))
             return int(ExitCode.OK)
-        view = find_under_way(server, named[0], kind=kind.value) if watch else None
+        view = find_under_way(server, named[0], kind=kind) if watch else None
         if view is not None and view.get("state") not in ENDED:
             screen.say("A verification is already under way; following it.")
         if view is None:
-            view = request_verification(server, named[0], kind=kind.value, reason=reason)
+            view = request_verification(server, named[0], kind=kind, reason=reason)
         return _follow_one(server, view, watch=watch, screen=screen)
 
 
@@ -89,9 +88,9 @@ def _require_one_choice(named: list[str], *, benchmark: str | None, status: str 
         )
 
 
-def _require_batch(reason: str | None, *, watch: bool, kind: Kind) -> None:
-    if kind is not Kind.REPLAY:
-        raise CliError(f"--kind {kind.value} is for one submission.", exit_code=ExitCode.USAGE)
+def _require_batch(reason: str | None, *, watch: bool, kind: str) -> None:
+    if kind != "replay":
+        raise CliError(f"--kind {kind} is for one submission.", exit_code=ExitCode.USAGE)
     if not reason:
         raise CliError("Verifying several submissions needs a --reason.", exit_code=ExitCode.USAGE)
     if watch:

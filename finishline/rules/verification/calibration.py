@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Case, Draw, Purpose, Request, trainings_of
+from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.messages import Training
 
 
@@ -45,6 +45,12 @@ CALIBRATION = Purpose(
     judge=judge_calibration,
     why_not=_why_not,
     unable="cannot be calibrated",
+    words=Words(
+        to_do="train the reference in",
+        doing="Training the reference in",
+        endings={"": "The reference was measured in {runs}."},
+        subject="the reference",
+    ),
     claims=0,
     seals_settings=True,
 )

@@ -9,7 +9,7 @@ from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Case, Draw, Purpose, Request, trainings_of
+from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.judge_convergence import Curve, curve_of_replay, evaluations_of
 from finishline.rules.verification.messages import ReplayRun, Training
 from finishline.rules.verification.precision import audits_differ
@@ -217,6 +217,15 @@ CROSS_CHECK = Purpose(
     judge=judge_cross_check,
     why_not=_why_not,
     unable="cannot be trained again",
+    words=Words(
+        to_do="repeat",
+        doing="Repeating",
+        endings={
+            "verified": "Another owner's worker reproduced the run.",
+            "rejected": "Another owner's worker did not reproduce the run.",
+            "": "The cross-check of {runs} is inconclusive.",
+        },
+    ),
     claims=0,
     by_other_owners=True,
 )

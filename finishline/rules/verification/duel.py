@@ -15,7 +15,7 @@ from finishline.rules.statistics.pairs import (
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text
-from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
@@ -390,6 +390,17 @@ DUEL = Purpose(
     judge=_judge,
     why_not=_why_not,
     unable="cannot have a duel",
+    words=Words(
+        to_do="train",
+        doing="Training",
+        endings={
+            "challenger_faster": "The challenger is faster.",
+            "holder_faster": "The holder is faster.",
+            "not_separable": "The two are a statistical tie.",
+            "": "The duel of {runs} is inconclusive.",
+        },
+        subject="either submission",
+    ),
     claims=2,
     seals_settings=True,
     organisers_first=True,

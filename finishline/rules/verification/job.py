@@ -97,6 +97,25 @@ def _no_check(report: ReplayReport, benchmark: Benchmark) -> None:
 
 
 @dataclass(frozen=True)
+class Words:
+    """A purpose on pages and in the command: its work to do and under way, and its ends.
+
+    `endings` has a sentence for each outcome, that of "" for any other; {runs} stands for "3 runs".
+    `about` says it to those who may ask for it, `subject` names the one that is tested.
+    """
+
+    to_do: str
+    doing: str
+    endings: Mapping[str | None, str]
+    about: str = ""
+    subject: str = "the submission"
+
+    def ending(self, outcome: str | None, *, runs: str) -> str:
+        """Sentence on an outcome."""
+        return self.endings.get(outcome, self.endings[""]).format(runs=runs)
+
+
+@dataclass(frozen=True)
 class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
@@ -120,6 +139,7 @@ class Purpose:
     judge: Callable[[Case], Verdict | None]
     why_not: Callable[[Benchmark, Sequence[Claim]], str | None]
     unable: str
+    words: Words
     claims: int = 1
     check: Callable[[ReplayReport, Benchmark], None] = _no_check
     checks_claims: str | None = None

@@ -19,7 +19,7 @@ from finishline.rules.scoring.latency import (
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     Backend,
@@ -282,6 +282,16 @@ LATENCY = Purpose(
     judge=_judge,
     why_not=_why_not,
     unable="cannot have its latency measured",
+    words=Words(
+        to_do="train and time the model of",
+        doing="Training and timing the model of",
+        endings={
+            "verified": "The measured latency supports the claim.",
+            "rejected": "The measured latency contradicts the claim.",
+            "": "Inconclusive: the latency could not be confirmed.",
+        },
+        about="train once and time the model, one item at a time",
+    ),
     check=check_latency,
     checks_claims="inference",
     organisers_decide=True,

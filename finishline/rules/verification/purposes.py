@@ -11,6 +11,7 @@ from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
 __all__ = [
+    "ASKED_FOR",
     "CALIBRATION",
     "CROSS_CHECK",
     "DUEL",
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 PURPOSES = {purpose.name: purpose for purpose in (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK)}
+# Those that somebody asks for about one submission.
+ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
 
 
 def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:

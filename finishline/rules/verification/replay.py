@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Training
 from finishline.rules.verification.replay_plan import (
@@ -57,6 +57,16 @@ REPLAY = Purpose(
     judge=judge_replay,
     why_not=_why_not,
     unable="cannot be verified",
+    words=Words(
+        to_do="replay",
+        doing="Replaying",
+        endings={
+            "verified": "The replay of {runs} supports the claim.",
+            "rejected": "The replay of {runs} contradicts the claim.",
+            "": "Inconclusive: the replay of {runs} could not confirm the claim.",
+        },
+        about="train the reference again as the claim says",
+    ),
     checks_claims="train",
     is_evidence=True,
     may_set_record=True,
