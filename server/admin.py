@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "confirm-worker", help="confirm a worker of the server's own: it counts as the organisers'"
     )
     confirmed.add_argument("name")
-    confirmed.add_argument("--user", required=True, help="whose worker it is")
+    confirmed.add_argument("--user", required=True, help="owner of the worker")
     account = commands.add_parser(
         "worker-account",
         help="make a worker's own account at the broker; prints FINISHLINE_BROKER_URL for it, once",
@@ -113,10 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     account.add_argument("name")
     rescore = commands.add_parser(
         "rescore",
-        help="derive every result again from its raw logs and keep what changed",
+        help="score every result again from its raw logs and store the changes",
     )
     rescore.add_argument("--benchmark", help="only submissions of this benchmark")
-    rescore.add_argument("--dry-run", action="store_true", help="report, and change nothing")
+    rescore.add_argument(
+        "--dry-run", action="store_true", help="report changes without storing them"
+    )
     rescore.add_argument(
         "--definition",
         choices=("stored", "current"),
@@ -212,7 +214,7 @@ def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
     if not secret:
         return False
     if not secret.startswith(TOKEN_PREFIX):
-        raise ConflictError(f"{path} holds no token; name another file, or remove this one.")
+        raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
     with database.read_columns() as connection:
         return find_role(connection, hash_token(secret)) == role
 

@@ -88,7 +88,7 @@ STALE_UPLOAD_SECONDS = 3600.0
 LOCK_SECONDS = 10.0
 MOST_DOWNLOADS, MOST_DOWNLOADS_EACH = 32, 8
 DESCRIPTION = (
-    "Submit training runs, have them replayed on a worker, and rank what was verified. "
+    "Submit training runs, replay them on a worker, and rank measured times. "
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
     "Errors are problem+json and name file, line and field."
 )

@@ -14,7 +14,7 @@ UPLOADS_AT_ONCE = 8
 CONNECT_SECONDS = 3
 READ_SECONDS = 30
 NO_SUCH_KEY = ("NoSuchKey", "404")
-REFUSAL = "The artifact store does not serve this; nothing was kept. Try again."
+REFUSAL = "The artifact store is unavailable; nothing was stored. Try again."
 NOTHING = hashlib.sha256(b"").hexdigest()
 
 

@@ -91,7 +91,7 @@ ERROR_SCHEMA: dict[str, Any] = {
 }
 ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
     "4XX": {
-        "description": "Refused: the sentence in `detail` says why and what to do.",
+        "description": "Refused: `detail` gives the reason and the next step.",
         "content": {"application/problem+json": {"schema": ERROR_SCHEMA}},
     }
 }
@@ -152,7 +152,7 @@ def add_error_handlers(app: FastAPI) -> None:
         if _is_full(cause):
             return _no_room(request, error)
         log.error("the database did not answer %s: %s", request.url.path, cause)
-        detail = "The database does not answer; nothing of this request was kept. Try again."
+        detail = "The database is unavailable; nothing of this request was stored. Try again."
         retry = {"Retry-After": str(RETRY_SECONDS)}
         return answer(request, 503, "Service unavailable", detail, [], retry)
 
@@ -171,7 +171,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     def _no_room(request: Request, error: Exception) -> Response:
         log.error("no room for %s: %s", request.url.path, error)
-        detail = "The server's disk is full; nothing of this request was kept. Try again later."
+        detail = "The server's disk is full; nothing of this request was stored. Try again later."
         retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}
         return answer(request, 507, "Insufficient storage", detail, [], retry)
 
@@ -183,7 +183,7 @@ def add_error_handlers(app: FastAPI) -> None:
     def _unforeseen(request: Request, error: Exception) -> Response:
         log.error("unforeseen error at %s", request.url.path, exc_info=error)
         note_told()
-        detail = "The server made a mistake; its log says more. Nothing of this request was kept."
+        detail = "Internal error; see the server's log. Nothing of this request was stored."
         return answer(request, 500, "Internal error", detail, [])
 
 

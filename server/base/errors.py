@@ -100,7 +100,8 @@ class LostFileError(ServerError):
 
     def __init__(self, sha256: str) -> None:
         super().__init__(
-            f"The file {sha256} of this submission is not in the artifact store; put it back."
+            f"The file {sha256} of this submission is missing from the artifact store. Restore "
+            "it from a backup."
         )
 
 

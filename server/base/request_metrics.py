@@ -65,34 +65,34 @@ class RequestMetrics(Collector):
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        build = Info("finishline_build", "The version that runs.", registry=self.registry)
+        build = Info("finishline_build", "Version of the running server.", registry=self.registry)
         build.info({"version": version("finishline-server")})
         self.in_progress = 0  # Changed by the event loop alone, so it needs no lock.
         self.gauge(
             "finishline_http_requests_in_progress",
-            "Requests that are being answered, open event streams among them.",
+            "Requests in flight, including open event streams.",
             lambda: self.in_progress,
         )
         self._unserved = self._counter(
             "finishline_http_unserved",
-            "Requests refused because the disk is full (507) or something is away (503).",
+            "Requests refused because the disk is full (507) or a dependency is unavailable (503).",
             "status",
         )
         for status in UNSERVED:
             self._unserved.labels(str(status))
         self.limited = self._counter(
             "finishline_requests_limited",
-            "Requests answered 429 because a rate limit was used up, by limit.",
+            "Responses with 429 because of a rate limit, by limit.",
             "limit",
         )
         self.shed = self._counter(
             "finishline_requests_shed",
-            "Requests answered 503 because the server was full, by what was full.",
+            "Responses with 503 because of overload, by the exhausted limit.",
             "what",
         )
         self.quota_refusals = self._counter(
             "finishline_quota_refusals",
-            "Requests answered 429 because a quota was used up, by what it is of.",
+            "Responses with 429 because of a quota, by quota.",
             "measure",
         )
         self._tallies: dict[tuple[str, str, int], Tally] = {}
@@ -125,7 +125,7 @@ class RequestMetrics(Collector):
         """Counts of requests."""
         requests = CounterMetricFamily(
             "finishline_http_requests",
-            "Requests answered, by method, route and class of status.",
+            "Requests, by method, route and class of status.",
             labels=("method", "route", "status"),
         )
         for (method, route, status_class), tally in self._tallies.items():
@@ -134,7 +134,8 @@ class RequestMetrics(Collector):
         yield requests
         durations = HistogramMetricFamily(
             "finishline_http_request_duration_seconds",
-            "From a request to the last byte of its answer; event streams and 4xx are not timed.",
+            "Seconds from a request to the last byte of its response; event streams and 4xx are "
+            "not timed.",
             labels=("method", "route"),
         )
         for labels, found in self._durations.items():

@@ -124,7 +124,7 @@ def require_pending(verification: Verification) -> None:
     if decision is not None:
         raise ConflictError(
             f"It was decided to {decision.decision} verification {verification.id} "
-            f"({decision.reason}); ask for another verification."
+            f"({decision.reason}); request another verification."
         )
 
 

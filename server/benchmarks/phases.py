@@ -139,8 +139,8 @@ def _require_may_change_freeze(
     # Dates are whole seconds.
     if freezes_at is not None and last is not None and last.replace(microsecond=0) > freezes_at:
         raise ConflictError(
-            f"freezes_at, {moment_words(freezes_at)}, is before a submission that was taken at "
-            f"{moment_words(last)}, when the rules were not frozen; choose a later moment."
+            f"freezes_at, {moment_words(freezes_at)}, is before a submission accepted at "
+            f"{moment_words(last)}, when the rules were not frozen. Choose a later date."
         )
 
 

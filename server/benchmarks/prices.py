@@ -100,7 +100,7 @@ def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow
     """
     known = _the_same(session, wanted)
     if known is not None:
-        raise ConflictError(f"This price is in the book already, as number {known}.")
+        raise ConflictError(f"This price is already in the price book, as number {known}.")
     row = _add(session, caller, wanted)
     raise_all_board_versions(session)
     record(

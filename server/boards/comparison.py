@@ -138,15 +138,15 @@ def _sentence(
         return f"{silent.submission_id} has no run that reached the target."
     if p_adjusted is None:
         single = one if len(one.run_seconds) < 2 else other
-        return f"{single.submission_id} has a single run: it cannot be told from any other."
+        return f"{single.submission_id} has a single run, too few to compare with another."
     faster, slower = (one, other) if found.ratio < 1.0 else (other, one)
     percent = (1.0 - min(found.ratio, 1.0 / found.ratio)) * 100.0
     names = f"{faster.submission_id} takes {percent:.3g} % less time than {slower.submission_id}"
     if p_adjusted <= ALPHA:
-        return f"{names}, beyond chance."
+        return f"{names}, significantly."
     if found.runs_needed is None:
-        return f"{one.submission_id} and {other.submission_id} cannot be told apart."
+        return f"{one.submission_id} and {other.submission_id} are a statistical tie."
     return (
-        f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs "
-        "on each side to be told."
+        f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs on "
+        "each side to show."
     )

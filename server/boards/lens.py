@@ -217,8 +217,8 @@ def price_view(price: OtherPrice) -> BoardPriceView:
         return BoardPriceView(
             usd_per_accelerator_hour=None,
             prices_on=price,
-            note=f"Not the official costs: systems that name what was rented are at the price "
-            f"book's prices of {price.isoformat()}, the others as stated.",
+            note="Not the official costs: rented systems are at the price book's prices of "
+            f"{price.isoformat()}, the others as stated.",
         )
     return BoardPriceView(
         usd_per_accelerator_hour=price,

@@ -102,9 +102,9 @@ def first_place(query: BoardQuery, version: int) -> int:
         return (query.page - 1) * query.limit
     of_version, _, start = query.cursor.partition(".")
     if not (of_version.isascii() and of_version.isdigit() and start.isascii() and start.isdigit()):
-        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
     if int(of_version) != version:
-        raise ConflictError("The board has changed since that page; start again without a cursor.")
+        raise ConflictError("The board has changed since that page. Start again without a cursor.")
     return int(start)
 
 

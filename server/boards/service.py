@@ -157,7 +157,7 @@ def cut_board(
 
 log = logging.getLogger(__name__)
 
-NOTHING_HIDDEN = "Nothing here is under embargo: this is the board as everybody sees it."
+NOTHING_HIDDEN = "Nothing is under embargo: this is the public board."
 
 
 def preview_board(
@@ -211,7 +211,7 @@ def _note(hidden_total: int, *, of: int, until: datetime | None) -> str:
     date = f", until {moment_words(until)}," if until is not None else ""
     are = "is" if hidden_total == 1 else "are"
     return (
-        f"Only organisers see this: the board as if its embargo{date} were over now. "
+        f"Only organisers see this: the board as if its embargo{date} had ended. "
         f"{hidden_total} of its {of} submission{'' if of == 1 else 's'} {are} hidden from the "
         "public."
     )

@@ -39,24 +39,26 @@ from server.notices.subscribers import is_confirmed
 
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",
-    "submission.verifying": "The first check of its claim was asked for.",
+    "submission.verifying": "Its first verification was requested.",
     "submission.verified": "It counts as verified.",
     "submission.rejected": "It counts as rejected.",
-    "submission.inconclusive": "Its check left open whether it holds.",
+    "submission.inconclusive": "Its verification was inconclusive.",
     "submission.withdrawn": "It was withdrawn.",
     "verification.queued": "An attempt waits for a worker.",
-    "verification.started": "A worker has taken the attempt.",
-    "verification.lost": "The worker went silent; another attempt follows while any are left.",
+    "verification.started": "A worker leased the attempt.",
+    "verification.lost": "The worker went offline; another attempt follows while any are left.",
     "verification.done": "It ended with an outcome.",
     "verification.failed": "It ended without one.",
     "verification.cancelled": "It was cancelled.",
     "record.set": "A measured time or a duel took the record of its division.",
-    "calibration.adopted": "A calibration judges what is planned from now on.",
+    "calibration.adopted": "A calibration is used for replays planned from now on.",
     "decision.published": "An organiser published the verdict of a rerun.",
-    "worker.drifted": "A worker is out: it is not as fast as it was.",
-    "worker.lost": "A worker went silent while it trained.",
-    "worker.paused": "The server paused a worker: it failed too often, or others contradict it.",
-    "worker.refused": "A worker's report was refused: it does not agree with what was seen.",
+    "worker.drifted": "A worker is off its baseline speed and gets no work.",
+    "worker.lost": "A worker went offline during a training.",
+    "worker.paused": (
+        "The server paused a worker: too many failures, or reports that other workers contradict."
+    ),
+    "worker.refused": "A worker's report was refused: it contradicts the server's observations.",
 }
 # Not for subscription: a ping, the confirmation of an address, a webhook that was disabled.
 TEST = "webhook.test"
@@ -331,7 +333,7 @@ def find_by_link(session: Session, token: str, purpose: Purpose) -> MailSubscrip
     if (found is None or found.ended_at is not None) or not hmac.compare_digest(
         _signature(found, purpose).encode(), signature.encode()
     ):
-        raise NotFoundError("This link is not valid any more, or was not copied whole.")
+        raise NotFoundError("This link has expired or is incomplete.")
     return found
 
 

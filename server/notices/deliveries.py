@@ -152,7 +152,7 @@ def _put_off(session: Session, delivery: Delivery, answer: Answer, now: datetime
     if hook is not None:
         hook.failing_since = hook.failing_since or now
     if hook is not None and answer.status == GONE:
-        switch_off(session, hook, "It answered 410 Gone.", now=now)
+        switch_off(session, hook, "It returned 410 Gone.", now=now)
     elif delivery.failures <= len(RETRY_SECONDS) and not _is_final(delivery, answer):
         pause = retry_seconds(delivery.failures, answer.retry_after_seconds)
         delivery.due_at = now + timedelta(seconds=pause)
@@ -191,7 +191,9 @@ def _is_final(delivery: Delivery, answer: Answer) -> bool:
 def _give_up_on(session: Session, hook: Webhook, now: datetime) -> None:
     since = hook.failing_since
     if since is not None and now - since >= FAILING:
-        switch_off(session, hook, f"It has failed since {since:%Y-%m-%d %H:%M} UTC.", now=now)
+        switch_off(
+            session, hook, f"Deliveries have failed since {since:%Y-%m-%d %H:%M} UTC.", now=now
+        )
 
 
 def retry_seconds(failures: int, wanted: float | None) -> float:

@@ -119,7 +119,7 @@ def _prepare(connection: smtplib.SMTP, server: MailServer, context: ssl.SSLConte
 Content = dict[str, Any]
 STATES = {
     "verification.queued": "waits for a worker",
-    "verification.started": "was taken by a worker",
+    "verification.started": "was leased by a worker",
     "verification.lost": "lost its worker",
     "verification.done": "has ended",
     "verification.failed": "ended without an outcome",
@@ -155,13 +155,13 @@ def mail_text(event: NoticeEvent, subscription: MailSubscription, *, site: str) 
     page = event.content.get("links", {}).get("page", "")
     lines += ["", f"{site}{page}", "", "--"]
     ended = unsubscribe_url(subscription, site=site)
-    return "\n".join([*lines, f"No more of these: {ended}"]) + "\n"
+    return "\n".join([*lines, f"Unsubscribe: {ended}"]) + "\n"
 
 
 def _confirmation(event: NoticeEvent, subscription: MailSubscription, *, site: str) -> str:
     link = f"{site}/mail/confirm/{link_token(subscription, 'confirm')}"
     return (
-        f"{event.content['user']} of {site} asked for notices to this address.\n\n"
+        f"{event.content['user']} of {site} requested notices to this address.\n\n"
         f"If that was you, confirm it here:\n{link}\n\n"
         "If it was not, do nothing: nothing else is sent.\n"
     )
@@ -178,7 +178,7 @@ def _sentence(event: NoticeEvent) -> str:
     if kind == CONFIRM:
         return "Confirm this address"
     if kind == SWITCHED_OFF:
-        return f"Webhook {content['webhook']['id']} is switched off: {content['webhook']['why']}"
+        return f"Webhook {content['webhook']['id']} is disabled: {content['webhook']['why']}"
     if kind == "record.set":
         own = content["submission"]
         return f"{own['model']} holds the record of {own['benchmark']} ({own['division']})"
@@ -191,7 +191,7 @@ def _sentence(event: NoticeEvent) -> str:
         own = content["calibration"]
         return f"{own['benchmark']}: calibration {own['version']} is adopted"
     own = content["worker"]
-    return f"Worker {own['name']} is out: {own['why']}"
+    return f"Worker {own['name']} gets no work: {own['why']}"
 
 
 def _verification_sentence(kind: str, own: Content) -> str:

@@ -72,7 +72,7 @@ class _CheckedBackend(httpcore2.NetworkBackend):
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise httpcore2.ReadTimeout(f"no answer within {LIMIT_SECONDS:g} s")
+        raise httpcore2.ReadTimeout(f"no response within {LIMIT_SECONDS:g} s")
     return left
 
 
@@ -100,7 +100,7 @@ def post(
     except NoAllowedAddressError as error:
         return Answer(None, took(), error=str(error))
     except (httpcore2.TimeoutException, TimeoutError):
-        return Answer(None, took(), error=f"No answer within {limit_seconds:g} s.")
+        return Answer(None, took(), error=f"No response within {limit_seconds:g} s.")
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
         return Answer(None, took(), error=f"The connection failed: {error}"[:ANSWER_CHARACTERS])
 

@@ -91,10 +91,10 @@ def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
     has ended.
     """
     if not caller.may("read"):
-        raise NotAllowedError("To be told of events takes a token with the scope read.")
+        raise NotAllowedError("Subscribing to events needs a token with the scope read.")
     if wanted.scope == ALL and not (caller.role in ORGANISERS and caller.may("organise")):
         raise NotAllowedError(
-            "Only an organiser, with a token of scope organise, may be told of everything; name a "
+            "Only an organiser with the scope organise may subscribe to all events; name a "
             "benchmark."
         )
     if wanted.benchmark is not None:
@@ -180,7 +180,7 @@ def ping(session: Session, hook: Webhook) -> Delivery:
         )
     )
     if session.scalar(on_its_way) is not None:
-        raise ConflictError("A test of this webhook is on its way; wait for it.")
+        raise ConflictError("A test of this webhook is already queued; wait for it.")
     content = {"webhook": {"id": hook.id}, "links": {"api": f"/api/v1/webhooks/{hook.id}"}}
     return send_now(session, new_event(TEST, Subject(hook.user_id, None, content)), hook=hook)
 
@@ -217,7 +217,7 @@ def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
 def _require_on(hook: Webhook) -> None:
     if hook.disabled_at is not None:
         raise ConflictError(
-            f"Webhook {hook.id} is switched off ({hook.disabled_because}); switch it on first."
+            f"Webhook {hook.id} is disabled ({hook.disabled_because}); enable it first."
         )
 
 
@@ -234,7 +234,7 @@ def subscribe(
     Raises ConflictError if this server sends no mail, or for too many addresses or mails.
     """
     if services.settings.smtp_url is None:
-        raise ConflictError("This server sends no mail; a webhook is told of the same events.")
+        raise ConflictError("This server sends no mail; use a webhook for the same events.")
     require_wanted(services, caller, wanted)
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
@@ -279,8 +279,8 @@ def _ask_to_confirm(
     )
     if (asked or 0) >= CONFIRMATIONS_PER_DAY:
         raise ConflictError(
-            f"{subscription.address} was asked {asked} times within a day to confirm; look for "
-            "those mails, or try again tomorrow."
+            f"{subscription.address} got {asked} confirmation mails within a day; look for "
+            "those, or try again tomorrow."
         )
     row = new_event(CONFIRM, Subject(subscription.user_id, None, {"user": caller.name}))
     session.execute(insert(NoticeEvent), [row | {"spread_at": now}])

@@ -56,7 +56,7 @@ KEY = "signing-key.pem"
 SQLITE_FILE = "finishline.db"
 BEFORE_MIGRATION = "before-migration"
 SESSIONS = "console_sessions"
-LEFT_OUT = {SESSIONS: "whoever is signed in signs in again"}
+LEFT_OUT = {SESSIONS: "users sign in again"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def find_backup(root: Path, name: str | None) -> Path:
         )
     found = {each.name: each for each in dated_folders(root)} if root.is_dir() else {}
     if not found:
-        raise NotFoundError(f"There is no backup in {root}.")
+        raise NotFoundError(f"No backup in {root}.")
     if name is None:
         return found[max(found)]
     if name not in found:

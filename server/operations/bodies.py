@@ -17,7 +17,7 @@ SILENT_SECONDS = 20.0
 GRACE_SECONDS = 30.0
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 RETRY_SECONDS = 5
-NOT_COMPRESSED = "Compressed requests are not read; send bodies as they are."
+NOT_COMPRESSED = "Compressed requests are not supported; send the body uncompressed."
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Body:
             self._note_full(room.name)
             raise HTTPException(
                 503,
-                "The server receives as much as it can; nothing of this request was kept. "
+                "The server has no capacity for more uploads; nothing of this request was stored. "
                 f"Try again in {RETRY_SECONDS} s.",
                 headers={"Retry-After": str(RETRY_SECONDS), "Connection": "close"},
             )
@@ -155,6 +155,6 @@ def stated_bytes(headers: Headers) -> int:
 def _too_slow(why: str) -> HTTPException:
     return HTTPException(
         408,
-        f"The body of this request came too slowly ({why}); nothing of it was kept.",
+        f"The body of this request came too slowly ({why}); nothing was stored.",
         headers={"Connection": "close"},
     )

@@ -95,9 +95,9 @@ def check_database(database: Database, revision: str | None) -> Said:
     if found != revision:
         raise UnwellError(f"The database is at revision {found}, this server needs {revision}.")
     if not is_writable:
-        raise UnwellError("The database can be read and not written: nothing can be kept.")
+        raise UnwellError("The database is read-only: nothing can be stored.")
     if not has_room:
-        raise UnwellError("The database's disk is full: nothing can be kept.")
+        raise UnwellError("The database's disk is full: nothing can be stored.")
     database.was_full = False
     return Said(f"The database answers; it is at revision {found}.")
 
@@ -136,13 +136,13 @@ def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:
         probe.write_bytes(b"ready")
         probe.unlink()
     except OSError as error:
-        raise UnwellError(f"The folder of the logs takes no file: {error.strerror}.") from error
+        raise UnwellError(f"The folder of the logs is not writable: {error.strerror}.") from error
     free_bytes = shutil.disk_usage(store.folder).free
-    figures = {"artifacts_free_bytes": ("Room left where logs are received.", float(free_bytes))}
+    figures = {"artifacts_free_bytes": ("Free space for received logs.", float(free_bytes))}
     if store.bucket is not None:
         store.bucket.check()
     if free_bytes < settings.max_request_bytes:
-        room = f"{free_bytes / MIB:.0f} MiB are left, less than one submission may have"
+        room = f"{free_bytes / MIB:.0f} MiB free, less than one submission may need"
         return Said(f"Logs can be written, but {room}.", "degraded", figures)
     return Said("Logs can be written.", figures=figures)
 
@@ -157,8 +157,8 @@ def check_dispatch(dispatcher: Dispatcher) -> Said:
     """The loop that sends attempts runs, and its last round ended well and not long ago."""
     seconds = dispatcher.seconds_since_round
     if not dispatcher.is_running or seconds is None:
-        raise UnwellError("No loop that sends attempts runs in this process.")
-    figures = {"dispatch_round_age_seconds": ("Time since attempts were last looked for.", seconds)}
+        raise UnwellError("This process runs no dispatch of attempts.")
+    figures = {"dispatch_round_age_seconds": ("Time since the last dispatch of attempts.", seconds)}
     if seconds > STALE_ROUND_SECONDS:
         return Said(f"Attempts were last looked for {seconds:.0f} s ago.", "degraded", figures)
     return Said(f"Attempts were looked for {seconds:.1f} s ago.", figures=figures)
@@ -198,4 +198,4 @@ def check_definitions(definitions: RulingDefinitions) -> Said:
     differences = definitions.differences()
     if differences:
         return Said(" ".join(differences), "degraded")
-    return Said("No file of a frozen benchmark differs from what is frozen.")
+    return Said("Every file of a frozen benchmark matches its frozen definition.")

@@ -21,8 +21,8 @@ from server.operations.restore import restore
 COMMANDS = frozenset({"export", "backup", "restore", "check"})
 KEEP = 14
 SECRETS = (
-    "This backup has the private signing key and the hashes of all tokens in it: keep it where "
-    "nobody else can read it."
+    "This backup contains the private signing key and the hashes of all tokens: store it where "
+    "only you can read it."
 )
 KEEP_MISSING = "go on where the store has lost a log, and list it in the manifest"
 
@@ -31,19 +31,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add the four commands and their options."""
     _add_export(commands)
     _add_backup(commands)
-    back = commands.add_parser("restore", help="make a server as a backup has it")
+    back = commands.add_parser("restore", help="restore a server from a backup")
     back.add_argument("path", type=Path, help="the folder of backups")
     back.add_argument("--at", metavar="NAME", help="which backup; the latest, if absent")
     back.add_argument(
         "--force", action="store_true", help="replace what is there; it is kept under another name"
     )
     check = commands.add_parser(
-        "check", help="hold the store, the audit log and every proof against the database"
+        "check", help="check the store, the audit log and every proof against the database"
     )
-    check.add_argument(
-        "--no-proofs", action="store_true", help="leave out the proofs: they take long"
-    )
-    check.add_argument("--no-files", action="store_true", help="leave out the store")
+    check.add_argument("--no-proofs", action="store_true", help="skip the proofs, which take long")
+    check.add_argument("--no-files", action="store_true", help="skip the store")
 
 
 def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -57,10 +55,10 @@ def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="DIR",
         help="make a dated folder in DIR, and remove old ones",
     )
-    export.add_argument("--keep", type=positive, default=KEEP, help="with --nightly: how many stay")
     export.add_argument(
-        "--public", action="store_true", help="without what is not everybody's to know"
+        "--keep", type=positive, default=KEEP, help="with --nightly: number to keep"
     )
+    export.add_argument("--public", action="store_true", help="public data only")
     export.add_argument("--keep-missing", action="store_true", help=KEEP_MISSING)
 
 
@@ -68,8 +66,8 @@ def _add_backup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     backup = commands.add_parser(
         "backup", help="add a backup of everything, secrets and all, to a folder of backups"
     )
-    backup.add_argument("path", type=Path, help="the folder of backups; made if it is not there")
-    backup.add_argument("--keep", type=positive, help="how many stay; all, if absent")
+    backup.add_argument("path", type=Path, help="the folder of backups; created if missing")
+    backup.add_argument("--keep", type=positive, help="number of backups to keep (default: all)")
     backup.add_argument(
         "--tables",
         action="store_true",

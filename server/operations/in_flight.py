@@ -23,9 +23,9 @@ RETRY_SECONDS = 2
 SEND_SECONDS = 30.0
 EVENT_STREAM = "text/event-stream"
 FULL = {
-    "requests": "as many requests as it can work at",
-    "downloads": "as many downloads as it can serve at once",
-    "event_streams": "as many live streams open as it may, in all or to you",
+    "requests": "no capacity for more requests",
+    "downloads": "no capacity for more downloads",
+    "event_streams": "no capacity for more live streams, in all or for you",
 }
 
 
@@ -231,4 +231,4 @@ class RequestInFlight:
 
 def sentence(full: str) -> str:
     """The refusal in words."""
-    return f"The server has {FULL[full]}; nothing was done. Try again in {RETRY_SECONDS} s."
+    return f"The server has {FULL[full]}; nothing was changed. Try again in {RETRY_SECONDS} s."

@@ -87,7 +87,7 @@ def figure_families(figures: Figures) -> Iterator[Metric]:
     )
     yield counter(
         "submissions",
-        "Submissions kept, by kind; those of an archive were published elsewhere.",
+        "Submissions, by kind; those of an archive were published elsewhere.",
         {(kind, str(old).lower()): count for (kind, old), count in figures.submissions.items()},
         ("kind", "archive"),
     )
@@ -99,7 +99,7 @@ def figure_families(figures: Figures) -> Iterator[Metric]:
     )
     yield gauge(
         "delivery_overdue_seconds",
-        "How long ago the next try of a message should have begun; 0 if none is late.",
+        "Delay of the most overdue retry of a message; 0 if none is late.",
         figures.delivery_overdue_seconds,
     )
 
@@ -119,7 +119,7 @@ def _queues(queues: Sequence[Queue]) -> Iterator[Metric]:
     )
     yield gauge(
         "queued_beside_free_worker_age_seconds",
-        "Age of the oldest attempt that waits while a worker that could take it is idle, else 0.",
+        "Age of the oldest waiting attempt while a suitable worker is idle, else 0.",
         {(queue.hardware_class,): queue.beside_free_seconds for queue in queues},
         CLASS,
     )
@@ -138,7 +138,7 @@ def _attempts(figures: Figures) -> Iterator[Metric]:
     )
     yield counter(
         "leases_lost",
-        "Attempts whose worker went silent until its lease ran out.",
+        "Attempts whose lease ran out because the worker went offline.",
         by_state["lost"],
     )
     yield gauge(
@@ -150,7 +150,7 @@ def _attempts(figures: Figures) -> Iterator[Metric]:
 
 def finding_families(findings: Sequence[Finding], *, ready: bool) -> Iterator[Metric]:
     """Findings of /readyz, and the figures found on the way."""
-    yield gauge("ready", "1 while this process can take submissions, as /readyz says.", ready)
+    yield gauge("ready", "1 while this process can accept submissions, as in /readyz.", ready)
     yield gauge(
         "check_ok",
         "1 while a check of /readyz finds nothing wrong.",

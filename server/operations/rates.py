@@ -29,7 +29,7 @@ WORDS = {
     "writes": "writing requests",
     "organiser_writes": "writing requests",
     "worker_posts": "posts of workers",
-    FAILED: "requests with a token that is not known",
+    FAILED: "requests with an unknown token",
 }
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 # A full count starts anew: 100,000 addresses at once are a crowd, which no rate by address holds.
@@ -251,8 +251,8 @@ class RateLimiting:
         limit = self._limits[name]
         unit = next(unit for unit, length in SECONDS.items() if length == limit.seconds)
         detail = (
-            f"Too many {WORDS[name]}: {limit.amount} per {unit} are allowed. "
-            f"Nothing was done; try again in {seconds} s."
+            f"Too many {WORDS[name]}: {limit.amount} per {unit} are allowed. Nothing was changed; "
+            f"try again in {seconds} s."
         )
         headers = {
             "Retry-After": str(seconds),

@@ -77,8 +77,8 @@ class Readiness:
         if isinstance(error, UnwellError):
             return str(error)
         if isinstance(error, TimeoutError):
-            return f"No answer within {self._limit_seconds:g} s."
-        return f"No answer ({type(error).__name__})."
+            return f"No response within {self._limit_seconds:g} s."
+        return f"No response ({type(error).__name__})."
 
     def _note(self, check: Check, said: Said, cause: Exception | None) -> None:
         """Write a line where a check's state changes, and none while it stays."""
@@ -130,7 +130,7 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
 router = APIRouter(tags=["health"])
 VERSION = version("finishline-server")  # Read from the files of the installation, once.
 NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {"description": "Submissions cannot be taken here; the same JSON says why."}
+    503: {"description": "Submissions cannot be accepted; the same JSON gives the reasons."}
 }
 
 

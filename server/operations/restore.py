@@ -128,7 +128,7 @@ def restore(
             with _replaced_key(services.settings.signing_key_path, folder / KEY, say):
                 kept = place.swap(database)
         if kept is not None:
-            say(f"What was there is kept as {kept}; remove it once all is well.")
+            say(f"The previous data is kept as {kept}; remove it when the restored server works.")
     return folder, manifest
 
 
@@ -146,7 +146,7 @@ def _require_free(services: Services, place: Place, folder: Path, *, force: bool
     filled = place.filled()
     if filled is not None and not force:
         raise ConflictError(
-            f"{filled}; a restore would replace it. With --force it does, and keeps what was there."
+            f"{filled}; a restore replaces it only with --force, and keeps the previous data."
         )
     key = services.settings.signing_key_path
     if key.exists() and file_part(key) != file_part(folder / KEY) and not force:
@@ -183,7 +183,7 @@ def _restore_logs(
     services: Services, folder: Path, root: Path, manifest: Manifest, copied: Copied, say: Progress
 ) -> None:
     if not manifest.logs.included:
-        say("This backup has no logs: they are looked for where the settings say.")
+        say("This backup has no logs: they are read from the store in the settings.")
         return
     pool, store = ArtifactStore(root / POOL), services.artifacts
     sizes = size_in(store)

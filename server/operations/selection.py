@@ -37,7 +37,7 @@ from server.base.standing import OPEN
 from server.operations.table_files import Kind, kind_of
 
 OF_ITS_OWNER = "a secret of its owner and of one server"
-FOR_ONE_SERVER = "says what one server does at the moment, and nothing of what was measured"
+FOR_ONE_SERVER = "the state of one server, without measurements"
 
 
 @dataclass(frozen=True)

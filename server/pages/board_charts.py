@@ -83,8 +83,8 @@ ChartQueryDep = Annotated[ChartQuery, Query()]
 
 View = dict[str, Any]
 RECORDS_OF_ALL = (
-    "Records are of the official ranking of all submissions; of the filters the division alone "
-    "holds here."
+    "Records belong to the official ranking of all submissions; only the filter by division "
+    "applies here."
 )
 
 

@@ -82,7 +82,7 @@ def _of_field(item: ErrorDetails, typed: Mapping[str, str]) -> Problem:
 def _sentence(item: ErrorDetails) -> str:
     kind, limits = item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        return "no board can be filtered by that"
+        return "unknown filter"
     if kind == "literal_error":
         return f"expected {limits['expected']}"
     if kind in EXPECTED:
@@ -99,7 +99,7 @@ MEASURED = (
     "A verification trains the reference to the target and times its model one item at a time; "
     "that latency stands beside the stated one."
 )
-NOT_MEASURED = "Here no worker can measure them: claims stay claims."
+NOT_MEASURED = "Not available here: these are the submitters' own results."
 
 
 def explain_scoring(benchmark: Benchmark) -> str:
@@ -160,8 +160,8 @@ def explain_inference(benchmark: Benchmark) -> str:
             "Latency is the time a trained model takes for one item at batch size 1; cost is the "
             "price of 10,000 items. An entry is ranked if its model has "
             f"{target.metric} of {sign} {quality(target.value, target.unit)}.",
-            "All three are as the submitter states them: an inference entry has no log that they "
-            f"could be derived from. {MEASURED if is_measured else NOT_MEASURED}",
+            "All three are as the submitter states them: an inference entry has no log to derive "
+            f"them from. {MEASURED if is_measured else NOT_MEASURED}",
         ]
     )
 

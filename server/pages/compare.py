@@ -82,8 +82,7 @@ def _problem(
         )
     if len({submission.kind for submission in chosen}) > 1:
         return 422, (
-            "Trainings and inference entries have no figure in common. Remove either the ones or "
-            "the others."
+            "Trainings and inference entries have no figure in common. Remove one of the two kinds."
         )
     return 200, None
 

@@ -37,11 +37,11 @@ LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 SCOPE_MEANINGS: dict[Scope, str] = {
-    "read": "see what asks for a token",
-    "submit": "send submissions",
-    "organise": "what organisers do",
+    "read": "read protected data",
+    "submit": "upload submissions",
+    "organise": "organise",
     "administer": "users, organisations and everybody's tokens",
-    "work": "what a worker sends",
+    "work": "work as a worker",
     "tokens": "make, rotate and revoke your tokens",
 }
 
@@ -101,10 +101,17 @@ def token_row(token: Token) -> dict[str, Any]:
 def revoked_words(token_id: int, ended: list[int]) -> str:
     """Say which tokens ended together."""
     others = [str(each) for each in ended if each != token_id]
-    words = f"Token {token_id} is revoked" if token_id in ended else f"Token {token_id} had ended"
+    words = (
+        f"Token {token_id} is revoked"
+        if token_id in ended
+        else f"Token {token_id} had already ended"
+    )
     if not others:
         return f"{words}."
-    return f"{words}; {len(others)} made with it or rotated from it ended too: {', '.join(others)}."
+    return (
+        f"{words}; also revoked: {len(others)} made with it or rotated from it: "
+        f"{', '.join(others)}."
+    )
 
 
 def _submission_row(submission: Submission) -> dict[str, Any]:
@@ -150,7 +157,7 @@ def rotate(token_id: TokenId, console: OwnerDep, form: FormDep) -> Response:
         made = token_issue.rotate_own_token(session, console.caller, token_id, wanted.rotation())
         if token_id == console.caller.token_id:
             go_on_with(session, console.signed_in.secret, made.token.id)
-        told = f"Token {made.token.id} takes over from {token_id}."
+        told = f"Token {made.token.id} replaces {token_id}."
         return ADDRESS, Notice(told, once_only=made.secret)
 
     return console.submit(TokenRotate, filled(form), replace, partial(account_page, console))

@@ -98,7 +98,7 @@ def _settled(verification: Verification) -> str:
     decision = verification.decision
     if decision is None:
         return f"This verification is {verification.state}: it has no verdict to decide about."
-    return f"It was decided to {decision.decision} this verdict: {decision.reason}"
+    return f"The decision on this verdict was {decision.decision}: {decision.reason}"
 
 
 def _comparison(

@@ -71,7 +71,7 @@ def add_mail(console: SubmitterDep, form: FormDep) -> Response:
         made = subscriptions.subscribe(session, console.services, console.caller, wanted)
         told = f"Notices go to {made.address}."
         if made.verified_at is None:
-            told = f"A mail is on its way to {made.address}; open its link to receive notices."
+            told = f"A mail was sent to {made.address}; open its link to receive notices."
         return ADDRESS, Notice(told)
 
     page = partial(_page, console, form)
@@ -85,7 +85,7 @@ def end_mail(mail_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
     def end(session: Session) -> Done:
         found = find_mail(session, console.caller, mail_id)
         subscriptions.end_subscription(session, found)
-        return ADDRESS, Notice(f"{found.address} is sent no more of these.")
+        return ADDRESS, Notice(f"{found.address} gets no more of these notices.")
 
     return console.change(end, partial(_page, console, {}))
 
@@ -102,7 +102,7 @@ def send_test(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Respo
 
     def ping(session: Session, hook: Webhook) -> Notice:
         subscriptions.ping(session, hook)
-        return Notice("A test is on its way; load this page again to see its outcome.")
+        return Notice("A test is queued; reload this page to see its outcome.")
 
     return _change_webhook(console, webhook_id, ping)
 
@@ -113,7 +113,10 @@ def replace_secret(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> 
 
     def replace(_session: Session, hook: Webhook) -> Notice:
         fresh = subscriptions.replace_secret(hook)
-        told = "This secret signs from now on; for a day the earlier one does as well:"
+        told = (
+            "The new secret, valid from now on; for one day posts are signed with the earlier "
+            "one too:"
+        )
         return Notice(told, fresh)
 
     return _change_webhook(console, webhook_id, replace)
@@ -125,7 +128,7 @@ def enable(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response
 
     def switch_on(_session: Session, hook: Webhook) -> Notice:
         subscriptions.switch_on(hook)
-        return Notice("It is switched on again.")
+        return Notice("The webhook is enabled.")
 
     return _change_webhook(console, webhook_id, switch_on)
 
@@ -138,7 +141,7 @@ def resend(
 
     def send(session: Session, hook: Webhook) -> Notice:
         subscriptions.resend(session, hook, find_delivery(session, hook, delivery_id))
-        return Notice(f"Delivery {delivery_id} is on its way again, with the same id.")
+        return Notice(f"Delivery {delivery_id} is queued again, with the same id.")
 
     return _change_webhook(console, webhook_id, send)
 

@@ -107,8 +107,8 @@ def _failed_row(attempt: Attempt) -> Row:
         "state": attempt.state,
         "worker": attempt.worker,
         "ended_at": _text(attempt.ended_at),
-        "message": failure.get("message", "It ended without a word."),
-        "next_step": failure.get("next_step", "Look at the verification."),
+        "message": failure.get("message", "It ended without a message."),
+        "next_step": failure.get("next_step", "See the verification."),
     }
 
 

@@ -148,9 +148,9 @@ def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Err
 def sentence_of(item: ErrorDetails) -> str:
     """Turn a validation error into one sentence for people."""
     if item["type"] in MISSING and not str(item["input"] or "").strip():
-        return "Fill this in."
+        return "This field is required."
     if item["type"] == "missing":
-        return "Fill this in."
+        return "This field is required."
     if item["type"] in NUMBERS:
         return NUMBERS[item["type"]]
     message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")

@@ -39,7 +39,7 @@ def add(console: OrganiserDep, form: FormDep) -> Response:
 
     def add_one(session: Session, wanted: PriceCreate) -> Done:
         number = add_price(session, console.caller, wanted).id
-        return ADDRESS, Notice(f"Price {number} is in the book.")
+        return ADDRESS, Notice(f"Price {number} added.")
 
     return console.submit(PriceCreate, filled(form), add_one, partial(_page, console, form))
 

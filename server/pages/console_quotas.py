@@ -75,11 +75,13 @@ def _amount(name: str, text: str) -> int | str:
 def _missing(kind: str | None, subject: str, typed: Mapping[str, str]) -> Errors:
     found: Errors = {}
     if kind is None:
-        found["kind"] = "Choose whose quota it is."
+        found["kind"] = "Choose a user, organisation or benchmark."
     if not subject or len(subject) > LONGEST_NAME:
-        found["subject"] = "Fill this in." if not subject else "No name is that long."
+        found["subject"] = (
+            "This field is required." if not subject else "Use at most 100 characters."
+        )
     if not any(name in typed for name in EACH):
-        found["submissions_per_day"] = "Say what to set: here or beside it."
+        found["submissions_per_day"] = "Enter at least one limit."
     return found
 
 

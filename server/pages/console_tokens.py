@@ -54,7 +54,7 @@ def rotate(token_id: TokenId, console: OrganiserDep, form: FormDep) -> Response:
         made = token_issue.rotate_token(session, console.caller, token_id, wanted.rotation())
         if token_id == console.caller.token_id:
             go_on_with(session, console.signed_in.secret, made.token.id)
-        told = f"Token {made.token.id} of {made.token.user.name} takes over from {token_id}."
+        told = f"Token {made.token.id} of {made.token.user.name} replaces {token_id}."
         return ADDRESS, Notice(told, once_only=made.secret)
 
     return console.submit(TokenRotate, filled(form), replace, partial(_page, console, {}))

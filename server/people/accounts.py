@@ -41,8 +41,8 @@ def require_new_name(session: Session, name: str) -> None:
             raise ConflictError(f"There is {kind} {other!r} already.")
         if not shapes.isdisjoint(skeletons(other)):
             raise ConflictError(
-                f"The name {name!r} looks like that of {kind}, {other!r}. Choose one that nobody "
-                "takes for it."
+                f"The name {name!r} looks like that of {kind}, {other!r}. Choose a clearly "
+                "different name."
             )
 
 
@@ -260,8 +260,8 @@ def require_valid(holder: Holder) -> None:
         raise NotSignedInError(f"The account {holder.name} is disabled; ask an admin.")
     if not may_hold(holder.user_role, holder.role):
         raise NotSignedInError(
-            f"This token is of role {holder.role}, and {holder.name} is no more than "
-            f"{holder.user_role} by now; ask an admin for one that fits."
+            f"This token is of role {holder.role}, but {holder.name} is now {holder.user_role}; "
+            "ask an admin for a matching token."
         )
 
 

@@ -180,7 +180,7 @@ def start_session(
     """
     token = find_token(session, token_secret)
     if "read" not in token.scopes:
-        raise NotSignedInError("This token has not the scope read, so it can show nothing here.")
+        raise NotSignedInError("This token lacks the scope read, which these pages need.")
     now = utc_now()
     if instead_of is not None:
         end_session(session, instead_of)

@@ -168,9 +168,7 @@ def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken
     """Make a token for oneself, within the one in use. Raises NotAllowedError, ContentError."""
     held = require_maker(session, caller.token_id)
     if not is_within(wanted.role, held.role):
-        raise NotAllowedError(
-            f"With a token of role {held.role} you can make none of role {wanted.role}."
-        )
+        raise NotAllowedError(f"A token of role {held.role} cannot make one of role {wanted.role}.")
     scopes = (
         in_order(set(SCOPES_OF[wanted.role]) & set(held.scopes))
         if wanted.scopes is None
@@ -207,8 +205,8 @@ def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotat
     token = find_own_token(session, caller.user_id, token_id)
     if not is_within(token.role, held.role):
         raise NotAllowedError(
-            f"Token {token_id} is of role {token.role}, the one you hold of role {held.role}: "
-            "rotate it with itself."
+            f"Token {token_id} is of role {token.role}, yours of role {held.role}: rotate it "
+            "with itself."
         )
     _require_within(held, token.scopes)
     expires_at = _own_expiry(held, how.expires_in)
@@ -234,12 +232,12 @@ def _require_may_give(caller: Caller, role: str, scopes: Sequence[str]) -> None:
     allowed = may_give(caller)
     if role not in allowed:
         raise NotAllowedError(
-            f"Tokens of role {role} are an admin's to make; yours may make {' and '.join(allowed)}."
+            f"Only an admin can make tokens of role {role}; yours may make {' and '.join(allowed)}."
         )
     # An organiser's token may give the scope `work`, although it does not have it.
     if beyond := [scope for scope in scopes if scope not in {*caller.scopes, "work"}]:
         raise NotAllowedError(
-            f"Your token has not the scope {beyond[0]}, so it can give it nobody."
+            f"Your token lacks the scope {beyond[0]}, so it cannot give it to another token."
         )
 
 
@@ -251,7 +249,7 @@ def _require_may_get(caller: Caller, user: User, role: str) -> None:
         )
     own = user.id == caller.user_id
     if user.role not in ORGANISERS_GIVE and not own and not caller.may("administer"):
-        raise NotAllowedError(f"{user.name} is {user.role}: their tokens are an admin's to make.")
+        raise NotAllowedError(f"{user.name} is {user.role}: only an admin can make their tokens.")
 
 
 def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
@@ -262,18 +260,18 @@ def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
     theirs = token.role in ORGANISERS_GIVE and token.user.role in ORGANISERS_GIVE
     if not (own or theirs or caller.may("administer")):
         raise NotAllowedError(
-            f"Token {token_id} is {token.user.name}'s, who is {token.user.role}: it is an admin's "
-            "to change."
+            f"Token {token_id} is {token.user.name}'s, who is {token.user.role}: only an admin "
+            "can change it."
         )
     return token
 
 
 def _require_within(held: Token, scopes: Sequence[str]) -> None:
     if not scopes:
-        raise ContentError("A token without any scope would open nothing.")
+        raise ContentError("A token needs at least one scope.")
     if beyond := [scope for scope in scopes if scope not in held.scopes]:
         raise NotAllowedError(
-            f"The token you hold has not the scope {beyond[0]}, so it can make none that has."
+            f"Your token lacks the scope {beyond[0]}, so it cannot make a token with it."
         )
 
 
@@ -284,8 +282,8 @@ def _own_expiry(held: Token, expires_in: timedelta | None) -> datetime | None:
     expires_at = utc_now() + expires_in
     if held.expires_at is not None and expires_at > held.expires_at:
         raise NotAllowedError(
-            f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and none made with "
-            "it may end later; an organiser can make you one that does."
+            f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and tokens made "
+            "with it may not end later; ask an organiser for a longer one."
         )
     return expires_at
 

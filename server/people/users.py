@@ -117,7 +117,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     user = find_user(session, name)
     asked = change.asked()
     if not asked:
-        raise ContentError("Nothing to change: name role, organisation, email or disabled.")
+        raise ContentError("Nothing to change. Give role, organisation, email or disabled.")
     _refuse_locking_oneself_out(caller, user, asked)
     before, email = _logged(user), user.email
     if "role" in asked:
@@ -159,7 +159,7 @@ def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, obj
     """Raise ConflictError for a change of one's own role or account, so that an admin is left."""
     lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
     if user.id == caller.user_id and lowers:
-        raise ConflictError("Your own role and account are for another admin to change.")
+        raise ConflictError("Only another admin can change your own role and account.")
 
 
 def _end_sessions(session: Session, user: User) -> None:

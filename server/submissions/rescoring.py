@@ -243,7 +243,7 @@ def _read(services: Services, sha256: str, *, what: str) -> bytes:
             f"SHA-256 {sha256}."
         ) from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ConflictError(f"{what} in the artifact store is not what was sent (SHA-256 differs).")
+        raise ConflictError(f"{what} in the artifact store differs from the upload (SHA-256).")
     return content
 
 

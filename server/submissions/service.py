@@ -122,7 +122,7 @@ def write_cursor(submission: Submission | Row[Any]) -> str:
 def read_cursor(cursor: str) -> tuple[datetime, str]:
     """Decode a cursor to a time and an id. Raises ContentError for an invalid one."""
     if re.fullmatch(CURSOR_PATTERN, cursor, re.ASCII) is None:
-        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
     microseconds, _, last_id = cursor.partition(".")
     return EPOCH + int(microseconds) * MICROSECOND, last_id
 

@@ -176,7 +176,7 @@ def _commit(form: FormData) -> str | None:
     if not COMMIT.fullmatch(value):
         raise _refuse(f"{value[:60]!r}", "source_commit", "the 40 hex digits of a commit")
     if not _flag(form, "archive"):
-        raise _refuse("sent without archive=true", "source_commit", "the commit of an archive")
+        raise _refuse("given without archive=true", "source_commit", "the commit of an archive")
     return value
 
 

@@ -46,7 +46,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
     if set(_open_verifications(session, submission_id)) - set(cancelled):
-        raise ConflictError("A verification was asked for at this moment; try again.")
+        raise ConflictError("A verification was requested at the same time; try again.")
     submission.withdrawn_at = utc_now()
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason

@@ -160,8 +160,8 @@ def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) ->
     _refuse_ended(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
-            f"Fence {fence} of attempt {attempt.id} is not the latest: stop the replay, its result "
-            "is not wanted."
+            f"Fence {fence} of attempt {attempt.id} is out of date: the attempt was given to "
+            "another worker. Stop this replay."
         )
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
         raise fenced(attempt)
@@ -187,15 +187,14 @@ def _refuse_ended(session: Session, attempt: Attempt) -> None:
 
 def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:
     return ConflictError(
-        f"{whose}, which claimed attempt {attempt.id}, is {state}: stop the replay, its result is "
-        "not wanted."
+        f"{whose}, which claimed attempt {attempt.id}, is {state}. Stop this replay."
     )
 
 
 def fenced(attempt: Attempt) -> ConflictError:
     return ConflictError(
-        f"Attempt {attempt.id} is not this worker's any more ({attempt.state}): "
-        "stop the replay, its result is not wanted."
+        f"Attempt {attempt.id} no longer belongs to this worker ({attempt.state}). Stop this "
+        "replay."
     )
 
 

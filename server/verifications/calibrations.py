@@ -81,8 +81,7 @@ def go_on_with_calibration(
     calibration = lock_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
-            f"Calibration {calibration_id} is adopted: what is judged by it does not change; "
-            "start another one."
+            f"Calibration {calibration_id} is adopted and cannot be changed; start another one."
         )
     added = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
     _require_trainable(definition(session, calibration.benchmark_sha256), added)
@@ -91,7 +90,7 @@ def go_on_with_calibration(
     if _queue_missing(session, calibration) == 0:
         raise ConflictError(
             f"Calibration {calibration_id} has or awaits {count_text(calibration.runs, 'run')} at "
-            "each of its batch sizes; ask for more runs."
+            "each of its batch sizes; request more runs."
         )
     calibration.state, calibration.ended_at = "running", None
     after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
@@ -112,7 +111,7 @@ def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Ca
     ]
     under_way = [chunk for chunk in locked if chunk is not None and chunk.state in OPEN]
     if not under_way:
-        raise ConflictError(f"Nothing of calibration {calibration_id} is under way.")
+        raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
     for chunk in under_way:
         cancel_verification(session, chunk)
     calibration = lock_calibration(session, calibration_id)

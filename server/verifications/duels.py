@@ -128,7 +128,8 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
 def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
     if body.challenger == body.holder:
         raise ContentError(
-            f"Submission {body.challenger} cannot fight itself; expected two submissions."
+            f"Submission {body.challenger} cannot have a duel with itself; expected two "
+            "submissions."
         )
     found = find_submission(session, body.challenger), find_submission(session, body.holder)
     # In one order, so that two requests for the same two submissions take turns.
@@ -138,7 +139,7 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
     for one in found:
         session.refresh(one, ["withdrawn_at"])
         if one.withdrawn_at is not None:
-            raise ConflictError(f"Submission {one.id} is withdrawn; it fights no duel.")
+            raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a duel.")
     return found
 
 

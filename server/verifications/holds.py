@@ -94,7 +94,10 @@ def refuse_held(session: Session, name: str, hardware_class: str) -> None:
         )
     ).first()
     if row is not None and row.drift is not None:
-        raise HeldError(f"Worker {name} is out until its canary is well again: it is {row.drift}.")
+        raise HeldError(
+            f"Worker {name} gets no work until its canary is back at its baseline: it is "
+            f"{row.drift}."
+        )
     if row is not None and row.held is not None:
         raise HeldError(f"Worker {name} is {row.held} by {row.held_by}: {row.held_because}.")
     why = read_pauses(session).why(hardware_class)
@@ -213,8 +216,8 @@ def _require_class(session: Session, hardware_class: str | None) -> None:
     )
     if seen is None and waits is None:
         raise NotFoundError(
-            f"No worker of hardware class {hardware_class!r} was ever seen and nothing waits for "
-            "it; GET /api/v1/queue lists the classes there are."
+            f"No worker of hardware class {hardware_class!r} was ever seen and its queue is "
+            "empty; GET /api/v1/queue lists the known classes."
         )
 
 

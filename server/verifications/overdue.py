@@ -109,7 +109,7 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
             kind="time_limit",
             code="run_time_limit",
             message=too_long,
-            next_step="ask again for a worker that is faster, or that does not hang",
+            next_step="request it again for a faster worker, or one that does not hang",
         )
         attempt.failure = asdict(failure)
         attempt.log_tail = last_heard(session, attempt)

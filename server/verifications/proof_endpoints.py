@@ -46,8 +46,8 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
             raise ConflictError(
-                f"Verification {verification_id} is {verification.state}; "
-                "there is a proof once it has ended."
+                f"Verification {verification_id} is {verification.state}; its proof is available "
+                "once it has ended."
             )
         if not verification.nonce:
             raise ConflictError(

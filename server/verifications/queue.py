@@ -225,13 +225,13 @@ def waiting_for(
         )
     if all(worker.confirmed_at is None for worker in workers):
         return (
-            "No connected worker is confirmed: an organiser does it once, with "
+            "No connected worker is confirmed: an organiser confirms one with "
             "'finishline workers confirm NAME' or on the console's page of workers."
         )
     if all(worker.drift is not None for worker in workers):
         return (
-            "Every connected worker is out, because it is not as fast as it was; the page of the "
-            "workers says how far each is off. They measure again once a minute."
+            "Every connected worker is off its baseline speed and gets no work; the page of the "
+            "workers shows by how much. They measure again once a minute."
         )
     submission = verification.submission
     paused = read_pauses(session).why(submission.system["hardware_class"] if submission else None)
@@ -239,13 +239,13 @@ def waiting_for(
         return f"Nothing starts: {paused}."
     if all(worker.held is not None for worker in workers):
         return (
-            "Every connected worker is paused or drained; the page of the workers says who "
-            "held each and why."
+            "Every connected worker is paused or drained; the page of the workers shows by whom "
+            "and why."
         )
     others = _queued_beside(session)
     busy = sum(worker.state == "busy" for worker in workers)
     if others == 0 and busy < len(workers):
-        return "A worker is about to take it."
+        return "A worker is about to lease it."
     queue = "Next in line" if others == 0 else f"In line with {others} more"
     return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
 

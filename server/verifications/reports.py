@@ -48,7 +48,7 @@ from server.verifications.service import (
 
 LOG_TAIL_CHARACTERS = 4_000
 REFUSED: Literal["report_refused"] = "report_refused"
-NONE_LEFT = "no attempt is left; ask again once the workers are well"
+NONE_LEFT = "no attempt is left; request it again once the workers run"
 
 
 def finish_attempt(
@@ -116,7 +116,7 @@ def require_believed(attempt: Attempt) -> None:
     """Raise ContentError if an attempt failed because the server refused its report."""
     failure = attempt.failure or {}
     if failure.get("code") == REFUSED:
-        raise ContentError(f"{failure['message']}. The attempt has failed and is made again.")
+        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
 
 
 def _refusal(why: str) -> Failure:
@@ -141,7 +141,8 @@ def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayRepor
         found = getattr(report.system, field)
         if known is not None and found != known:
             raise ContentError(
-                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker said itself."
+                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker reported "
+                "in its hello."
             )
 
 

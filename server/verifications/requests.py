@@ -103,7 +103,7 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
 
 # Each draws other seeds, and a worker may be a submitter's own.
 MOST_REQUESTS = 3
-ASK_AN_ORGANISER = "Ask an organiser for another verification."
+ASK_AN_ORGANISER = "Only an organiser can request another one."
 
 
 def ask_as_caller(
@@ -140,7 +140,7 @@ def ask_for_own_verification(
         if not may_see(viewer_for(caller), submission):
             raise NotFoundError(f"There is no submission {submission_id!r}.")
         raise NotAllowedError(
-            "This submission is another user's: only they or an organiser may ask for it."
+            "This submission belongs to another user: only they or an organiser may request it."
         )
     # First of all the user's lock, so that of two requests at once one sees the other.
     take_turns(session, user_id=caller.user_id, benchmark_id=submission.benchmark_id)
@@ -205,7 +205,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
         .where(Verification.submission_id == submission.id)
     )
     if (asked or 0) >= MOST_REQUESTS:
-        raise NotAllowedError(f"You asked {asked} times for this submission. {ASK_AN_ORGANISER}")
+        raise NotAllowedError(f"You made {asked} requests for this submission. {ASK_AN_ORGANISER}")
 
 
 def _says_something(verification: Verification) -> bool:
@@ -235,7 +235,7 @@ def make_witness_token(
     if submission.user_id == caller.user_id:
         raise ConflictError("This submission is your own: another organiser has to witness it.")
     if submission.published is not None or submission.user.disabled_at is not None:
-        raise ConflictError("Nobody can run a worker for it: its submitter has no account here.")
+        raise ConflictError("It cannot be witnessed: its submitter has no account here.")
     made = add_token(
         session,
         submission.user,

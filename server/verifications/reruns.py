@@ -245,9 +245,9 @@ def compare_verifications(
             f"{second.submission_id}: expected two of one submission."
         )
     if first.submission is None or not all(purpose_of(one).is_evidence for one in (first, second)):
-        raise ContentError("These are no replays of a submission; expected two verifications.")
+        raise ContentError("Choose two replays of the same submission.")
     if first is second:
-        raise ContentError("This is one verification; expected two.")
+        raise ContentError("Choose two different verifications.")
     benchmark = judged_under(session, first)
     left, right = report_of(first), report_of(second)
     differences, systems = [], []

@@ -126,7 +126,7 @@ def refresh_to_check(session: Session, submission: Submission) -> None:
     fields = ["status", "benchmark_sha256", "withdrawn_at"]
     session.refresh(submission, fields, with_for_update=True)
     if submission.withdrawn_at is not None:
-        raise ConflictError(f"Submission {submission.id} is withdrawn; nothing of it is checked.")
+        raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
 
 
 def _checked(verification: Verification) -> Submission | None:
@@ -168,7 +168,8 @@ def cancel_verification(
     """
     if verification.state not in OPEN:
         raise ConflictError(
-            f"Verification {verification.id} has ended ({verification.state}); nothing to cancel."
+            f"Verification {verification.id} has ended ({verification.state}) and cannot be "
+            "cancelled."
         )
     now = utc_now()
     for attempt in verification.attempts:

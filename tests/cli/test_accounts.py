@@ -253,7 +253,7 @@ if TYPE_CHECKING:
 
 HOOK = {
     "id": "h1", "url": "https://hooks.example/[a]", "kinds": ["record.set"], "scope": "benchmark",
-    "benchmark": "digits", "failing_since": None, "disabled_because": "It answered 410 Gone.",
+    "benchmark": "digits", "failing_since": None, "disabled_because": "It returned 410 Gone.",
 }  # fmt: skip
 
 
@@ -292,7 +292,7 @@ def test_webhooks_and_deliveries_are_listed(finishline: "Finishline", standin: "
     standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
     listed = finishline("webhook", "list")
     assert "https://hooks.example/[a]" in listed.out
-    assert "It answered 410 Gone." in listed.out
+    assert "It returned 410 Gone." in listed.out
     standin.answer("GET /api/v1/webhooks/h1/deliveries", {"deliveries": [DELIVERY]})
     sent = finishline("webhook", "deliveries", "h1", "--state", "waiting")
     assert "No answer." in sent.out

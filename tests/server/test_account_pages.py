@@ -63,7 +63,7 @@ def test_everybody_makes_rotates_and_revokes_their_own_tokens(
         assert (answer.status_code, error_of(answer.text, field) is None) == (422, False)
         assert f'value="{fields["label"]}"' in answer.text
     none = alices.post(f"{ACCOUNT}/tokens", label="nightly")
-    assert (none.status_code, error_of(none.text, "scopes")) == (422, "Fill this in.")
+    assert (none.status_code, error_of(none.text, "scopes")) == (422, "This field is required.")
     assert alices.post(f"{ACCOUNT}/tokens", scopes_organise="on").status_code == 422
     assert alices.post(f"{ACCOUNT}/tokens", role="organiser", scopes_read="on").status_code == 403
 
@@ -118,10 +118,10 @@ def test_an_admin_keeps_users_and_organisations(
 ) -> None:
     assert navigation(adas.get("/console").text)[-3:] == [USERS, "/console/notices", ACCOUNT]
     wrong = adas.post(USERS, name="", role="submitter", email="nowhere")
-    assert error_of(wrong.text, "name") == "Fill this in."
+    assert error_of(wrong.text, "name") == "This field is required."
     assert error_of(wrong.text, "email") is not None
     blank = adas.post("/console/organisations", organisation_name=" ")
-    assert error_of(blank.text, "organisation_name") == "Fill this in."
+    assert error_of(blank.text, "organisation_name") == "This field is required."
     adas.done("/console/organisations", organisation_name="R&D <Labs>")
     assert adas.post("/console/organisations", organisation_name="R&D <Labs>").status_code == 409
     page = adas.done(USERS, name="carol c", role="organiser", organisation="R&D <Labs>")

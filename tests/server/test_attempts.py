@@ -244,14 +244,14 @@ def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_n
     assert [a["failure"]["next_step"] for a in view["attempts"]] == [
         "nothing to do: another attempt is queued",
         "nothing to do: another attempt is queued",
-        "no attempt is left; ask again once the workers are well",
+        "no attempt is left; request it again once the workers run",
     ]
     assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
     (reason,) = view["reasons"]
     assert reason["code"] == "infrastructure"
     assert reason["message"] == (
         "after 3 attempts: worker walter-1 went silent and its lease ran out; "
-        "no attempt is left; ask again once the workers are well"
+        "no attempt is left; request it again once the workers run"
     )
     assert view["ended_at"] is not None
     assert replay.status() == "claimed"
@@ -356,7 +356,7 @@ def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(
 
     view = replay.view()
     told = [attempt["failure"]["next_step"] for attempt in view["attempts"]]
-    last = "no attempt is left; ask again once the workers are well"
+    last = "no attempt is left; request it again once the workers run"
     assert told == ["made again", "made again", last]
     (reason,) = view["reasons"]
     assert reason["message"] == f"after 3 attempts: it was told to stop; {last}"

@@ -135,7 +135,7 @@ def test_records_are_those_of_everybody_and_say_so_under_filters(
     two: tuple[str, str], client: TestClient
 ) -> None:
     drawn = figure(client, "records", q="slow")
-    assert drawn["layout"]["meta"]["note"].startswith("Records are of the official ranking")
+    assert drawn["layout"]["meta"]["note"].startswith("Records belong to the official ranking")
     assert drawn["data"] == figure(client, "records")["data"]
     assert "note" not in figure(client, "records", division="closed")["layout"]["meta"]
     assert figure(client, "records", division="open")["data"] == []

@@ -187,7 +187,7 @@ def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
     refused = submit(digits_submission, key="again")
     unread = client.get(f"/api/v1/submissions/{kept}/runs/0/log")
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-    assert "nothing was kept" in refused.json()["detail"]
+    assert "nothing was stored" in refused.json()["detail"]
     assert unread.status_code == 503
     assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
     assert list_stored_files(settings) == []

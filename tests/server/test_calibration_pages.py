@@ -130,4 +130,4 @@ def test_two_verifications_stand_side_by_side(
     assert f'href="{address.replace("&", "&amp;")}"' in submission
     same = client.get(f"/verifications/compare?first={first}&second={first}", headers=BROWSER)
     assert same.status_code == 422
-    assert "This is one verification; expected two." in words_of(same.text)
+    assert "Choose two different verifications." in words_of(same.text)

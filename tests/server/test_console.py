@@ -204,14 +204,17 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
 ) -> None:  # fmt: skip
     path, body = "/console/quotas", {"kind": "user", "subject": "alice", "reason": HOSTILE}
     for wrong, told in (
-        (body, "Say what to set"),
+        (body, "Enter at least one limit"),
         (body | {"submissions_per_day": "5x"}, "Expected a whole number, unlimited or default."),
         (body | {"submissions_per_day": "0.4"}, "Expected a whole number, unlimited or default."),
         (body | {"gpu_seconds_per_month": "1e308"}, "Expected a number, unlimited or default."),
         (body | {"gpu_seconds_per_month": "-1"}, "Expected a number, unlimited or default."),
-        (body | {"submissions_per_day": "5", "subject": ""}, "Fill this in."),
-        (body | {"submissions_per_day": "5", "kind": "planet"}, "Choose whose quota it is."),
-        (body | {"submissions_per_day": "5", "reason": " "}, "Fill this in."),
+        (body | {"submissions_per_day": "5", "subject": ""}, "This field is required."),
+        (
+            body | {"submissions_per_day": "5", "kind": "planet"},
+            "Choose a user, organisation or benchmark.",
+        ),
+        (body | {"submissions_per_day": "5", "reason": " "}, "This field is required."),
     ):
         refused = console.post(path, **wrong)
         assert (refused.status_code, told in refused.text) == (422, True), wrong
@@ -257,8 +260,12 @@ def test_the_overview_names_what_waits_and_the_next_step(
         "pending": "1", "under-way": "1", "out": "1", "failed": "1", "calibrations": "1",
     }  # fmt: skip
     assert f'href="/console/decide/{waiting.verification_id}"' in page
-    for told in ("5 % slower than its baseline", "Every connected worker is out", "Mend the fan.",
-                 "wait: its runs are trained"):  # fmt: skip
+    for told in (
+        "5 % slower than its baseline",
+        "Every connected worker is off its baseline",
+        "Mend the fan.",
+        "wait: its runs are trained",
+    ):
         assert told in page, told
 
 
@@ -285,7 +292,7 @@ def test_what_is_confirmed_is_what_was_shown(
         "/console/verify", kind="replay", submissions=" ".join(shown), reason=" "
     )
     assert missing.status_code == 422
-    assert error_of(missing.text, "reason") == "Fill this in."
+    assert error_of(missing.text, "reason") == "This field is required."
     assert "Queue 2" in missing.text
     fields = {"kind": "replay", "submissions": " ".join(shown), "reason": "new driver"}
     assert "2 verifications are queued." in console.done("/console/verify", **fields)
@@ -378,7 +385,7 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     twice = console.post(path, decision=decision, reason="x")
     assert twice.status_code == 409
     assert "throttled host" in twice.text
-    assert "It was decided to" in console.get(path).text
+    assert "The decision on this verdict was" in console.get(path).text
 
 
 def test_a_duel_is_asked_for(
@@ -414,7 +421,7 @@ def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(
     ):  # fmt: skip
         assert console.post(path, **fields | change).status_code == status, change
     refused = console.post(path, **fields | {"batch_sizes": ""}).text
-    assert error_of(refused, "batch_sizes") == "Fill this in."
+    assert error_of(refused, "batch_sizes") == "This field is required."
     refused = console.post(path, **fields | {"batch_sizes": "many"}).text
     assert error_of(refused, "batch_sizes") == "Expected a whole number."
     page = console.done(path, **fields)
@@ -446,7 +453,7 @@ def test_a_price_is_added_and_corrected(
         assert 'value="kept"' in refused.text
     refused = console.post(path, **PRICE | {"usd_per_hour": "0"})
     assert '<a href="#f-usd_per_hour">US dollars per hour</a>' in refused.text
-    assert "Price 1 is in the book." in console.done(path, **PRICE)
+    assert "Price 1 added." in console.done(path, **PRICE)
     assert console.post(path, **PRICE).status_code == 409
     assert 'value="12.5"' in console.get(path, supersedes="1").text
     for supersedes, status in (("9", 404), ("0", 422), (str(2**63), 422)):
@@ -574,7 +581,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
 
     wrong = console.post("/console/workers", what="all", action="stop", reason="")
     assert wrong.status_code == 422
-    assert error_of(wrong.text, "reason") == "Fill this in."
+    assert error_of(wrong.text, "reason") == "This field is required."
     assert error_of(wrong.text, "what")
     refused = console.post("/console/workers", **order | {"action": "drain"})
     assert (refused.status_code, "cannot drain" in refused.text) == (409, True)

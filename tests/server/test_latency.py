@@ -348,4 +348,4 @@ def test_pages_show_the_measurement_beside_the_claim(
     assert "0.200" in board
     assert "0.150" in board
     assert "A verification trains the reference to the target and times its model" in board
-    assert "claims stay claims" not in board
+    assert "Not available here" not in board

@@ -113,5 +113,5 @@ def test_the_administrators_command_migrates_and_makes_tokens(tmp_path: Path) ->
     kept.write_text("notes")  # No token: it may be anything.
     refused = run_admin(other, *token, "--out", str(kept))
     assert (refused.code, kept.read_text()) == (1, "notes")
-    assert "holds no token" in refused.err
+    assert "is not a token file" in refused.err
     assert run("token", "--user", "ada", "--role", "king").code == 2

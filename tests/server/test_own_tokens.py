@@ -104,7 +104,7 @@ def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(
     submits, _ = make(scopes=["submit"])
     _, narrow = make(scopes=["read", "tokens"])
     refused = rotate(submits, narrow)
-    assert (refused.status_code, "has not the scope submit" in refused.json()["detail"]) == (
+    assert (refused.status_code, "lacks the scope submit" in refused.json()["detail"]) == (
         403,
         True,
     )
@@ -128,7 +128,7 @@ def test_a_token_of_a_higher_role_is_not_rotated_whatever_little_it_may_do(
     refused = client.post(address, json={}, headers=headers_of(lower))
 
     assert refused.status_code == 403
-    assert "is of role organiser, the one you hold of role submitter" in refused.json()["detail"]
+    assert "is of role organiser, yours of role submitter" in refused.json()["detail"]
     assert client.get(ME, headers=headers_of(higher)).status_code == 200
     rotated = client.post(address, json={}, headers=headers_of(higher)).json()
     assert (rotated["role"], rotated["scopes"]) == ("organiser", ["read", "tokens"])

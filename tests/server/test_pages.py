@@ -131,7 +131,7 @@ def test_the_api_answers_json_to_a_browser_too(path: str, client: TestClient) ->
         ({"date_from": "May"}, "From “May”: no day; expected one like 2026-11-21", 'value="May"'),
         ({"price": "-1"}, "Your price “-1”: expected greater than 0", 'value="-1"'),
         ({"cursor": "7.7"}, "Cursor “7.7”: The board has changed", ""),
-        ({"colour": "<red>"}, "Colour “<red>”: no board can be filtered by that", ""),
+        ({"colour": "<red>"}, "Colour “<red>”: unknown filter", ""),
     ],
 )
 def test_a_query_that_makes_no_sense_gives_its_form_again(

@@ -307,7 +307,7 @@ def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
             session.get_one(Submission, submission_id).submitted_at = datetime.now(UTC) - ago
     refused = set_phases(freezes_at=-2 * HOUR)
     assert refused.status_code == 409
-    assert "before a submission that was taken" in refused.json()["detail"]
+    assert "before a submission accepted" in refused.json()["detail"]
     set_phases(freezes_at=-timedelta(minutes=1))
     for dates in ({}, {"freezes_at": HOUR}):
         answer = set_phases(**dates)

@@ -124,7 +124,7 @@ def test_it_says_what_is_hidden_and_until_when(
     assert found["hidden_total"] == 2
     minute = f"{until[:10]} {until[11:19].removesuffix(':00')} UTC"
     assert found["note"] == (
-        f"Only organisers see this: the board as if its embargo, until {minute}, were over now. "
+        f"Only organisers see this: the board as if its embargo, until {minute}, had ended. "
         "2 of its 3 submissions are hidden from the public."
     )
     open_division = read(client, olivia, "?division=open")["preview"]
@@ -208,9 +208,7 @@ def test_without_an_embargo_it_is_the_board(
         board = read(client, olivia)
         assert without(board) == without(client.get(BOARD).json())
         assert board["preview"]["hidden"] == []
-        assert board["preview"]["note"] == (
-            "Nothing here is under embargo: this is the board as everybody sees it."
-        )
+        assert board["preview"]["note"] == ("Nothing is under embargo: this is the public board.")
 
 
 def test_the_console_shows_it_marked_and_links_lead_to_it(
@@ -248,7 +246,7 @@ def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(
         ("target=-1", "Target -1 : expected"),
         ("price=free", "Your price free : expected a number"),
         ("cursor=0.1", "The board has changed since that page"),
-        ("nothing=1", "no board can be filtered by that"),
+        ("nothing=1", "unknown filter"),
         ("limit=abc", "abc : "),
         ("limit=0", "0 : "),
     ):

@@ -177,7 +177,7 @@ def test_a_broken_submission_does_not_stop_the_rest(
     reason = {
         "log gone": f"run_0.log cannot be read from the artifact store (No such file or directory);"
         f" expected a file of SHA-256 {sha256}.",
-        "log changed": "run_0.log in the artifact store is not what was sent (SHA-256 differs).",
+        "log changed": "run_0.log in the artifact store differs from the upload (SHA-256).",
         "result is not JSON": "JSONDecodeError: ",
     }[harm]
     assert summary["failed"][0]["error"].startswith(reason)

@@ -220,7 +220,7 @@ def test_a_comparison_is_welchs_with_holms_correction(enter: Enter, client: Test
     needed = near["runs_needed"]
     assert f"which may be chance; a gap of this size needs {needed} runs" in near["sentence"]
     assert near["sentence"].startswith(f"{ids[0]} takes 0.943 %")  # 0.840 s against 0.848 s
-    assert far["sentence"].endswith("beyond chance.")
+    assert far["sentence"].endswith("significantly.")
 
 
 def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient) -> None:
@@ -229,7 +229,7 @@ def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient
     (pair,) = read(client, COMPARE, submissions=f"{one}, {other}")["pairs"]
 
     assert (pair["ratio"], pair["p_faster"], pair["runs_needed"]) == (1.0, 0.5, None)
-    assert pair["sentence"] == f"{one} and {other} cannot be told apart."
+    assert pair["sentence"] == f"{one} and {other} are a statistical tie."
 
 
 def test_a_single_run_and_one_that_never_arrived_are_told_so(
@@ -245,7 +245,7 @@ def test_a_single_run_and_one_that_never_arrived_are_told_so(
     pairs = read(client, COMPARE, submissions=f"{single},{third},{never}")["pairs"]
 
     assert [p["p_adjusted"] for p in pairs] == [None, None, None]
-    assert pairs[0]["sentence"] == f"{single} has a single run: it cannot be told from any other."
+    assert pairs[0]["sentence"] == f"{single} has a single run, too few to compare with another."
     assert pairs[0]["ratio"] == 1.0
     assert pairs[1]["sentence"] == f"{never} has no run that reached the target."
     assert not any(p["told_apart"] for p in pairs)

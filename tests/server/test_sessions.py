@@ -248,7 +248,7 @@ def test_a_token_that_may_not_read_opens_no_session(
         session.query(Token).one().scopes = ["submit"]
     answer = sign_in(client, olivia.secret)
 
-    assert (answer.status_code, "has not the scope read" in answer.text) == (401, True)
+    assert (answer.status_code, "lacks the scope read" in answer.text) == (401, True)
     assert not opens(client)
 
 

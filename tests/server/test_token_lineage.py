@@ -131,7 +131,7 @@ def test_the_page_and_the_audit_log_say_which_tokens_ended_together(
     tokens.make(first)
     page = Console(client, olivia).done(f"{ACCOUNT}/tokens/{number}/revoke")
 
-    assert f"1 made with it or rotated from it ended too: {number + 1}." in page
+    assert f"also revoked: 1 made with it or rotated from it: {number + 1}." in page
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][:2]
     told = [(r["subject_id"], r["after"].get("revoked_with")) for r in records]
     assert told == [(str(number + 1), number), (str(number), None)]

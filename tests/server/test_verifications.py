@@ -330,7 +330,7 @@ def test_a_queued_verification_tells_what_it_waits_for(
 ) -> None:
     system = make_report([]).system
     for state, sentence in (
-        ("idle", "A worker is about to take it."),
+        ("idle", "A worker is about to lease it."),
         ("busy", "Next in line; 1 of 1 worker busy."),
         ("stopping", "No worker is connected"),
     ):

@@ -123,7 +123,7 @@ def test_a_drifted_worker_is_given_no_attempt(
     refused = replay.claim()
     assert refused.status_code == 409
     assert "10.0 % slower" in refused.json()["detail"]
-    assert "Every connected worker is out" in replay.view()["waiting_for"]
+    assert "Every connected worker is off its baseline speed" in replay.view()["waiting_for"]
     with database.write() as session:
         assert take_due(session, alive_seconds=60) == []
     tell(100.0)

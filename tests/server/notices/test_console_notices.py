@@ -36,7 +36,7 @@ def test_a_webhook_is_made_tested_replaced_and_deleted(client: TestClient, alice
     assert secret not in console.get(own).text
     assert "https://hooks.example/&lt;b&gt;" in page
     assert "No deliveries yet" in page
-    assert "A test is on its way" in console.done(f"{own}/test")
+    assert "A test is queued" in console.done(f"{own}/test")
     refused = console.post(f"{own}/test")
     assert refused.status_code == 409
     assert "wait for it" in refused.text
@@ -66,7 +66,7 @@ def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> No
     fields = {"address": "ada@example.org", "record.set": "on", "scope": "benchmark"}
     assert console.post(f"{NOTICES}/mails", **fields).status_code == 422
     page = console.done(f"{NOTICES}/mails", **fields | {"benchmark": "digits"})
-    assert "A mail is on its way to ada@example.org" in page
+    assert "A mail was sent to ada@example.org" in page
     assert "not confirmed yet" in page
     (end,) = re.findall(r'action="(/console/notices/mails/[^"]+/end)"', page)
     assert "not confirmed yet" not in console.done(end)

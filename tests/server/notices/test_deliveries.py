@@ -145,7 +145,7 @@ class TestOnOneDatabase:
         assert given_up["state"] == "failed"
         address = f"/api/v1/webhooks/{hook['id']}"
         view = hooks.client.get(address, headers=alice.headers).json()
-        assert view["disabled_because"].startswith("It has failed since")
+        assert view["disabled_because"].startswith("Deliveries have failed since")
         refused = hooks.client.post(f"{address}/test", headers=alice.headers)
         assert refused.status_code == 409
         resent = f"{address}/deliveries/{given_up['id']}/resend"
@@ -170,7 +170,7 @@ class TestOnOneDatabase:
 
         address = f"/api/v1/webhooks/{first['id']}"
         view = hooks.client.get(address, headers=alice.headers).json()
-        assert view["disabled_because"] == "It answered 410 Gone."
+        assert view["disabled_because"] == "It returned 410 Gone."
         (asked,) = hooks.log(alice, second)
         assert _seconds_between(asked, asked) == pytest.approx(3600)
 

@@ -183,13 +183,13 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
     damaged.write_bytes(b"damaged")
     said: list[str] = []
     restore(services, tmp_path / "backups", force=True, say=said.append)
-    [kept] = [line for line in said if line.startswith("What was there is kept as ")]
+    [kept] = [line for line in said if line.startswith("The previous data is kept as ")]
     assert [line for line in said if line.startswith(f"{damaged} was damaged")]
     with serving(settings) as second:
         assert answers(second) == expected
         assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
     if services.database.is_sqlite:
-        old = kept.removeprefix("What was there is kept as ").split(";")[0]
+        old = kept.removeprefix("The previous data is kept as ").split(";")[0]
         assert submissions_in(settings_of(tmp_path, f"sqlite:///{old}")) == 2
 
 
@@ -197,7 +197,7 @@ def test_a_damaged_backup_is_named_and_changes_nothing(
     served: TestClient, settings: Settings, fresh: Settings, tmp_path: Path
 ) -> None:
     root = tmp_path / "backups"
-    with unserved(fresh) as empty, pytest.raises(NotFoundError, match="no backup in"):
+    with unserved(fresh) as empty, pytest.raises(NotFoundError, match="No backup in"):
         restore(empty, root)
     path, _ = back_up(services_of(served), root, Choice())
     log = min(each for each in root.glob("logs/*/*"))

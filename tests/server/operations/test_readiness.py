@@ -105,7 +105,7 @@ def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(
 
     assert [answer.status_code for answer in answers] == [503, 503]
     assert answers[0].json()["status"] == "not ready"
-    assert found(answers[0], "database")["detail"] == "No answer (OperationalError)."
+    assert found(answers[0], "database")["detail"] == "No response (OperationalError)."
     assert "db.internal" not in answers[0].text
     told = [line for line in caplog.messages if line.startswith("check database")]
     assert len(told) == 2  # Once that it is away, once that it is back.
@@ -132,7 +132,7 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(
     answer = look()
 
     assert answer.status_code == 503
-    assert "read and not written" in found(answer, "database")["detail"]
+    assert "database is read-only" in found(answer, "database")["detail"]
 
 
 @pytest.mark.processes
@@ -140,7 +140,7 @@ def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
     postgresql_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revision = newest_revision()
-    for setting, words in (("off", "answers"), ("on", "read and not written")):
+    for setting, words in (("off", "answers"), ("on", "database is read-only")):
         database = Database(f"{postgresql_url}&options=-cdefault_transaction_read_only%3D{setting}")
         try:
             said = check_database(database, revision).detail
@@ -321,7 +321,7 @@ def test_a_question_that_hangs_is_answered_in_time_and_asked_once(
 
     assert seconds < 10
     assert [finding.state for finding in looks[-1]] == ["failing", "ok"]
-    assert looks[-1][0].detail == "No answer within 0.05 s."
+    assert looks[-1][0].detail == "No response within 0.05 s."
     assert not readiness.is_ready(looks[-1])
     assert sorted(asked) == ["count", "count", "count", "hang"]
 
@@ -344,7 +344,7 @@ def test_the_whole_server_answers_while_its_database_hangs(
     answer = look()
 
     assert answer.status_code == 503
-    assert found(answer, "database")["detail"] == "No answer within 0.05 s."
+    assert found(answer, "database")["detail"] == "No response within 0.05 s."
     assert client.get("/healthz").status_code == 200
     assert "finishline_figures_ok 0.0" in client.get("/metrics").text
 
