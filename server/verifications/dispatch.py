@@ -24,7 +24,6 @@ from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.models import Attempt
 from server.base.settings import Settings
-from server.base.viewer import ORGANISER
 from server.base.wakeup import DispatchWakeup
 from server.verifications.overdue import (
     end_overdue,
@@ -58,6 +57,8 @@ class Dispatcher:
         self._looked_at = 0.0
         self._broker_ok: bool | None = None
         self._round_ended_at: float | None = None
+        # Built once: an idle round costs little else.
+        self._what_is_open = select(*_open_columns(database))
         # How far this process's clock is ahead of the database's; negative where it is behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
@@ -137,15 +138,9 @@ class Dispatcher:
 
     def _open(self) -> tuple[bool, bool]:
         """Whether any attempt runs, and whether any waits."""
-        columns: list[ColumnElement[Any]] = [
-            exists().where(Attempt.state == state).select_from(Attempt)
-            for state in ("running", "queued")
-        ]
-        if not self._database.is_sqlite:  # Which has the clock of this machine.
-            columns.append(func.clock_timestamp())
-        with self._database.read(ORGANISER) as session:
+        with self._database.read_columns() as connection:
             asked_at = utc_now()
-            row = session.execute(select(*columns)).one()
+            row = connection.execute(self._what_is_open).one()
         if not self._database.is_sqlite:
             self.clock_ahead_seconds = seconds_ahead(row[2], since=asked_at, until=utc_now())
         return bool(row[0]), bool(row[1])
@@ -153,8 +148,8 @@ class Dispatcher:
     def _choose(self) -> list[Sending]:
         """Choose and mark the attempts to send. Takes no lock if no worker is free."""
         alive_seconds = self._settings.worker_alive_seconds
-        with self._database.read(ORGANISER) as session:
-            if not anything_to_send(session, alive_seconds=alive_seconds):
+        with self._database.read_columns() as connection:
+            if not anything_to_send(connection, alive_seconds=alive_seconds):
                 return []
         with self._database.write() as session:
             return take_due(session, alive_seconds=alive_seconds)
@@ -172,6 +167,16 @@ class Dispatcher:
         self._broker_ok = True
         log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
         return True
+
+
+def _open_columns(database: Database) -> list[ColumnElement[Any]]:
+    """Whether any attempt runs, whether any waits, and the database's time if it has its own."""
+    columns: list[ColumnElement[Any]] = [
+        exists().where(Attempt.state == state).select_from(Attempt)
+        for state in ("running", "queued")
+    ]
+    # SQLite has the clock of this machine.
+    return columns if database.is_sqlite else [*columns, func.clock_timestamp()]
 
 
 def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import PURPOSES, names_where
@@ -77,7 +77,9 @@ class FreeWorkers:
         return drawn
 
 
-def read_free_workers(session: Session, *, alive_seconds: float, now: datetime) -> FreeWorkers:
+def read_free_workers(
+    session: Session | Connection, *, alive_seconds: float, now: datetime
+) -> FreeWorkers:
     """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
     pauses = read_pauses(session)
     silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
@@ -96,16 +98,18 @@ def read_free_workers(session: Session, *, alive_seconds: float, now: datetime) 
             or_(WorkerRow.confirmed_at.is_not(None), WorkerRow.witness_for.is_not(None)),
         )
     ).all()
-    taken = _taken(session, now) if workers else set()
+    idle = [
+        worker
+        for worker in workers
+        if worker.state == "idle"
+        and worker.held is None
+        and pauses.of(worker.hardware_class) is None
+    ]
+    taken = _taken(session, now) if idle else set()
     free: dict[str, list[str]] = {}
     witnesses: dict[str, list[str]] = {}
-    for worker in workers:
-        if (
-            worker.state == "idle"
-            and worker.held is None
-            and worker.name not in taken
-            and pauses.of(worker.hardware_class) is None
-        ):
+    for worker in idle:
+        if worker.name not in taken:
             own = witnesses.setdefault(worker.witness_for, []) if worker.witness_for else None
             (free.setdefault(worker.hardware_class, []) if own is None else own).append(worker.name)
     workers = [worker for worker in workers if worker.witness_for is None]
@@ -117,7 +121,7 @@ def read_free_workers(session: Session, *, alive_seconds: float, now: datetime) 
     return FreeWorkers(free, present, pauses, owners, witnesses)
 
 
-def _taken(session: Session, now: datetime) -> set[str | None]:
+def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
     """Busy workers, and those with a sent attempt that they may still claim."""
     at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
     under_way = session.scalars(

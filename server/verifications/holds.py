@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Connection, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from server.base.database import insert_missing, utc_now
@@ -63,7 +63,7 @@ class Pauses:
         return None if pause is None else pause.sentence(f"the queue of {hardware_class} is")
 
 
-def read_pauses(session: Session) -> Pauses:
+def read_pauses(session: Session | Connection) -> Pauses:
     """Read every pause."""
     rows = session.execute(
         select(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting
@@ -104,7 +104,7 @@ class Head:
         return Waiting(name, self.submitter_id or NOBODY, self.by_organiser, self.asked_at)
 
 
-def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
+def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> bool:
     """Whether a worker is free and an attempt is due. Takes no lock."""
     now = utc_now()
     idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
