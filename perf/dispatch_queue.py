@@ -9,8 +9,8 @@ from sqlalchemy import insert, select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.run import Ledger
 from finishline.rules.verification.fair_queue import Waiting
+from perf.dispatch_child import CURVE
 from perf.dispatch_installation import HARDWARE_CLASS, Installation
-from perf.dispatch_worker import CURVE
 from server.base.database import Database
 from server.base.models import Attempt, Base, JobTraining, RunRow, Submission, User, Verification
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
