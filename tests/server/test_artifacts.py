@@ -1,8 +1,12 @@
-"""The store of raw logs: what is kept outlasts a loss of power, what is discarded is gone."""
+"""Storage that outlasts a loss of power, a full disk, an absent database and writers at once."""
 
+import errno
+import fcntl
 import hashlib
 import io
 import os
+import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
+from psycopg.errors import DiskFull
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
 
+import server.app
+import server.base.write_turns
+from server.app import create_app
 from server.base.artifacts import HELD_BYTES, ArtifactStore
 from server.base.database import Database
+from server.base.settings import Settings
+from server.base.write_turns import NEXT, TURN
 from server.operations.copies import copy_logs, size_in
+from server.people.accounts import create_token
+from tests.server.conftest import Person, SubmissionParts, list_stored_files
+from tests.support.processes import wait_for
 
 Written = list[tuple[str, int]]
 
@@ -200,3 +216,356 @@ def test_a_file_that_goes_while_others_are_swept_stops_nothing(
     store.sweep(older_than_seconds=0)
 
     assert not gone.exists()
+
+
+def start_and_stop(settings: Settings) -> None:
+    """A server that nobody asks anything."""
+    with TestClient(create_app(settings, dispatch=False)):
+        pass
+
+
+@pytest.fixture
+def acknowledged(
+    digits_submission: Any, submit: Callable[..., Any], settings: Any
+) -> dict[str, bytes]:
+    """The files of a stored submission by their hashes; the disk did not write that they moved."""
+    assert submit(digits_submission).status_code == 201
+    folder = settings.artifacts_dir
+    kept = {path.name: path for path in folder.glob("??/*")}
+    contents = {sha256: path.read_bytes() for sha256, path in kept.items()}
+    for number, path in enumerate(kept.values()):
+        path.rename(folder / "incoming" / f"{number:032x}")
+    for shard in folder.glob("??"):
+        shard.rmdir()
+    return contents
+
+
+def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
+    acknowledged: dict[str, bytes],
+    settings: Any,
+    stored_files: Callable[[], list[str]],
+    alice: Any,
+) -> None:
+    incoming = settings.artifacts_dir / "incoming"
+    log = next(content for content in acknowledged.values() if b":::MLLOG" in content)
+    strangers = {"cut": log[:-1], "refused": b"a log that no row names"}
+    for name, content in strangers.items():
+        (incoming / name).write_bytes(content)
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        submission_id = client.get("/api/v1/submissions").json()["submissions"][0]["id"]
+        address = f"/api/v1/submissions/{submission_id}/runs/0/log"
+        answer = client.get(address, headers=alice.headers)
+
+    assert hashlib.sha256(answer.content).hexdigest() in acknowledged
+    places = {f"{sha256[:2]}/{sha256}" for sha256 in acknowledged}
+    assert set(stored_files()) == places | {f"incoming/{name}" for name in strangers}
+
+
+def test_what_is_in_its_place_is_left_there(
+    acknowledged: dict[str, bytes], settings: Any, stored_files: Callable[[], list[str]]
+) -> None:
+    """Another request may be sending the same at this moment."""
+    start_and_stop(settings)
+    before = stored_files()
+    sha256 = next(iter(acknowledged))
+    again = settings.artifacts_dir / "incoming" / "again"
+    shutil.copyfile(settings.artifacts_dir / sha256[:2] / sha256, again)
+    start_and_stop(settings)
+
+    assert stored_files() == sorted([*before, "incoming/again"])
+
+
+@pytest.mark.usefixtures("acknowledged")
+def test_a_start_that_fails_leaves_no_connection_open(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Database] = []
+
+    def open_database(*arguments: Any, **options: Any) -> Database:
+        opened.append(Database(*arguments, **options))
+        return opened[-1]
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "a broken disk")
+
+    monkeypatch.setattr(server.app, "Database", open_database)
+    monkeypatch.setattr(ArtifactStore, "move_in", broken)
+
+    with pytest.raises(OSError, match="a broken disk"):
+        create_app(settings, dispatch=False)
+    [database] = opened
+    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
+    number: int,
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    client: TestClient,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(number, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArtifactStore, "keep", no_room)
+        refused = submit(digits_submission, key="once")
+
+    assert (refused.status_code, refused.json()["title"]) == (507, "Insufficient storage")
+    assert refused.headers["Retry-After"] == "60"
+    assert "nothing of this request was kept" in refused.json()["detail"]
+    assert list_stored_files(settings) == []
+    assert client.get("/api/v1/leaderboards/digits").json()["entries"] == []
+    assert submit(digits_submission, key="once").status_code == 201
+
+
+def test_a_database_that_is_away_is_told_with_when_to_ask_again(
+    client: TestClient, olivia: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Database, *_viewer: object) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(Database, "read", away)
+
+    answer = client.get("/api/v1/verifications", headers=olivia.headers)
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert "database" in answer.json()["detail"]
+
+
+def test_a_database_without_room_is_a_full_disk(
+    client: TestClient, olivia: Person, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.is_sqlite:
+        with database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+            with pytest.raises(OperationalError) as caught:
+                connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(9000000) AS x")
+        cause: object = caught.value.orig
+    else:
+        cause = DiskFull("could not extend file")
+
+    def full(_: Database, *_viewer: object) -> None:
+        raise OperationalError("INSERT", {}, cause)
+
+    monkeypatch.setattr(Database, "read", full)
+
+    answer = client.get("/api/v1/verifications", headers=olivia.headers)
+
+    assert (answer.status_code, answer.json()["title"]) == (507, "Insufficient storage")
+    assert answer.headers["Retry-After"] == "60"
+    assert "disk is full" in answer.json()["detail"]
+
+
+def test_another_fault_of_the_machine_is_no_full_disk(
+    digits_submission: SubmissionParts,
+    settings: Settings,
+    submit: Callable[..., Any],
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "a broken disk")
+
+    client.raise_server_exceptions = False
+    client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    monkeypatch.setattr(ArtifactStore, "keep", broken)
+
+    assert submit(digits_submission).status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("error", "sqlstate", "status"),
+    [
+        (InternalError, "25006", 503),  # read_only_sql_transaction: a standby.
+        (ProgrammingError, "42P01", 503),  # undefined_table: a failover to an empty database.
+        (ProgrammingError, "42601", 500),  # syntax_error: a mistake of ours.
+    ],
+)
+def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_server(
+    error: type[DBAPIError],
+    sqlstate: str,
+    status: int,
+    client: TestClient,
+    olivia: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cause = Exception("cannot execute UPDATE in a read-only transaction")
+    cause.sqlstate = sqlstate  # type: ignore[attr-defined]
+
+    def refuse(_: Database, *_viewer: object) -> None:
+        raise error("UPDATE", {}, cause)
+
+    monkeypatch.setattr(Database, "read", refuse)
+    answer = client.get("/api/v1/verifications", headers=olivia.headers)
+    (line,) = [line for line in caplog.records if line.name == "server.base.error_answers"]
+
+    assert answer.status_code == status
+    if status == 503:
+        assert answer.headers["Retry-After"] == "1"
+        assert "read-only transaction" in line.getMessage()
+        assert line.exc_info is None
+    else:
+        assert line.exc_info is not None
+
+
+@pytest.mark.usefixtures("shown_claims")
+def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    client: TestClient,
+    alice: Any,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address = f"/api/v1/submissions/{submit(digits_submission).json()['id']}"
+    client.headers.update(alice.headers)  # The logs of a claim are its owner's to read.
+    sha256 = client.get(address).json()["runs"][1]["log_sha256"]
+    (settings.artifacts_dir / sha256[:2] / sha256).unlink()
+    answer = client.get(f"{address}/runs/1/log")
+    (line,) = [line for line in caplog.records if line.name == "server.base.error_answers"]
+
+    assert (answer.status_code, answer.json()["title"]) == (500, "Lost file")
+    assert sha256 in answer.json()["detail"]
+    assert sha256 in line.getMessage()
+    assert line.exc_info is None
+
+
+@pytest.mark.processes
+def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
+    postgresql_url: str,
+    settings: Settings,
+    digits_submission: SubmissionParts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server.app, "LOCK_SECONDS", 0.2)
+    database = Database(postgresql_url)
+    with database.write() as session:
+        token = create_token(session, user_name="alice", role="submitter", expires_in=None)
+    app = create_app(settings.model_copy(update={"database_url": postgresql_url}), dispatch=False)
+
+    def send() -> Any:
+        return client.post(
+            "/api/v1/submissions",
+            files=digits_submission.files(),
+            headers={"Authorization": f"Bearer {token.secret}", "Idempotency-Key": "once"},
+        )
+
+    with TestClient(app) as client:
+        with database.write() as holder:
+            holder.execute(text("LOCK TABLE submissions IN ACCESS EXCLUSIVE MODE"))
+            refused = send(), client.get("/api/v1/submissions")
+        taken = send()
+    database.close()
+
+    for answer in refused:
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert taken.status_code == 201
+
+
+WRITES = 50
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    database = Database(f"sqlite:///{tmp_path / 'turns.db'}")
+    with database.write() as session:
+        session.execute(text("CREATE TABLE written (number INTEGER)"))
+    database.close()
+    return tmp_path / "turns.db"
+
+
+def write(database: Database, number: int = 0) -> None:
+    with database.write() as session:
+        session.execute(text("INSERT INTO written VALUES (:number)"), {"number": number})
+
+
+def test_whoever_has_written_lets_those_who_wait_write_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two databases of one file share nothing but the file, as two processes do.
+    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 60.0)
+    database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
+    for number in range(5):
+        with database.write():
+            waiting = threading.Thread(target=write, args=(other,))
+            waiting.start()
+            wait_for(lambda: is_locked(f"{path}{NEXT}"), seconds=60.0, what="its wait", pause=0.001)
+        with database.write() as session:
+            written = session.scalar(text("SELECT count(*) FROM written"))
+        waiting.join()
+        assert written == number + 1
+    database.close()
+    other.close()
+
+
+def test_nothing_that_two_processes_write_on_and_on_is_lost(path: Path) -> None:
+    def write_on() -> None:
+        database = Database(f"sqlite:///{path}")
+        for _ in range(WRITES):
+            write(database)
+        database.close()
+
+    writers = [threading.Thread(target=write_on) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    database = Database(f"sqlite:///{path}")
+    assert count(database) == 2 * WRITES
+    database.close()
+
+
+def test_whoever_waits_too_long_for_a_turn_goes_without(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 0.01)
+    database = Database(f"sqlite:///{path}")
+    with Path(f"{path}{TURN}").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write(database)
+
+    assert count(database) == 1
+    database.close()
+
+
+def test_where_no_file_can_be_locked_the_database_decides(path: Path) -> None:
+    Path(f"{path}{TURN}").unlink()
+    Path(f"{path}{TURN}").mkdir()  # No file can be opened under this name.
+    database = Database(f"sqlite:///{path}")
+    write(database)
+
+    assert count(database) == 1
+    database.close()
+
+
+def test_a_turn_ends_with_a_write_that_fails(path: Path) -> None:
+    database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
+    with pytest.raises(ZeroDivisionError), database.write():
+        raise ZeroDivisionError
+    with Path(f"{path}{TURN}").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    write(other)
+
+    assert count(other) == 1
+    database.close()
+    other.close()
+
+
+def is_locked(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def count(database: Database) -> int:
+    with database.read_columns() as connection:
+        return int(connection.scalar(text("SELECT count(*) FROM written")) or 0)

@@ -1,8 +1,11 @@
-"""A board is the same as a page, as JSON and as CSV, and ranked by the one rank function."""
+"""Boards of one version: as pages, JSON and CSV, after a write, in memory, and at home."""
 
 import csv
+import html
 import io
 import re
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from html import unescape
 from typing import Any
@@ -11,17 +14,29 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import Standing, rank
-from server.base.board_versions import raise_board_version
+from server.app import create_app
+from server.base.board_versions import (
+    MOST_CHANGES,
+    VersionedCache,
+    _note_change,
+    changes_between,
+    raise_board_version,
+)
 from server.base.database import Database, utc_now
-from server.base.models import BenchmarkDefinition, RunRow, Submission, User
+from server.base.models import BenchmarkDefinition, RunRow, Submission, User, Verification
+from server.base.settings import Settings
+from server.boards import records as queries
+from tests.support.statements import Statement, statements_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 SORTS = ("rank", "tta", "cost", "cv", "model", "system", "status", "division", "precision", "date")
+
+
 BROWSER = {"Accept": "text/html"}
 
 
@@ -52,6 +67,8 @@ ENTRIES = st.builds(
     precision=st.sampled_from([None, "fp32", "bf16"]),
     model=st.sampled_from(["net", "Net <b>2</b>", "=1+1", "x" * 200]),
 )
+
+
 QUERIES = st.fixed_dictionaries(
     {"metric": st.sampled_from(["tta", "cost"]), "sort": st.sampled_from(SORTS)},
     optional={
@@ -222,3 +239,309 @@ def test_page_json_and_csv_agree_and_rank_as_the_rule_does(
             "not_separated_from",
         ):
             assert row[column] == ("" if entry[column] is None else str(entry[column])), column
+
+
+BOARD = "/api/v1/leaderboards/digits"
+
+
+PATHS = (BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=rank&order=desc", f"{BOARD}.csv")
+
+
+@pytest.fixture
+def read_whole(settings: Settings) -> Callable[[str], str]:
+    """What a process that has nothing in memory answers."""
+
+    def read(path: str) -> str:
+        with TestClient(create_app(settings, dispatch=False)) as other:
+            return str(other.get(path).text)
+
+    return read
+
+
+@pytest.fixture
+def reads_of_submissions(database: Database) -> Iterator[list[Statement]]:
+    """The statements that read figures of submissions for a board."""
+
+    def reads_figures(text: str) -> bool:
+        return "submissions.ticket_id" in text and "submissions.check_word" in text
+
+    with statements_of(database, reads_figures) as sent:
+        yield sent
+
+
+def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    make_report: Callable[..., Any],
+    read_whole: Callable[[str], str],
+    reads_of_submissions: list[str],
+) -> None:
+    def submit_another() -> None:
+        digits_submission.claim["model"] = "another"
+        assert submit(digits_submission).status_code == 201
+
+    client.get(BOARD)
+    reads_of_submissions.clear()
+    steps = (submit_another, lambda: replay.report(replay.claim().json(), report()), submit_another)
+
+    def report() -> Any:
+        return make_report(replay.seeds())
+
+    for step in steps:
+        step()
+        for path in PATHS:
+            assert client.get(path).text == read_whole(path)
+    assert '"verified"' in client.get(BOARD).text
+    on_board = [
+        text for text in reads_of_submissions if "(submissions.benchmark_id || ?) =" in text
+    ]
+    # How a submission stands, and its details.
+    assert len(on_board) == 2 * len(steps)
+    assert all("submissions.id IN" in text for text in on_board)
+    assert not any("WHERE submissions.benchmark_id" in text for text in reads_of_submissions)
+
+
+def test_a_change_that_another_process_wrote_has_all_read_again(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    settings: Settings,
+    read_whole: Callable[[str], str],
+) -> None:
+    submit(digits_submission)
+    client.get(BOARD)
+    other = Database(settings.database_url)
+    with other.write() as session:
+        session.execute(update(Submission).values(model="changed elsewhere"))
+        raise_board_version(session, "digits")
+    other.close()
+    digits_submission.claim["model"] = "another"
+    submit(digits_submission)
+
+    models = {entry["model"] for entry in client.get(BOARD).json()["entries"]}
+    assert models == {"changed elsewhere", "another"}
+    assert client.get(BOARD).text == read_whole(BOARD)
+
+
+def test_a_change_of_one_submission_by_another_process_has_that_one_read_again(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    settings: Settings,
+    read_whole: Callable[[str], str],
+    reads_of_submissions: list[str],
+) -> None:
+    for model in ("first", "second"):
+        digits_submission.claim["model"] = model
+        changed = submit(digits_submission).json()["id"]
+    client.get(BOARD)
+    reads_of_submissions.clear()
+    other = Database(settings.database_url)
+    with other.write() as session:
+        which = update(Submission).where(Submission.id == changed)
+        session.execute(which.values(model="changed elsewhere"))
+        raise_board_version(session, "digits", submission_id=changed)
+    other.close()
+
+    assert '"changed elsewhere"' in client.get(BOARD).text
+    assert client.get(BOARD).text == read_whole(BOARD)
+    assert all("submissions.id IN" in text for text in reads_of_submissions)
+    assert len(reads_of_submissions) == 2
+
+
+def test_what_changed_is_known_only_if_every_version_is(database: Database) -> None:
+    with database.write() as session:
+        for version, submission_id in ((4, "a"), (5, "b"), (6, "a"), (8, "c")):
+            _note_change(session, "digits", version, submission_id)
+    with database.read() as session:
+        assert changes_between(session, "digits", 3, 6) == {"a", "b"}
+        assert changes_between(session, "digits", 5, 5) == set()
+        assert changes_between(session, "digits", 6, 8) is None
+        assert changes_between(session, "digits", 6, 5) is None
+        assert changes_between(session, "cifar10", 3, 4) is None
+
+
+def test_of_many_changes_the_latest_are_known(database: Database) -> None:
+    with database.write() as session:
+        for version in range(1, 2 * MOST_CHANGES + 1):
+            _note_change(session, "digits", version, f"s{version}")
+    with database.read() as session:
+        latest = changes_between(session, "digits", MOST_CHANGES, 2 * MOST_CHANGES)
+        assert latest == {f"s{v}" for v in range(MOST_CHANGES + 1, 2 * MOST_CHANGES + 1)}
+        assert changes_between(session, "digits", MOST_CHANGES - 1, MOST_CHANGES + 1) is None
+        assert changes_between(session, "digits", 0, 2 * MOST_CHANGES) is None
+
+
+@dataclass
+class Weight:
+    weight: int
+
+
+def test_a_value_is_made_once_for_each_version() -> None:
+    cache, made = VersionedCache(10), []
+    for version in (1, 1, 2, 1):
+        cache.get("key", version, made.append)
+    assert made == [None, (1, None), (2, None)]
+    assert cache.get("key", 1, lambda _: 99) is None
+
+
+def test_the_longest_unused_go_when_it_grows_too_heavy() -> None:
+    cache = VersionedCache(10)
+    for name in ("a", "b", "c"):
+        cache.get(name, 1, lambda _: Weight(4))
+        cache.get("a", 1, lambda _: Weight(100))
+    assert [name for name in "abc" if cache.latest(name)] == ["a", "c"]
+    assert cache.get("d", 1, lambda _: Weight(50)) == Weight(50)
+    assert [name for name in "acd" if cache.latest(name)] == ["d"]
+
+
+def test_a_value_that_grows_after_it_was_cached_weighs_what_it_has_grown_to() -> None:
+    cache = VersionedCache(10)
+    cache.get("a", 1, lambda _: Weight(1)).weight = 9
+    cache.get("b", 1, lambda _: Weight(3))
+    assert (cache.latest("a"), cache.latest("b")) == (None, (1, Weight(3)))
+
+
+def test_many_who_ask_at_once_wait_for_one_who_makes_it() -> None:
+    cache, made = VersionedCache(10), []
+    started = threading.Barrier(8)
+
+    def make() -> int:
+        made.append(threading.get_ident())
+        return 7
+
+    def ask() -> None:
+        started.wait(timeout=10)
+        cache.get("key", 1, lambda _: make())
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [BOARD, f"{BOARD}.csv", "/benchmarks/digits", "/api/v1/benchmarks/digits/records"],
+)
+def test_an_unchanged_board_asks_the_database_for_its_version_alone(
+    path: str,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+) -> None:
+    submit(digits_submission)
+    first = client.get(path)
+    with statements_of(database) as sent:
+        again = client.get(path)
+
+    assert again.content == first.content
+    statements = [text for text in sent if not text.startswith("BEGIN")]
+    assert len(statements) <= 1, "none where the version is fresh"
+    assert all("FROM boards" in text for text in statements)
+
+
+def test_another_process_sees_a_change_at_once(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, settings: Settings
+) -> None:
+    with TestClient(create_app(settings, dispatch=False)) as other:
+        for path in (BOARD, "/benchmarks/digits"):
+            assert other.get(path).text.count("/submissions/") == 0
+        submit(digits_submission)
+        assert other.get(BOARD).json()["total"] == 1
+        assert 'href="/submissions/' in other.get("/benchmarks/digits").text
+
+
+def words_of(page: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def test_an_empty_server_says_how_to_begin(client: TestClient) -> None:
+    page = client.get("/").text
+    words = words_of(page)
+
+    assert "finishline submit runs/mine" in words
+    assert 'href="/docs/start"' in page
+    assert "No replays running." in words
+    assert "No verdict yet" in words
+
+
+def test_a_replay_is_seen_from_the_queue_to_its_verdict(
+    replay: Any, make_report: Callable[..., Any], client: TestClient
+) -> None:
+    link = f'href="/verifications/{replay.verification_id}"'
+    queued = client.get("/").text
+    assert link in queued
+    assert "queued" in words_of(queued)
+    assert "requested" in words_of(queued)
+
+    grant = replay.claim().json()
+    runs = len(replay.seeds())
+    assert f"{runs} runs on walter-1" in words_of(client.get("/").text)
+    event = {"sequence": 0, "run": 2, "kind": "evaluation", "epoch": 3.0, "quality": 85.5}
+    assert replay.post(grant, [event]).status_code == 200
+    running = client.get("/").text
+    assert f"run 3 of {runs}, epoch 3, 85.5" in words_of(running)
+    assert f'<progress max="{runs}" value="2"' in running
+
+    replay.report(grant, make_report(replay.seeds()))
+    ended = client.get("/").text
+    assert ended.count(link) == 1
+    assert "No replays running." in words_of(ended)
+    assert re.search(r"(\d) of \1 replays reached top1Accuracy 97.5", words_of(ended))
+
+
+def test_a_rejection_shows_the_reason_that_made_it_one(
+    replay: Any, make_report: Callable[..., Any], client: TestClient
+) -> None:
+    never = [14.8, 45.8, 73.0, 85.5, 90.8, 91.0, 91.2, 91.3]
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=never))
+
+    verdict = client.get(f"/api/v1/verifications/{replay.verification_id}").json()
+    assert verdict["outcome"] == "rejected"
+    first = next(r["message"] for r in verdict["reasons"] if r["weight"] == "rejects")
+    page = client.get("/").text
+    assert first in words_of(page)
+    assert "rejected" in words_of(page)
+
+    # Where no reason has the outcome's weight one that leaves open stands for it, or the first.
+    with replay.database.write() as session:
+        session.get_one(Verification, replay.verification_id).outcome = "not_separable"
+    page = client.get("/").text
+    assert "not separable" in words_of(page)
+    open_ones = [r for r in verdict["reasons"] if r["weight"] == "leaves_open"]
+    assert [*open_ones, *verdict["reasons"]][0]["message"] in words_of(page)
+
+
+def test_records_are_derived_once_a_version_and_again_after_a_submission(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    derived: list[str] = []
+
+    find = queries._find_histories
+
+    def counting(session: Any, benchmark: Any) -> Any:
+        derived.append(benchmark.benchmark_id)
+        return find(session, benchmark)
+
+    monkeypatch.setattr(queries, "_find_histories", counting)
+    submission_id = submit(digits_submission).json()["id"]
+    for _ in range(3):
+        assert f'href="/submissions/{submission_id}"' in client.get("/").text
+    # The list of records is made from what the page has found.
+    listed = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    assert submission_id in {record["submission_id"] for d in listed for record in d["records"]}
+    assert derived == ["digits"]
+
+    digits_submission.claim["model"] = "another one"
+    assert submit(digits_submission).status_code == 201
+    client.get("/")
+    assert derived == ["digits", "digits"]

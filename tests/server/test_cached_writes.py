@@ -1,4 +1,4 @@
-"""Cached boards that the protocol writes itself: the bytes that uvicorn would send."""
+"""Cached boards that the protocol writes itself, and encodings and tags as RFC 9110 writes them."""
 
 import asyncio
 import re
@@ -15,12 +15,19 @@ from uvicorn.server import ServerState
 
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
+from server.base.middleware import by_name, is_known, takes_gzip
 from server.operations.heads import BoundedHttpProtocol
 from tests.support.loops import run_async
 
 BOARD = b"/api/v1/leaderboards/digits"
+
+
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
+
+
 REQUEST_ID = re.compile(rb'x-request-id: \S+\r\n|"request_id":"[^"]+"')
+
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -185,3 +192,44 @@ def test_the_board_after_a_write_is_the_one_that_was_written(
     name = 'finishline_http_requests_total{method="GET",route="/api/v1/leaderboards/{benchmark_id}"'
     (line,) = [one for one in counted.splitlines() if one.startswith(name)]
     assert float(line.split()[-1]) == 2 + len(found)
+
+
+@pytest.mark.parametrize(
+    ("encodings", "is_taken"),
+    [
+        (b"compress, gzip", True),
+        (b"", False),
+        (b"*", True),
+        (b"compress;q=0.5, gzip;q=1.0", True),
+        (b"gzip;q=1.0, identity; q=0.5, *;q=0", True),
+        (b"gzip;q=0", False),
+        (b"br, GZIP ; Q=0.000", False),
+        (b"*;q=0, br", False),
+        (b"gzip;q=0, *", False),
+        (b"x-gzip", True),
+        (b"br, gzipped", False),
+        (b"gzip;q=much", False),
+    ],
+)
+def test_gzip_is_taken_where_it_is_named_with_a_weight(encodings: bytes, is_taken: bool) -> None:
+    assert takes_gzip(encodings) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_same"),
+    [
+        (b'W/"xyzzy"', True),
+        (b'"xyzzy"', True),
+        (b'"r2d2xxxx", W/"xyzzy","c3piozzzz"', True),
+        (b"*", True),
+        (b'"r2d2xxxx"', False),
+        (b"xyzzy", False),
+    ],
+)
+def test_tags_are_compared_weakly_and_a_star_is_any(tags: bytes, is_same: bool) -> None:
+    assert is_known(tags, 'W/"xyzzy"') is is_same
+
+
+def test_lines_of_one_header_are_one_list() -> None:
+    headers = [(b"if-none-match", b'"a"'), (b"host", b"h"), (b"if-none-match", b'"b"')]
+    assert by_name(headers) == {b"if-none-match": b'"a", "b"', b"host": b"h"}

@@ -1,19 +1,38 @@
-"""A server is small and starts fast: what it must not load, and that it answers."""
+"""A server as a process: its imports, its settings, its revision and its connections."""
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import OperationalError
 
-from server.base.settings import Settings
+import server.base.database
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database, UtcDateTime, insert_missing
+from server.base.models import User
+from server.base.revision import current_revision, newest_revision, require_current_schema
+from server.base.schema import alembic_config
+from server.base.settings import Settings, get_settings
+from tests.server.conftest import SubmissionParts
+from tests.support.admin import run_admin
 
 LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
+
+
 FOREIGN = (
     "torch",
     "sklearn",
@@ -24,6 +43,8 @@ FOREIGN = (
     "torchvision",
     "pandas",
 )
+
+
 # What some requests need, or some servers: each would make every start longer.
 LATER = (
     "alembic", "boto3", "botocore", "celery", "fsspec", "httpcore2", "httpx2", "kombu",
@@ -89,3 +110,244 @@ def _first_answer(
         except httpx2.TransportError:
             time.sleep(0.05)
     raise AssertionError("no answer in time")
+
+
+def by_alembic(database: Database) -> tuple[str | None, str | None]:
+    """The newest revision, and that of a database."""
+    newest = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
+    with database.engine.connect() as connection:
+        return newest, MigrationContext.configure(connection).get_current_revision()
+
+
+def migration(folder: Path, name: str, revision: str, after: str | None) -> None:
+    """A file with nothing in it but its place."""
+    folder.joinpath("versions").mkdir(exist_ok=True)
+    text = f"revision: str = {revision!r}\ndown_revision: str | None = {after!r}\n"
+    folder.joinpath("versions", name).write_text(text)
+
+
+def test_a_migrated_database_is_at_the_newest_revision(database: Database) -> None:
+    assert (newest_revision(), current_revision(database)) == by_alembic(database)
+    assert require_current_schema(database) == newest_revision()
+
+
+def test_an_empty_database_is_at_none_and_is_not_served() -> None:
+    empty = Database("sqlite://")
+    assert current_revision(empty) is by_alembic(empty)[1] is None
+    with pytest.raises(RuntimeError, match=r"\(empty\).*server.admin migrate"):
+        require_current_schema(empty)
+    empty.close()
+
+
+def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path: Path) -> None:
+    path = tmp_path / "mistyped.db"
+    nowhere = Database(f"sqlite:///{path}")
+    with pytest.raises(RuntimeError, match=r"no file.*FINISHLINE_DATABASE_URL.*mistyped\.db"):
+        require_current_schema(nowhere)
+    nowhere.close()
+    assert not path.exists()
+
+
+def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+    away = Database("postgresql+psycopg://ada:secret@127.0.0.1:1/results")
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_URL.*ada:\*\*\*.*refused") as told:
+        require_current_schema(away)
+    away.close()
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_are_called(
+    tmp_path: Path,
+) -> None:
+    migration(tmp_path, "a_last.py", "0003", "0002")
+    migration(tmp_path, "b_first.py", "0001", None)
+    migration(tmp_path, "c_middle.py", "0002", "0001")
+    assert newest_revision(tmp_path) == "0003"
+
+    migration(tmp_path, "d_beside.py", "0004", "0002")
+    with pytest.raises(RuntimeError, match="one newest migration, it has: 0003, 0004"):
+        newest_revision(tmp_path)
+
+
+def test_no_migration_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="it has: none"):
+        newest_revision(tmp_path)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "running.md"
+
+
+def test_the_documents_list_every_setting_and_no_other() -> None:
+    listed = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)`", PAGE.read_text(), re.MULTILINE)
+
+    assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
+
+
+def test_the_documents_tell_the_default_of_every_setting() -> None:
+    rows = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)` \| (.*?) ?\|", PAGE.read_text(), re.MULTILINE)
+    told = {name.lower(): default.strip("`") for name, default in rows}
+    in_words = ("docs_dir", "public_url", "secure_cookies", "signing_key")
+    sizes = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+    assert all(told.pop(name) for name in in_words)
+    assert told.pop("benchmarks_dir") == "benchmarks"
+    for name, words in told.items():
+        default = Settings.model_fields[name].default
+        number, _, unit = words.partition(" ")
+        expected = str(int(number) * sizes[unit]) if unit else words
+        written = "" if default is None else str(default)
+        assert expected in (written, written.lower(), written.removesuffix(".0")), name
+
+
+def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("p@ss/w:rd\n")
+    for name, value in {
+        "DATABASE_URL": "postgresql+psycopg://ada@postgres:5432/results",
+        "DATABASE_PASSWORD_FILE": str(secret),
+        "BROKER_URL": "redis://redis:6379/0",
+        "BROKER_PASSWORD_FILE": str(secret),
+        "METRICS_TOKEN_FILE": str(tmp_path / "token"),
+        "CODE_COMMIT": "",
+    }.items():
+        monkeypatch.setenv(f"FINISHLINE_{name}", value)
+    (tmp_path / "token").write_text("a-token-of-some-length\n")
+
+    settings = Settings()
+
+    assert settings.database_url == (
+        "postgresql+psycopg://ada:p%40ss%2Fw%3Ard@postgres:5432/results"
+    )
+    assert settings.broker_url == "redis://:p%40ss%2Fw%3Ard@redis:6379/0"
+    assert settings.metrics_token is not None
+    assert settings.metrics_token.get_secret_value() == "a-token-of-some-length"
+    assert settings.code_commit is None
+    assert "a-token" not in repr(settings)
+
+
+def test_a_secret_file_that_is_missing_or_empty_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FINISHLINE_DATABASE_PASSWORD_FILE", str(tmp_path / "absent"))
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*absent"):
+        Settings()
+    (tmp_path / "absent").write_text("\n")
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*empty"):
+        Settings()
+
+
+def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FINISHLINE_DATABASE_URL", "postgres://ada:secret@host/results")
+    monkeypatch.setenv("FINISHLINE_DRAIN_SECONDS", "soon")
+    get_settings.cache_clear()
+
+    with pytest.raises(RuntimeError) as told:
+        get_settings()
+
+    sentence = str(told.value)
+    assert "FINISHLINE_DATABASE_URL: expected sqlite:///" in sentence
+    assert "FINISHLINE_DRAIN_SECONDS: Input should be a valid number" in sentence
+    assert "\n" not in sentence
+    assert "secret" not in sentence
+
+
+MOMENT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+
+
+KATHMANDU = timezone(timedelta(hours=5, minutes=45))
+
+
+@pytest.mark.parametrize(
+    "answered", [MOMENT, MOMENT.replace(tzinfo=None), MOMENT.astimezone(KATHMANDU)]
+)
+def test_a_moment_is_of_the_day_it_is_in_utc(answered: datetime) -> None:
+    read = UtcDateTime().process_result_value(answered, sqlite.dialect())
+
+    assert read is not None
+    assert read.isoformat() == "2026-03-01T23:30:00+00:00"
+
+
+@pytest.mark.processes
+def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url: str) -> None:
+    database = Database(postgresql_url)
+    with database.write() as session:
+        session.execute(text("SET timezone TO 'Asia/Kathmandu'"))
+        insert_missing(session, User, name="alice", created_at=MOMENT)
+        user = session.query(User).one()
+
+        assert user.created_at.isoformat() == "2026-03-01T23:30:00+00:00"
+    database.close()
+
+
+@pytest.mark.processes
+def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, others = Database(postgresql_url), create_engine(postgresql_url)
+
+    def backend() -> int:
+        with database.read_columns() as connection:
+            return int(connection.scalar(text("SELECT pg_backend_pid()")) or 0)
+
+    def end(number: int) -> None:
+        with others.connect() as connection:
+            # It waits until that one has ended, 10 seconds at most.
+            ending = text("SELECT pg_terminate_backend(:number, 10000)")
+            assert connection.scalar(ending, {"number": number})
+
+    # Within so many seconds nobody asks: whoever finds out is told, and replaces it for the others.
+    monkeypatch.setattr(server.base.database, "RESTED_SECONDS", 3600.0)
+    first = backend()
+    assert backend() == first
+    end(first)
+    with pytest.raises(OperationalError):
+        backend()
+    second = backend()
+    monkeypatch.setattr(server.base.database, "RESTED_SECONDS", 0.0)
+    end(second)
+    assert backend() not in (first, second)
+    database.close()
+    others.dispose()
+
+
+def test_a_database_that_cannot_be_written_is_told_in_one_line(database: Database) -> None:
+    if not database.is_sqlite:
+        pytest.skip("a file that is opened for reading alone is SQLite's")
+    url = f"sqlite:///file:{database.url.database}?mode=ro&uri=true"
+    said = run_admin({"FINISHLINE_DATABASE_URL": url}, "token", "--user", "ada", "--role", "admin")
+
+    (line,) = said.err.splitlines()
+    assert said.code == 1
+    assert "attempt to write a readonly database" in line
+    assert str(database.url.database) in line
+
+
+@pytest.mark.parametrize("name", ["all", "all.tar"])
+def test_an_export_is_its_owners_alone(
+    name: str,
+    submit: Callable[..., Any],
+    digits_submission: SubmissionParts,
+    settings: Settings,
+    tmp_path: Path,
+) -> None:
+    """Logs under an embargo are in it."""
+    assert submit(digits_submission).status_code == 201
+    environment = {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+    }
+    path = tmp_path / "exports" / name
+    assert run_admin(environment, "export", str(path)).code == 0
+    made = [path.parent, path, *path.rglob("*")]
+    assert {each for each in made if each.stat().st_mode & 0o077} == set()
+
+
+def test_a_folder_of_logs_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    ArtifactStore(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o700

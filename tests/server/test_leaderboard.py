@@ -1,9 +1,10 @@
-"""GET /api/v1/leaderboards/{benchmark}, as JSON and as CSV."""
+"""Leaderboards as JSON and CSV, with costs, energy and other measured figures."""
 
 import csv
 import io
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.api.boards import BoardView
+from finishline.rules.scoring.measurements import RunTelemetry
+from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import PublishedResult, Submission
+from server.pages.measured import measured_beside
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -389,3 +393,197 @@ def test_csv_text_is_no_formula(start: str, enter: Callable[..., str], client: T
 
     assert rows[0]["model"] == f'\'{start}HYPERLINK("http://example.org")'
     assert read(client)["entries"][0]["model"].startswith(start)
+
+
+CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
+
+
+@pytest.fixture
+def add_price(client: TestClient, olivia: Any) -> Callable[..., int]:
+    """Adds to the price book as olivia; the number of the entry."""
+
+    def add(usd: float, starts: str, **others: Any) -> int:
+        names = {name: CLOUD[name] for name in ("provider", "instance", "region")}
+        page = {"source_url": "https://cloud.example/prices"}
+        body = names | page | {"usd_per_hour": usd, "effective_on": starts} | others
+        answer = client.post("/api/v1/prices", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
+
+    return add
+
+
+@pytest.fixture
+def rented(digits_submission: Any, submit: Callable[..., Any]) -> Callable[..., Any]:
+    """Submits runs made on two rented instances for 0.1 USD an hour, as stated; the answer."""
+
+    def send(**system: Any) -> Any:
+        parts = deepcopy(digits_submission)
+        parts.claim["system"] |= {"cloud": CLOUD} | system
+        answer = submit(parts)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    return send
+
+
+def entry_of(client: TestClient, submission_id: str, **query: str) -> Any:
+    answer = client.get(BOARD, params=query)
+    assert answer.status_code == 200, answer.text
+    return next(e for e in answer.json()["entries"] if e["submission_id"] == submission_id)
+
+
+def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_corrects_it(
+    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
+) -> None:
+    sent = rented()
+    hours = sent["result"]["tta_seconds"] / 3600
+    stated = entry_of(client, sent["id"])
+    assert (stated["cost_usd"], stated["cost_price"]) == (pytest.approx(hours * 0.1), None)
+    assert sent["result"]["cost_basis"]["source"] == "claim"
+
+    wrong = add_price(500.0, "2026-01-01")
+    assert entry_of(client, sent["id"])["cost_usd"] == pytest.approx(hours * 1000.0)
+    right = add_price(5.0, "2026-01-01", supersedes=wrong)
+
+    entry = entry_of(client, sent["id"])
+    assert (entry["cost_usd"], entry["cost_price"]) == (pytest.approx(hours * 10.0), right)
+    shown = client.get(f"/api/v1/submissions/{sent['id']}").json()["result"]
+    assert shown["cost_usd"] == entry["cost_usd"]
+    basis = shown["cost_basis"]
+    assert (basis["price"], basis["count"], basis["usd_per_hour"]) == (right, 2, 10.0)
+    assert basis["source_url"] == "https://cloud.example/prices"
+    step = next(step for step in shown["steps"] if step["name"] == "cost to accuracy")
+    assert (step["value"], step["numbers"]["price (USD/h)"]) == (entry["cost_usd"], 10.0)
+    page = client.get(f"/submissions/{sent['id']}").text
+    assert f"/prices#price-{right}" in page
+    assert "2 × gpu.8" in page
+
+
+def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
+    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
+) -> None:
+    sent = rented(pricing="spot")
+    add_price(0.01, "2026-01-01", pricing="spot")
+
+    entry = entry_of(client, sent["id"], metric="cost")
+    assert (entry["cost_usd"], entry["rank"]) == (None, None)
+    assert "a spot price never ranks" in client.get(f"/submissions/{sent['id']}").text
+
+
+def test_a_board_may_be_asked_for_at_the_prices_of_a_day(
+    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
+) -> None:
+    sent = rented()
+    hours = sent["result"]["tta_seconds"] / 3600
+    add_price(8.0, "2020-01-01")
+    later = add_price(1.0, "2999-01-01")
+
+    assert entry_of(client, sent["id"])["cost_usd"] == pytest.approx(hours * 16.0)
+    dear = entry_of(client, sent["id"], prices_on="2999-06-01")
+    assert (dear["cost_usd"], dear["cost_price"]) == (pytest.approx(hours * 2.0), later)
+    before = entry_of(client, sent["id"], prices_on="2019-12-31")
+    assert (before["cost_usd"], before["cost_price"]) == (pytest.approx(hours * 0.1), None)
+
+    board = client.get(BOARD, params={"prices_on": "2999-06-01"}).json()
+    assert board["price"]["prices_on"] == "2999-06-01"
+    page = client.get("/benchmarks/digits", params={"prices_on": "2999-06-01"}).text
+    assert board["price"]["note"].split(":")[0] in page
+    csv = client.get(f"{BOARD}.csv", params={"prices_on": "2999-06-01"}).text
+    assert "2999-06-01" in csv
+    both = client.get(BOARD, params={"prices_on": "2026-06-01", "price": "2"})
+    assert both.status_code == 422
+    assert client.get(BOARD, params={"prices_on": "June"}).status_code == 422
+
+
+def report(*telemetry: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    system = {"worker": "walter-1", "hardware_class": "gpu"}
+    return {"runs": [{"telemetry": each} for each in telemetry], "system": system} | more
+
+
+def test_energy_is_the_mean_of_the_runs_that_have_it_and_memory_the_most() -> None:
+    one = {"energy_joules": 10.0, "energy_source": "nvml", "memory_peak_bytes": 5}
+    other = {"energy_joules": 30.0, "energy_source": "nvml", "memory_peak_bytes": 7}
+    without = {"energy_joules": None, "memory_peak_bytes": None}
+    found = measured_beside(report(one, other, without, None, precision={"lowest": "bf16"}))
+
+    assert found is not None
+    assert found["energy_joules"] == 20.0
+    assert found["energy_sources"] == ["nvml"]
+    assert found["memory_peak_bytes"] == 7
+    assert found["power_mean_watts"] is None
+    assert (found["precision"], found["runs"], found["worker"]) == ("bf16", 3, "walter-1")
+
+
+def test_a_report_without_measurements_has_nothing_to_show() -> None:
+    assert measured_beside(None) is None
+    assert measured_beside(report(None)) is None
+
+
+def measured(report: ReplayReport, *joules: float | None) -> ReplayReport:
+    """The report with so many joules for its first runs, and the last of them for all others."""
+    of_run = [*joules, *[joules[-1]] * len(report.runs)]
+    runs = [
+        replace(run, telemetry=RunTelemetry(readings=9, energy_joules=of_run[run.index]))
+        for run in report.runs
+    ]
+    return replace(report, runs=runs)
+
+
+def shown(client: TestClient) -> Any:
+    (entry,) = client.get(BOARD).json()["entries"]
+    return entry
+
+
+def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    assert shown(client)["verification_id"] == replay.verification_id
+    report = make_report(replay.seeds())
+    more = 60.0 * (len(report.runs) - 1)
+    assert replay.report(replay.claim().json(), measured(report, 30.0, 60.0)).is_success
+
+    entry = shown(client)
+    assert entry["energy_joules"] == pytest.approx((30.0 + more) / len(report.runs))
+    assert (entry["status"], entry["verification_id"]) == ("verified", replay.verification_id)
+    assert (
+        f'class="proof" href="/verifications/{replay.verification_id}"'
+        in client.get("/benchmarks/digits").text
+    )
+
+
+@pytest.mark.parametrize("case", ["one run unmeasured", "another hardware class"])
+def test_energy_that_is_not_of_the_claim_stays_absent(
+    case: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    report = make_report(replay.seeds())
+    if case == "one run unmeasured":
+        report = measured(report, None, 60.0)
+    else:
+        system = replace(report.system, hardware_class="cpu-other")
+        report = replace(measured(report, 60.0), system=system)
+    assert replay.report(replay.claim().json(), report).is_success
+
+    entry = shown(client)
+    assert (entry["status"], entry["energy_joules"]) == ("verified", None)
+    assert ">Energy<" not in client.get("/benchmarks/digits").text
+
+
+def test_the_energy_of_a_rerun_waits_for_its_decision(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    replay.report(replay.claim().json(), measured(make_report(replay.seeds()), 60.0))
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    first = replay.verification_id
+    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    replay.report(replay.claim().json(), measured(make_report(replay.seeds()), 90.0))
+    assert (shown(client)["energy_joules"], shown(client)["verification_id"]) == (60.0, first)
+
+    decision = {"decision": "publish", "reason": "a new driver"}
+    client.post(
+        f"/api/v1/verifications/{replay.verification_id}/decide",
+        json=decision,
+        headers=olivia.headers,
+    )
+    entry = shown(client)
+    assert (entry["energy_joules"], entry["verification_id"]) == (90.0, replay.verification_id)

@@ -1,4 +1,4 @@
-"""A lost attempt keeps the sealed runs it had finished; the first training of a seed counts."""
+"""Sealed runs of lost attempts and of other kinds, and verdicts on figures that changed since."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -9,12 +9,33 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from finishline.rules.verification.messages import Failure, ReplayReport
+from finishline.api.verifications import ASKED_FOR
+from finishline.rules.verification.job import Purpose, Request, draw, trainings_of
+from finishline.rules.verification.messages import Failure, ReplayReport, Training
+from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.verdict import Verdict
 from server.base.database import Database, utc_now
-from server.base.models import Pool, PoolRun, Verification, WorkerRow
+from server.base.models import (
+    Calibration,
+    JobTraining,
+    Pool,
+    PoolRun,
+    RunRow,
+    User,
+    Verification,
+    WorkerRow,
+)
+from server.base.services import Services
+from server.base.settings import Settings
+from server.benchmarks.queries import keep_definition
+from server.submissions.rescoring import Choice, rescore_submissions
+from server.verifications.dispatch import take_due
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
+from server.verifications.queueing import queue_attempt
 from server.verifications.record_candidates import ask_for_fresh_runs
+from tests.server.conftest import curve_of
+from tests.support.services import services_of
 from tests.support.streams import Streamed, stream_report, streamed
 
 OWN = 2
@@ -305,3 +326,241 @@ def test_what_a_worker_posts_of_a_runs_end_is_stored(
            "cpu_seconds": 1.5, "failure": failure}  # fmt: skip
 
     assert attempts.replay.post(grant, [end]).json() == {"proceed": True, "reason": None}
+
+
+SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
+
+
+@pytest.fixture
+def calibration(
+    replay: Any, client: TestClient, database: Database, settings: Settings, olivia: Any
+) -> Any:
+    """The fixture `replay`, turned to a calibration of two runs that has no submission."""
+    digits = services_of(client).benchmarks["digits"]
+    with database.write() as session:
+        keep_definition(session, digits, settings.benchmarks_dir)
+        organiser = session.query(User).filter_by(name="olivia").one().id
+        session.add(
+            Calibration(
+                id="c-1",
+                benchmark_id="digits",
+                benchmark_sha256=digits.sha256,
+                version=1,
+                state="running",
+                requested_by=organiser,
+                batch_sizes=[32, 128],
+                runs=1,
+                created_at=utc_now(),
+            )
+        )
+        session.flush()
+        verification = Verification(
+            id="calibration-1",
+            kind="calibration",
+            calibration_id="c-1",
+            benchmark_sha256=digits.sha256,
+            requested_by=organiser,
+            state="queued",
+            seal="0" * 64,
+            nonce="1" * 64,
+            runs=2,
+            trainings=[
+                JobTraining(
+                    index=index,
+                    package="digits",
+                    settings=SETTINGS[index],
+                    seed=7 + index,
+                    stop_at="end",
+                    measure=["tta"],
+                )
+                for index in range(2)
+            ],
+            control_points=[],
+            max_attempts=2,
+            lease_seconds=8.0,
+            limit_seconds=240.0,
+            reasons=[],
+            created_at=utc_now(),
+        )
+        session.add(verification)
+        session.flush()
+        queue_attempt(session, verification, number=1)
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.verification_id = "calibration-1"
+    return replay
+
+
+def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
+    calibration: Any,
+    database: Database,
+    client: TestClient,
+    walter: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    with database.write() as session:
+        (sending,) = take_due(session, alive_seconds=20.0)
+
+    job = sending.job
+    assert (job.purpose, job.submission_id) == ("calibration", None)
+    assert {training.stop_at for training in job.trainings} == {"end"}
+    assert [training.settings["batch_size"] for training in job.trainings] == [32.0, 128.0]
+    assert [training.settings["momentum"] for training in job.trainings] == [0.9, 0.9]
+    assert (job.seeds, job.control_points, job.division) == ([7, 8], [], "closed")
+    assert sending.queue == "replay.walter-1"
+
+
+def test_a_report_is_kept_and_judges_nobody(
+    calibration: Any, make_report: Callable[..., Any]
+) -> None:
+    past_the_target = [60.0, 97.6, 97.4, 98.2]
+    report = make_report(calibration.seeds(), qualities=past_the_target)
+    answer = calibration.report(calibration.claim().json(), report).json()
+
+    assert (answer["state"], answer["outcome"]) == ("done", None)
+    view = calibration.view()
+    assert (view["kind"], view["submission_id"], view["benchmark"]) == (
+        "calibration",
+        None,
+        "digits",
+    )
+    assert view["hyperparameters"] == SETTINGS
+    assert len(view["report"]["runs"]) == 2
+    assert calibration.status() == "claimed"
+
+
+def test_the_settings_of_its_runs_are_secret_until_the_end(calibration: Any) -> None:
+    assert calibration.view()["hyperparameters"] is None
+
+
+def test_a_calibration_that_fails_or_is_cancelled_says_nothing_of_anybody(
+    calibration: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
+    report = make_report([])
+    object.__setattr__(report, "failure", failure)
+    calibration.report(calibration.claim().json(), report)
+
+    view = calibration.view()
+    assert (view["state"], view["outcome"]) == ("failed", None)
+    assert "another data set" in view["reasons"][0]["message"]
+    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
+    assert client.post(cancel, headers=olivia.headers).status_code == 409
+
+
+def test_a_running_calibration_can_be_cancelled(
+    calibration: Any, client: TestClient, olivia: Any
+) -> None:
+    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
+
+    assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
+
+
+def test_pages_and_lists_show_what_has_no_submission(
+    calibration: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    address = f"/verifications/{calibration.verification_id}"
+    assert "the reference is trained to its end" in client.get(address).text
+    assert "· calibration</small>" in client.get("/").text
+    calibration.report(calibration.claim().json(), make_report(calibration.seeds()))
+
+    page = client.get(address).text
+    assert "The reference was measured in 2 runs." in page
+    assert client.get(f"{address}/charts/replay.json").status_code == 200
+    assert address not in client.get("/").text  # It gives no verdict about anybody.
+    listed = client.get("/api/v1/verifications").json()["verifications"]
+    assert [item["kind"] for item in listed] == ["calibration", "replay"]
+    events = client.get(f"/api/v1/verifications/{calibration.verification_id}/events").text
+    assert "event: end" in events
+
+
+def plan_ablation(request: Request) -> list[Training]:
+    """Plan one training of the reference with another batch size than the claim's."""
+    return trainings_of(draw(request.entropy, runs=1), request.package, {"batch_size": 32.0})
+
+
+def test_a_new_purpose_costs_its_rules_alone(
+    replay: Any,
+    client: TestClient,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ablation = Purpose(
+        "ablation",
+        plan_ablation,
+        judge=lambda _case: Verdict("verified", ()),
+        why_not=lambda _benchmark, _claims: None,
+        unable="cannot have an ablation",
+    )
+    monkeypatch.setitem(PURPOSES, "ablation", ablation)
+    monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "ablation"))
+    answer = client.post(
+        f"/api/v1/submissions/{replay.submission_id}/verifications",
+        json={"kind": "ablation"},
+        headers=olivia.headers,
+    )
+    assert answer.status_code == 201, answer.text
+    replay.verification_id = answer.json()["id"]
+    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
+
+    view = replay.view()
+    assert (view["kind"], view["runs_planned"]) == ("ablation", 1)
+    assert (view["outcome"], view["published"]) == ("verified", False)
+    assert replay.status() == "verifying"  # Its replay has not ended.
+    assert client.get(f"/verifications/{replay.verification_id}").status_code == 200
+
+
+def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
+    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
+) -> None:
+    services: Services = services_of(client)
+    # As scored by a rule that is corrected later: the first run took a second longer.
+    with database.write() as session:
+        run = session.query(RunRow).filter_by(submission_id=replay.submission_id, index=0).one()
+        right, run.tta_seconds = run.tta_seconds, run.tta_seconds + 1
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    address = f"/submissions/{replay.submission_id}"
+    judged = client.get(f"/api/v1{address}").json()
+    assert judged["judged_on"] is None
+    assert "Judged on figures" not in client.get(address).text
+
+    assert len(rescore_submissions(services, Choice(), print).changed) == 1
+    view = client.get(f"/api/v1{address}").json()
+
+    assert view["status"] == judged["status"] != "claimed"
+    told = view["judged_on"]
+    assert told["verification_id"] == replay.verification_id
+    assert told["benchmark_sha256"] is None
+    assert told["figures"] == [
+        {"file": "run_0.log", "field": "tta_seconds", "judged": right + 1, "now": right}
+    ]
+    page = client.get(address).text
+    assert "Judged on figures of" in page
+    assert f"{right + 1} judged, {right} today" in page
+
+
+@pytest.mark.parametrize(("last", "told"), [(98.1, True), (97.5, False)])
+def test_a_verdict_says_that_its_epochs_are_read_off_where_they_are_not_whole(
+    last: float,
+    told: bool,
+    digits_submission: Any,
+    make_log: Callable[..., bytes],
+    make_report: Callable[..., Any],
+    request: pytest.FixtureRequest,
+    client: TestClient,
+) -> None:
+    """A curve crosses 97.5 % before its evaluation at 98.1 %, and at the one that is exactly it."""
+    curve = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, last]
+    for seed, name in enumerate(digits_submission.logs):
+        digits_submission.logs[name] = make_log(seed, name=name, qualities=curve_of(seed, curve))
+    replay = request.getfixturevalue("replay")
+    page = f"/verifications/{replay.verification_id}"
+    assert "Epochs of a verdict" not in client.get(page).text
+
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=curve))
+
+    epochs = [reason["numbers"] for reason in replay.view()["reasons"] if reason["numbers"]]
+    assert any("claimed_mean_epochs" in numbers for numbers in epochs)
+    assert ("Epochs of a verdict are read off" in client.get(page).text) == told

@@ -1,15 +1,24 @@
-"""Whose a worker is."""
+"""Owners of workers: barred from their boards, paused where they fail, and held by organisers."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from server.base.database import Database, utc_now
-from server.base.models import WorkerRow
+from server.base.models import Attempt, Pool, Submission, User, Verification, WorkerRow
+from server.people.audit import Administrator
+from server.verifications.overdue import expire_leases
+from server.verifications.pool_runs import follow_owners
+from server.verifications.queue_order import take_due
+from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker, owner_of
 from tests.server.conftest import WORKER_SYSTEM, Person
+from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures
 
 
 @pytest.fixture
@@ -54,3 +63,490 @@ def test_a_worker_that_an_organiser_confirmed_stays_its_owners(
 
         worker.confirmed_by = None
         assert is_organisers_worker(session, "walter-1")
+
+
+BOARD = "/api/v1/leaderboards/digits"
+
+
+RECORDS = "/api/v1/benchmarks/digits/records"
+
+
+def row(client: TestClient) -> dict[str, Any]:
+    (entry,) = client.get(BOARD).json()["entries"]
+    return dict(entry)
+
+
+def closed_records(client: TestClient) -> dict[str, Any]:
+    divisions = client.get(RECORDS).json()["divisions"]
+    return next(dict(one) for one in divisions if one["division"] == "closed")
+
+
+def test_two_owners_stand_behind_a_time_that_another_owner_checked(
+    replay: Any,
+    workers: Any,  # noqa: F811
+    train: Any,  # noqa: F811
+    database: Database,
+    client: TestClient,
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    assert row(client)["owners"] == 0  # Nothing is measured yet.
+    train(checks_of(database, replay.verification_id)[0], people["bert"])
+
+    entry = row(client)
+    assert (entry["evidence"], entry["owners"], entry["by_organisers"]) == ("measured", 2, False)
+    view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    assert (view["owners"], view["by_organisers"]) == (2, False)
+    page = client.get("/benchmarks/digits").text
+    assert "checked by 2 owners" in page
+    assert "checked by 2 owners" in client.get(f"/submissions/{replay.submission_id}").text
+    lines = client.get(f"{BOARD}.csv").text.splitlines()
+    assert dict(zip(lines[0].split(","), lines[1].split(","), strict=True))["owners"] == "2"
+    (record,) = closed_records(client)["records"]
+    assert record["submission_id"] == replay.submission_id
+
+
+def test_an_organisers_worker_alone_is_named_and_holds_records(
+    replay: Any,
+    workers: Any,  # noqa: F811
+    train: Any,  # noqa: F811
+    database: Database,
+    client: TestClient,
+) -> None:
+    people = workers("anna")
+    with database.write() as session:
+        session.get_one(WorkerRow, "anna-1").confirmed_by = None
+    train(replay.verification_id, people["anna"])
+
+    entry = row(client)
+    assert (entry["owners"], entry["by_organisers"]) == (1, True)
+    assert "organisers&#39; worker" in client.get("/benchmarks/digits").text
+    assert len(closed_records(client)["records"]) == 1
+
+
+def test_one_owners_workers_alone_hold_no_record_until_an_organisers_stands_behind_them(
+    replay: Any,
+    workers: Any,  # noqa: F811
+    train: Any,  # noqa: F811
+    database: Database,
+    client: TestClient,
+) -> None:
+    people = workers("anna")
+    with database.write() as session:
+        session.get_one(WorkerRow, "anna-1").confirmed_by = None
+    train(replay.verification_id, people["anna"])
+    anna = select(User).where(User.name == "anna")
+    with database.write() as session:  # As if it had been her own worker from the start.
+        session.get_one(WorkerRow, "anna-1").confirmed_by = session.scalars(anna).one().id
+        session.flush()
+        follow_owners(session, session.scalars(select(Pool)).one())
+
+    entry = row(client)
+    assert (entry["rank"], entry["owners"], entry["by_organisers"]) == (1, 1, False)
+    assert "one owner" in client.get("/benchmarks/digits").text
+    division = closed_records(client)
+    assert division["records"] == []
+    (without,) = division["not_records"]
+    assert (without["submission_id"], without["holder"]) == (replay.submission_id, None)
+    assert without["reason"] == (
+        "measured only by one owner's workers: a record needs an organiser's worker "
+        "or workers of two owners"
+    )
+    with database.write() as session:
+        session.get_one(WorkerRow, "anna-1").confirmed_at = None
+        confirm_worker(session, Administrator(), "anna-1", reason=None)
+    (record,) = closed_records(client)["records"]
+    with database.read() as session:
+        assert session.get_one(Submission, record["submission_id"]).pool_id is not None
+        pool = session.scalars(select(Pool)).one()
+        assert record["date"] == pool.attested_at.isoformat() > pool.measured_at.isoformat()
+
+
+@pytest.fixture
+def hello(client: TestClient, make_person: Callable[..., Person]) -> Callable[..., None]:
+    """Says hello as a worker of somebody's, with their name."""
+    people: dict[str, Person] = {}
+
+    def say(name: str, state: str = "idle") -> None:
+        if name not in people:
+            people[name] = make_person(name, "worker")
+        system = asdict(replace(WORKER_SYSTEM, worker=name))
+        body = {"system": system, "state": state}
+        answer = client.post("/api/v1/workers/hello", json=body, headers=people[name].headers)
+        assert answer.status_code == 200, answer.text
+
+    return say
+
+
+def drawn(replay: Any) -> set[str]:
+    """Every worker that is drawn for the latest attempt in twenty draws."""
+    found = set()
+    for _ in range(20):
+        with replay.database.write() as session:
+            found.update(one.queue for one in take_due(session, alive_seconds=20.0))
+            session.get_one(Attempt, replay.attempt_id).sent_to = None
+            session.get_one(Attempt, replay.attempt_id).sends = 0
+    return {queue.removeprefix("replay.") for queue in found}
+
+
+def test_nobody_replays_a_board_where_they_compete_while_another_can(
+    replay: Any,
+    hello: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    bob: Person,
+) -> None:
+    hello("walter")
+    assert submit(digits_submission, by=bob).status_code == 201
+    hello("bob")  # A rival of the claim that waits.
+    hello("alice")  # The claimant.
+    assert drawn(replay) == {"walter"}
+    hello("walter", "busy")
+    assert drawn(replay) == set()  # It waits for the worker that is there.
+    hello("walter", "stopping")
+    assert drawn(replay) == {"bob", "alice"}
+
+
+def test_a_member_of_a_rivals_organisation_is_a_rival(
+    replay: Any, hello: Callable[..., None], client: TestClient, ada: Person
+) -> None:
+    hello("walter")
+    hello("wilma")
+    made = client.post("/api/v1/organisations", json={"name": "Lab"}, headers=ada.headers).json()
+    with replay.database.write() as session:
+        for user in session.scalars(select(User).where(User.name.in_(("alice", "wilma")))):
+            user.organisation_id = made["id"]
+    assert drawn(replay) == {"walter"}
+
+
+def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
+    replay: Any, hello: Callable[..., None]
+) -> None:
+    hello("walter")
+    hello("wilma")
+    first = replay.attempt_id
+    assert drawn(replay) == {"walter", "wilma"}
+    with replay.database.write() as session:
+        attempt = session.get_one(Attempt, first)
+        attempt.state, attempt.worker = "failed", "walter"
+        session.add(
+            Attempt(
+                id="second",
+                verification_id=attempt.verification_id,
+                number=2,
+                state="queued",
+                fence=0,
+                sends=0,
+                send_after=attempt.send_after,
+                created_at=attempt.created_at,
+                asked_at=attempt.asked_at,
+                hardware_class=attempt.hardware_class,
+                submitter_id=attempt.submitter_id,
+                by_organiser=attempt.by_organiser,
+            )
+        )
+    assert drawn(replay) == {"wilma"}
+    hello("wilma", "stopping")
+    assert drawn(replay) == {"walter"}
+
+
+def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(
+    replay: Any, hello: Callable[..., None]
+) -> None:
+    hello("walter")
+    hello("wilma")
+    with replay.database.write() as session:
+        session.get_one(Verification, replay.verification_id).kind = "duel"
+        organiser = session.scalars(select(User).where(User.name == "olivia")).one()
+        session.get_one(WorkerRow, "walter").confirmed_by = organiser.id  # Walter's own, then.
+    assert drawn(replay) == {"wilma"}
+    hello("wilma", "stopping")
+    assert drawn(replay) == {"walter"}
+
+
+WHY = "3 of the last 3 attempts of its owner's workers failed"
+
+
+def add_workers(replay: Any, *names: str, confirmed_by: str | None) -> None:
+    """Walter's workers, confirmed by an organiser, or by the server where none is named."""
+    with replay.database.write() as session:
+        people = {user.name: user.id for user in session.query(User).all()}
+        for name in names:
+            session.add(
+                WorkerRow(
+                    name=name,
+                    user_id=people["walter"],
+                    hardware_class=WORKER_SYSTEM.hardware_class,
+                    state="idle",
+                    system={},
+                    first_seen_at=utc_now(),
+                    last_seen_at=utc_now(),
+                    confirmed_at=utc_now(),
+                    confirmed_by=None if confirmed_by is None else people[confirmed_by],
+                )
+            )
+
+
+def lose_attempts(replay: Any, worker: str, times: int) -> None:
+    for _ in range(times):
+        assert replay.claim(worker=worker).status_code == 200
+        replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))
+        with replay.database.write() as session:
+            assert expire_leases(session) == 1
+
+
+def held(replay: Any, name: str) -> tuple[str | None, str | None]:
+    with replay.database.read() as session:
+        row = session.get_one(WorkerRow, name)
+        return row.held, row.held_because
+
+
+@pytest.fixture
+def lost(replay: Any) -> Any:
+    """Three attempts lost by one of two workers of an owner who is no organiser."""
+    add_workers(replay, "walter-1", "walter-2", confirmed_by="olivia")
+    lose_attempts(replay, "walter-1", 2)
+    assert held(replay, "walter-1") == (None, None)
+    lose_attempts(replay, "walter-1", 1)
+    return replay
+
+
+def test_three_failures_in_ten_pause_all_workers_of_an_owner(
+    lost: Any, client: TestClient, olivia: Person
+) -> None:
+    assert held(lost, "walter-1") == held(lost, "walter-2") == ("paused", WHY)
+    log = client.get("/api/v1/audit", headers=olivia.headers).json()
+    told = [one for one in log["records"] if one["action"] == "worker.pause"]
+    assert {(one["actor"], one["subject_id"], one["reason"]) for one in told} == {
+        ("failures", "walter-1", WHY),
+        ("failures", "walter-2", WHY),
+    }
+
+
+def test_failures_before_a_resumption_are_forgiven(
+    lost: Any, client: TestClient, olivia: Person
+) -> None:
+    for name in ("walter-1", "walter-2"):
+        answer = client.post(
+            f"/api/v1/workers/{name}/resume", json={"reason": "mended"}, headers=olivia.headers
+        )
+        assert answer.status_code == 200, answer.text
+    verification = client.post(
+        f"/api/v1/submissions/{lost.submission_id}/verifications",
+        json={"reason": "again"},
+        headers=olivia.headers,
+    ).json()
+    lost.verification_id = verification["id"]
+    lose_attempts(lost, "walter-1", 2)
+    assert held(lost, "walter-1") == (None, None)
+
+
+def test_a_worker_of_the_organisers_is_left_to_them(replay: Any) -> None:
+    add_workers(replay, "walter-1", confirmed_by=None)
+    lose_attempts(replay, "walter-1", 3)
+    assert held(replay, "walter-1") == (None, None)
+
+
+WORKER = "/api/v1/workers/walter-1"
+
+
+QUEUE = "/api/v1/queue"
+
+
+ADDRESSES = (f"{WORKER}/pause", f"{WORKER}/drain", f"{WORKER}/resume", f"{QUEUE}/pause")
+
+
+NEW_FANS = {"reason": "new fans"}
+
+
+@pytest.fixture
+def say_hello(
+    client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A worker says hello; what it is answered."""
+
+    def say(
+        *, state: str = "idle", name: str = "walter-1", hardware_class: str = "cpu-test"
+    ) -> Any:
+        system = replace(make_report([]).system, worker=name, hardware_class=hardware_class)
+        body = {"system": asdict(system), "state": state}
+        answer = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return say
+
+
+@pytest.fixture
+def sent(database: Database) -> Callable[[], list[str]]:
+    """Where one round of the dispatch loop sends what is due."""
+
+    def choose() -> list[str]:
+        with database.write() as session:
+            return [sending.queue for sending in take_due(session, alive_seconds=20.0)]
+
+    return choose
+
+
+@pytest.fixture
+def order(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Posts as the organiser."""
+
+    def post(address: str, body: Any = NEW_FANS) -> Any:
+        return client.post(address, json=body, headers=olivia.headers)
+
+    return post
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, f"{QUEUE}/resume"])
+def test_only_organisers_hold_and_resume(
+    address: str, client: TestClient, alice: Any, walter: Any
+) -> None:
+    assert client.post(address, json=NEW_FANS).status_code == 401
+    for person in (alice, walter):
+        assert client.post(address, json=NEW_FANS, headers=person.headers).status_code == 403
+
+
+def test_what_is_not_there_or_not_held_is_refused(
+    order: Callable[..., Any], say_hello: Callable[..., Any]
+) -> None:
+    assert [order(address).status_code for address in ADDRESSES[:3]] == [404] * 3
+    absent = order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "tpu"})
+    assert absent.status_code == 404
+    assert "'tpu'" in absent.json()["detail"]
+    say_hello()
+    assert "neither paused nor drained" in order(f"{WORKER}/resume").json()["detail"]
+    assert order(f"{WORKER}/resume").status_code == 409
+    assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 409
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": " "}, {"reason": "x", "until": "noon"}, []])
+def test_a_hold_without_a_reason_is_422(body: Any, order: Callable[..., Any]) -> None:
+    for address in (f"{WORKER}/pause", f"{WORKER}/drain", f"{QUEUE}/pause"):
+        assert order(address, body).status_code == 422
+
+
+def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why(
+    replay: Any,
+    order: Callable[..., Any],
+    say_hello: Callable[..., Any],
+    sent: Callable[[], list[str]],
+    client: TestClient,
+    olivia: Any,
+) -> None:
+    assert say_hello() == {"order": "work", "why": None, "roof_wanted": False}
+    assert sent() == ["replay.walter-1"]
+    shown = order(f"{WORKER}/pause").json()["worker"]
+    assert (shown["state"], shown["held_by"], shown["held_because"]) == (
+        "paused",
+        "olivia",
+        "new fans",
+    )
+    assert (say_hello()["order"], say_hello()["why"]) == ("pause", "paused by olivia: new fans")
+    refused = replay.claim()
+    assert refused.status_code == 409
+    assert "paused by olivia: new fans" in refused.json()["detail"]
+    assert sent() == []
+    assert "new fans" in client.get("/workers").text
+    assert "Every connected worker is paused or drained" in replay.view()["waiting_for"]
+    waits = client.get(QUEUE).json()["classes"][0]
+    assert (waits["workers"], waits["held"]) == (0, 1)
+    assert "paused or drained" in waits["waiting"][0]["why_unknown"]
+
+    say_hello(name="walter-2")
+    assert sent() == ["replay.walter-2"]  # At once: the refused claim gave it back.
+    assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
+    assert say_hello()["order"] == "work"
+    records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
+    actions = [item["action"] for item in records]
+    assert actions[:2] == ["worker.resume", "worker.pause"]
+
+
+def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resumed(
+    replay: Any,
+    order: Callable[..., Any],
+    say_hello: Callable[..., Any],
+    make_report: Callable[..., Any],
+    sent: Callable[[], list[str]],
+    client: TestClient,
+) -> None:
+    say_hello()
+    grant = replay.claim().json()
+    assert order(f"{WORKER}/drain").json()["worker"]["state"] == "draining"
+    assert say_hello(state="busy")["order"] == "drain"
+    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
+    assert say_hello()["order"] == "drain"
+    say_hello(state="stopping")
+    # What started it again need not know: told to drain it would end and be started for ever.
+    started = say_hello()
+    assert (started["order"], started["why"]) == ("pause", "drained by olivia: new fans")
+    assert client.get(WORKER).json()["worker"]["state"] == "drained"
+    assert "drained" in client.get("/workers").text
+    again = {"reason": "another look"}
+    order(f"/api/v1/submissions/{replay.submission_id}/verifications", again)
+    assert sent() == []
+    assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
+    assert say_hello()["order"] == "work"
+    assert sent() == ["replay.walter-1"]
+
+
+def test_a_paused_worker_that_is_started_again_stays_paused(
+    order: Callable[..., Any], say_hello: Callable[..., Any]
+) -> None:
+    say_hello()
+    order(f"{WORKER}/pause")
+    say_hello(state="stopping")
+    assert say_hello()["order"] == "pause"
+
+
+@pytest.mark.parametrize("hardware_class", ["cpu-test", None])
+def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
+    hardware_class: str | None,
+    replay: Any,
+    order: Callable[..., Any],
+    say_hello: Callable[..., Any],
+    sent: Callable[[], list[str]],
+    client: TestClient,
+) -> None:
+    say_hello()
+    say_hello(name="other-1", hardware_class="cpu-other")
+    body = NEW_FANS | {"hardware_class": hardware_class}
+    paused = order(f"{QUEUE}/pause", body).json()
+    where = paused if hardware_class is None else paused["classes"][1]
+    assert where["paused"]["by"] == "olivia"
+    (waits,) = [item for one in paused["classes"] for item in one["waiting"]]
+    assert "paused by olivia: new fans" in waits["why_unknown"]
+    assert sent() == []
+    refused = replay.claim()
+    assert (refused.status_code, "new fans" in refused.json()["detail"]) == (409, True)
+    what = "every queue is" if hardware_class is None else "the queue of cpu-test is"
+    assert f"{what} paused by olivia: new fans" in replay.view()["waiting_for"]
+    assert "new fans" in client.get("/workers").text
+
+    assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
+    assert sent() == ["replay.walter-1"]
+    assert replay.claim().status_code == 200
+
+
+def test_what_waits_for_a_paused_queue_goes_to_no_other(
+    replay: Any,
+    order: Callable[..., Any],
+    say_hello: Callable[..., Any],
+    sent: Callable[[], list[str]],
+) -> None:
+    """A pause of its class is no way to another machine."""
+    say_hello(name="other-1", hardware_class="cpu-other")
+    assert order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "cpu-test"}).status_code == 200
+    assert sent() == []
+    assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 200
+    assert sent() == ["replay.other-1"]
+
+
+def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(
+    replay: Any, order: Callable[..., Any], say_hello: Callable[..., Any]
+) -> None:
+    say_hello(name="other-1", hardware_class="cpu-other")
+    assert replay.view()["state"] == "queued"  # For cpu-test, of which no worker was ever seen.
+    for hardware_class, status in (("cpu-other", 200), ("cpu-test", 200), ("cpu-none", 404)):
+        body = NEW_FANS | {"hardware_class": hardware_class}
+        assert order(f"{QUEUE}/pause", body).status_code == status, hardware_class

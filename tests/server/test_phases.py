@@ -1,5 +1,7 @@
-"""Phases over the API: what they refuse, what they freeze, who may set them."""
+"""Benchmarks and their phases: over the API and in the browser."""
 
+import hashlib
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +15,7 @@ from sqlalchemy import select, update
 from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import AuditRecord, BenchmarkPhases, Submission
+from server.base.places import SOURCE
 from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import freeze_if_due
@@ -20,6 +23,8 @@ from tests.support.services import services_of
 from tests.support.trainings import trained_anew
 
 PHASES = "/api/v1/benchmarks/digits/phases"
+
+
 HOUR = timedelta(hours=1)
 
 
@@ -334,3 +339,194 @@ def test_a_definition_is_kept_as_it_was_read_though_its_file_has_changed_since(
         assert sent.status_code == 201, sent.text
         page = server.get(f"/submissions/{sent.json()['id']}", headers={"Accept": "text/html"})
         assert "97.5" in page.text
+
+
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+
+
+PHASES_PAGE = "/console/phases"
+
+
+def sign_in(client: TestClient, person: Any) -> str:
+    """The token that forms of this browser carry from then on."""
+    client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
+    found = re.findall(r'name="csrf" value="([0-9a-f]{64})"', client.get("/console/account").text)
+    return str(found[0])
+
+
+def test_an_organiser_sets_dates_on_the_console(client: TestClient, olivia: Any) -> None:
+    csrf = sign_in(client, olivia)
+    assert "Open: it has no dates." in client.get(PHASES_PAGE).text
+    assert 'type="datetime-local"' in client.get(f"{PHASES_PAGE}?benchmark=digits").text
+    form = {
+        "csrf": csrf,
+        "benchmark": "digits",
+        "opens_at": "2026-01-01T09:30",
+        "freezes_at": "2026-01-02T00:00",
+        "closes_at": "2031-01-01T00:00",
+        "embargo_until": "",
+        "reason": "the <first> round",
+    }
+    wrong = client.post(PHASES_PAGE, data=form | {"closes_at": "2025-01-01T00:00"}, headers=ORIGIN)
+    assert wrong.status_code == 422
+    assert "must be after opens_at" in wrong.text
+    assert 'value="2025-01-01T00:00"' in wrong.text
+    assert "the &lt;first&gt; round" in wrong.text
+    nameless = client.post(PHASES_PAGE, data=form | {"benchmark": "nothing"}, headers=ORIGIN)
+    assert nameless.status_code == 404
+    done = client.post(PHASES_PAGE, data=form, headers=ORIGIN)
+    assert "digits: Open until 2031-01-01 00:00 UTC. Its rules are frozen since" in done.text
+    shown = client.get(f"{PHASES_PAGE}?benchmark=digits").text
+    assert 'value="2026-01-01T09:30:00"' in shown
+    assert "the &lt;first&gt; round" in shown
+    same = {"opens_at": "2026-01-01T09:30:00", "freezes_at": "2026-01-02T00:00:00"}
+    again = client.post(PHASES_PAGE, data=form | same, headers=ORIGIN)
+    assert again.status_code == 200  # What is sent back as it was shown undoes no freeze.
+    held = client.post(PHASES_PAGE, data=form | {"freezes_at": ""}, headers=ORIGIN)
+    assert held.status_code == 409
+    assert "frozen since 2026-01-02 00:00 UTC" in held.text
+    freed = form | {"freezes_at": "", "unfreeze": "true"}
+    assert (
+        "digits: Open until 2031-01-01 00:00 UTC."
+        in client.post(PHASES_PAGE, data=freed, headers=ORIGIN).text
+    )
+    assert (
+        client.post(PHASES_PAGE, data=form | {"csrf": "0" * 64}, headers=ORIGIN).status_code == 403
+    )
+
+
+def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
+    client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
+) -> None:
+    page = f"/submissions/{submit(digits_submission).json()['id']}"
+    assert "Request verification" not in client.get(page).text
+    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 401
+    csrf = {"csrf": sign_in(client, bob)}
+    assert "Request verification" not in client.get(page).text
+    assert client.post(f"{page}/verify", data=csrf, headers=ORIGIN).status_code == 403
+    csrf = {"csrf": sign_in(client, alice)}
+    assert "Request verification" in client.get(page).text
+    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 403  # No form of ours.
+    asked = client.post(f"{page}/verify", data=csrf, headers=ORIGIN, follow_redirects=False)
+    assert asked.status_code == 303
+    assert client.get(asked.headers["location"]).status_code == 200
+    assert "Request verification" not in client.get(page).text
+    second = client.post(f"{page}/verify", data=csrf, headers=ORIGIN)
+    assert (second.status_code, "is under way" in second.text) == (409, True)
+
+
+def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_offered_it(
+    client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
+) -> None:
+    page = f"/submissions/{submit(digits_submission).json()['id']}"
+    reason = {"reason": "the clock was wrong"}
+    assert "Withdraw" not in client.get(page).text
+    assert client.post(f"{page}/withdraw", data=reason, headers=ORIGIN).status_code == 401
+    csrf = sign_in(client, bob)
+    assert "Withdraw" not in client.get(page).text
+    assert (
+        client.post(f"{page}/withdraw", data=reason | {"csrf": csrf}, headers=ORIGIN).status_code
+        == 403
+    )
+    csrf = sign_in(client, alice)
+    assert "Withdraw this submission" in client.get(page).text
+    for wrong, status in (({"csrf": csrf}, 422), (reason, 403)):
+        answer = client.post(f"{page}/withdraw", data=wrong, headers=ORIGIN)
+        assert answer.status_code == status
+    missing = client.post(
+        "/submissions/none/withdraw", data=reason | {"csrf": csrf}, headers=ORIGIN
+    )
+    assert missing.status_code == 404
+    done = client.post(f"{page}/withdraw", data=reason | {"csrf": csrf}, headers=ORIGIN)
+    assert "<b>Withdrawn</b> by alice" in done.text
+    assert "the clock was wrong" in done.text
+    assert "withdrawn" in client.get("/console/account").text
+
+
+BENCHMARKS = "/api/v1/benchmarks"
+
+
+def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
+    listed = {b["id"]: b for b in client.get(BENCHMARKS).json()["benchmarks"]}
+
+    # Targets: DAWNBench's README and checks; digits and grammar: their own calibration.
+    targets = {
+        name: (b["target"]["metric"], b["target"]["value"], b["target"]["unit"])
+        for name, b in listed.items()
+    }
+    assert targets == {
+        "cifar10": ("top1Accuracy", 94.0, "percent"),
+        "digits": ("top1Accuracy", 97.5, "percent"),
+        "grammar": ("validationLoss", 0.80, "nats/byte"),
+        "imagenet": ("top5Accuracy", 93.0, "percent"),
+        "squad": ("f1Score", 0.75, "fraction"),
+    }
+    assert [name for name, b in listed.items() if b["replayable"]] == [
+        "cifar10",
+        "digits",
+        "grammar",
+        "imagenet",
+        "squad",
+    ]
+
+
+def test_a_benchmark_counts_its_submissions(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
+) -> None:
+    assert client.get(f"{BENCHMARKS}/digits").json()["submissions"] == 0
+    made = submit(digits_submission).json()
+    digits = client.get(f"{BENCHMARKS}/digits").json()
+
+    assert (digits["submissions"], digits["sha256"]) == (1, made["benchmark_sha256"])
+    assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1, "started": 3}, "mlperf")
+
+
+def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(
+    client: TestClient, offer_archive: Callable[[str], None]
+) -> None:
+    """MLPerf Training rules of v0.5: two AP of Mask R-CNN; 100 runs of NCF, of which 50 count."""
+    offer_archive("mlperf-v0.5-maskrcnn")
+    offer_archive("mlperf-v0.5-ncf")
+    maskrcnn = client.get(f"{BENCHMARKS}/mlperf-v0.5-maskrcnn").json()["target"]
+    assert (maskrcnn["metric"], maskrcnn["value"]) == ("box AP", 0.377)
+    assert [(goal["metric"], goal["value"]) for goal in maskrcnn["also"]] == [("mask AP", 0.339)]
+    runs = client.get(f"{BENCHMARKS}/mlperf-v0.5-ncf").json()["runs"]
+    assert runs == {"count": 50, "dropped": 1, "started": 100}
+
+    page = client.get("/benchmarks/mlperf-v0.5-maskrcnn").text
+    assert "box AP and" in page
+    assert "box AP is at least 0.377 and mask AP is at least 0.339" in page
+    page = client.get("/benchmarks/mlperf-v0.5-ncf").text
+    assert "first to reach the target of 100 started" in page
+    assert "at least 100 runs" in page
+    assert "the first 50 that reach the target count" in page
+
+
+def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
+    response = client.get(f"{BENCHMARKS}/mnist")
+
+    assert response.status_code == 404
+    assert "there are: cifar10, digits, grammar, imagenet, squad." in response.json()["detail"]
+
+
+def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestClient) -> None:
+    answer = client.get(f"{BENCHMARKS}/digits.toml")
+
+    assert answer.headers["content-type"] == "application/toml"
+    assert answer.content == (SOURCE / "benchmarks" / "digits.toml").read_bytes()
+    named = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
+    assert hashlib.sha256(answer.content).hexdigest() == named
+    assert client.get(f"{BENCHMARKS}/nothing.toml").status_code == 404
+
+
+def test_a_definition_that_rules_is_given_out_whatever_its_file_says_since(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any], settings: Settings
+) -> None:
+    """The folder may hold the next round's rules already."""
+    offered = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
+    submit(digits_submission)
+    settings.benchmarks_dir = Path("/nowhere")
+
+    answer = client.get(f"{BENCHMARKS}/digits.toml")
+
+    assert hashlib.sha256(answer.content).hexdigest() == offered

@@ -1,13 +1,23 @@
-"""One Idempotency-Key, one submission."""
+"""One key, one log and one ticket for one submission."""
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.database import Database, utc_now
+from server.base.models import RunRow, Submission, TicketRow
+from server.operations.integrity import Findings, check_evidence
 from tests.server.conftest import Replay, without_place
+from tests.support.run_logs import make_run_log
+from tests.support.services import services_of
 
 
 def test_the_same_request_under_one_key_is_stored_once(
@@ -137,3 +147,329 @@ def test_the_same_request_after_its_verdicts_is_answered_with_them(
     assert again.json() == client.get(f"/api/v1/submissions/{submission_id}").json()
     assert again.json()["published_verification"] is not None
     assert len(again.json()["pending_decisions"]) == 1
+
+
+@pytest.mark.parametrize("who", ["alice", "bob"])
+def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
+    who: str,
+    request: pytest.FixtureRequest,
+    digits_submission: Any,
+    make_log: Callable[..., bytes],
+    submit: Callable[..., Any],
+    row_counts: Callable[[], dict[str, int]],
+) -> None:
+    person = request.getfixturevalue(who)
+    first = submit(digits_submission, as_is=True).json()["id"]
+    before = row_counts()
+    digits_submission.logs["run_0.log"] = make_log(500)
+    digits_submission.logs["run_2.log"] = make_log(502, name="run_2.log")
+
+    again = submit(digits_submission, by=person, as_is=True)
+
+    assert again.status_code == 409
+    assert f"run_1.log of submission {first} (/submissions/{first})" in again.json()["detail"]
+    assert [problem["file"] for problem in again.json()["problems"]] == ["run_1.log"]
+    assert row_counts() == before
+
+
+def test_a_withdrawn_submission_leaves_its_logs_free(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any
+) -> None:
+    first = submit(digits_submission, as_is=True).json()["id"]
+    address = f"/api/v1/submissions/{first}/withdrawal"
+    client.post(address, json={"reason": "the wrong system"}, headers=alice.headers)
+    digits_submission.claim["notes"] = "the right one"
+
+    assert submit(digits_submission, as_is=True).status_code == 201
+
+
+def test_an_archive_may_have_what_another_has(
+    digits_submission: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    submit(digits_submission, as_is=True)
+    digits_submission.form = {"archive": "true"}
+
+    assert submit(digits_submission, by=olivia, as_is=True).status_code == 201
+
+
+def test_a_submission_under_embargo_is_not_named(
+    digits_submission: Any, submit: Callable[..., Any], database: Database, bob: Any
+) -> None:
+    first = submit(digits_submission, as_is=True).json()["id"]
+    with database.write() as session:
+        session.get_one(Submission, first).embargoed = True
+
+    again = submit(digits_submission, by=bob, as_is=True)
+
+    assert again.status_code == 409
+    assert first not in again.text
+    assert "under embargo" in again.json()["detail"]
+
+
+def test_the_look_for_a_log_uses_its_index(database: Database) -> None:
+    statement = select(RunRow.id).where(RunRow.log_sha256.in_(["a", "b"]))
+    with database.read() as session:
+        plan = session.connection().exec_driver_sql(
+            "EXPLAIN QUERY PLAN "
+            + str(statement.compile(session.connection(), compile_kwargs={"literal_binds": True}))
+        )
+        assert "ix_runs_log_sha256" in str(plan.all())
+
+
+TICKETS = "/api/v1/tickets"
+
+
+WANTED = {"benchmark": "digits", "settings": {"batch_size": 64}, "hardware_class": "cpu-test"}
+
+
+CURVE = [40.0, 80.0, 90.0, 94.0, 96.0, 96.5, 97.0, 98.1]
+
+
+Get = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def get_ticket(client: TestClient, alice: Any) -> Get:
+    """Gets a ticket for alice, or for somebody else."""
+
+    def get(*, by: Any = None, **changes: Any) -> dict[str, Any]:
+        headers = (by or alice).headers
+        answer = client.post(TICKETS, json=WANTED | changes, headers=headers)
+        assert answer.status_code == 201, answer.text
+        ticket: dict[str, Any] = answer.json()
+        return ticket
+
+    return get
+
+
+@pytest.fixture
+def claim_with(digits: Benchmark, digits_submission: Any) -> Callable[..., Any]:
+    """Makes a claim with a ticket: a log for each of some seeds, which began at some moment."""
+
+    def make(
+        issued: dict[str, Any], seeds: list[int], *, minutes: float = 0.0, **fields: Any
+    ) -> Any:
+        began = time.time_ns() // 1_000_000 + int(minutes * 60_000)
+        logs = {
+            f"run_{index}.log": make_run_log(
+                digits,
+                [quality - index / 10 - seed % 97 / 1000 for quality in CURVE[:-1]] + CURVE[-1:],
+                lambda epoch, index=index: epoch * (0.11 + index / 1000),  # type: ignore[misc]
+                name=f"run_{index}.log",
+                seed=seed,
+                started_at_ms=began + index * 2000,
+            )
+            for index, seed in enumerate(seeds)
+        }
+        claim = digits_submission.claim | {"ticket": issued["id"], "runs": list(logs)} | fields
+        return replace(digits_submission, claim=claim, logs=logs)
+
+    return make
+
+
+def test_a_ticket_has_seeds_of_the_server_for_30_days(get_ticket: Get) -> None:
+    ticket = get_ticket()
+
+    assert len(set(ticket["seeds"])) == 3
+    assert ticket["division"] == "closed"
+    assert ticket["settings"]["momentum"] == 0.9  # Of the reference: it was not asked for.
+    assert ticket["submission"] is None
+    assert get_ticket(runs=6)["seeds"][:3] != ticket["seeds"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"benchmark": "digit"}, "did you mean 'digits'?"),
+        ({"division": "half"}, "closed or open"),
+        ({"settings": {"batch_size": 8}}, "settings.batch_size"),
+        ({"settings": {"speed": 8}}, "settings.speed"),
+        ({"hardware_class": "My GPU"}, "hardware_class"),
+        ({"runs": 2}, "3 to 6"),
+        ({"runs": 7}, "3 to 6"),
+        ({"seeds": [1, 2, 3]}, "seeds"),
+    ],
+)
+def test_a_wrong_request_names_its_field_and_leaves_no_ticket(
+    client: TestClient, alice: Any, change: dict[str, Any], said: str
+) -> None:
+    answer = client.post(TICKETS, json=WANTED | change, headers=alice.headers)
+
+    assert answer.status_code == 422, answer.text
+    assert said in answer.text
+    assert client.get(TICKETS, headers=alice.headers).json()["tickets"] == []
+
+
+def test_three_tickets_may_be_open_for_a_user_and_a_benchmark(
+    client: TestClient, get_ticket: Get, alice: Any, bob: Any, database: Database
+) -> None:
+    first, *_ = [get_ticket(), get_ticket(), get_ticket()]
+
+    fourth = client.post(TICKETS, json=WANTED, headers=alice.headers)
+
+    assert fourth.status_code == 429
+    assert first["id"] in fourth.json()["detail"]
+    assert 29 * 86400 < int(fourth.headers["Retry-After"]) <= 30 * 86400
+    get_ticket(by=bob)
+    get_ticket(benchmark="cifar10", settings={})
+    expire(database, first["id"])
+    get_ticket()
+
+
+def expire(database: Database, ticket_id: str) -> None:
+    with database.write() as session:
+        session.get_one(TicketRow, ticket_id).expires_at = utc_now() - timedelta(seconds=1)
+
+
+def test_own_tickets_are_read_and_no_others(
+    client: TestClient, get_ticket: Get, alice: Any, bob: Any
+) -> None:
+    ticket = get_ticket()
+
+    assert client.get(TICKETS, headers=alice.headers).json()["tickets"] == [ticket]
+    assert client.get(f"{TICKETS}/{ticket['id']}", headers=alice.headers).json() == ticket
+    assert client.get(TICKETS, headers=bob.headers).json()["tickets"] == []
+    assert client.get(f"{TICKETS}/{ticket['id']}", headers=bob.headers).status_code == 404
+
+
+def test_a_claim_spends_its_ticket(
+    client: TestClient, get_ticket: Get, claim_with: Any, submit: Any, alice: Any
+) -> None:
+    ticket = get_ticket()
+
+    stored = submit(claim_with(ticket, ticket["seeds"]), as_is=True)
+
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["ticket"] == ticket["id"]
+    now = client.get(f"{TICKETS}/{ticket['id']}", headers=alice.headers).json()
+    assert now["submission"] == stored.json()["id"]
+    again = submit(claim_with(ticket, ticket["seeds"], minutes=1), as_is=True)
+    assert again.status_code == 409
+    assert stored.json()["id"] in again.json()["detail"]
+    assert "finishline ticket digits" in again.json()["detail"]
+
+
+def test_the_same_request_again_is_the_same_submission(
+    get_ticket: Get, claim_with: Any, submit: Any
+) -> None:
+    ticket = get_ticket()
+    claim = claim_with(ticket, ticket["seeds"])
+
+    first, second = (submit(claim, key="k") for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json()["id"] == second.json()["id"]
+
+
+def test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target(
+    get_ticket: Get, claim_with: Any, submit: Any
+) -> None:
+    ticket = get_ticket()
+    *trained, left = ticket["seeds"]
+
+    result = submit(claim_with(ticket, trained, unfinished=[left]), as_is=True).json()["result"]
+
+    assert (result["started"], result["reached"]) == (3, 2)
+    # The slower of the two: the seed that is not there is the slowest of three, and dropped.
+    assert result["tta_seconds"] == pytest.approx(8 * (0.111 + 0.004))
+    assert "unfinished run 1" in str(result["steps"])
+    assert str(left) not in str(result)  # A seed is nobody else's to see as yet.
+
+
+def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
+    get_ticket: Get, claim_with: Any, submit: Any, replay: Any, make_report: Any, olivia: Any
+) -> None:
+    ticket = get_ticket()
+    *trained, left = ticket["seeds"]
+    sent = submit(claim_with(ticket, trained, unfinished=[left]), as_is=True).json()
+    path = f"/api/v1/submissions/{sent['id']}/verifications"
+    asked = replay.client.post(path, json={"reason": "wanted"}, headers=olivia.headers)
+    replay.submission_id, replay.verification_id = sent["id"], asked.json()["id"]
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof")  # Lists the key.
+    findings = Findings()
+    check_evidence(services_of(replay.client), findings)
+    again = replay.client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
+
+    assert (findings.looked_at["proofs"], findings.faults) == (1, [])
+    assert (again["unchanged"], again["changed"], again["failed"]) == (2, [], [])
+
+
+def test_two_unfinished_seeds_of_three_leave_no_time(
+    get_ticket: Get, claim_with: Any, submit: Any
+) -> None:
+    ticket = get_ticket()
+    first, *left = ticket["seeds"]
+
+    view = submit(claim_with(ticket, [first], unfinished=left), as_is=True).json()
+
+    assert view["result"]["tta_seconds"] is None
+    assert len(view["runs"]) == 1
+
+
+def test_a_claim_without_a_ticket_is_taken_and_says_so(submit: Any, digits_submission: Any) -> None:
+    assert submit(digits_submission).json()["ticket"] is None
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda t, make: make(t, t["seeds"][:2]), "of ticket"),
+        (lambda t, make: make(t, t["seeds"][:2]), "in the list `unfinished`"),
+        (lambda t, make: make(t, [*t["seeds"][:2], 7]), "seed 7, which ticket"),
+        (lambda t, make: make(t, [*t["seeds"], 7]), "seed 7, which ticket"),
+        (lambda t, make: make(t, t["seeds"], unfinished=[8]), "seed 8, which ticket"),
+        (lambda t, make: make(t, t["seeds"], unfinished=t["seeds"][:1]), "is also the seed of"),
+        (lambda t, make: make(t, t["seeds"], minutes=-6), "minutes before ticket"),
+        (lambda t, make: make(t, t["seeds"], hyperparameters={"batch_size": 32}), "batch_size"),
+        (lambda t, make: make(t, t["seeds"], ticket="nothere"), "you have no ticket 'nothere'"),
+        (lambda t, make: make(t, t["seeds"], ticket=None, unfinished=[8]), "without a ticket"),
+        (lambda t, make: make(t, t["seeds"], unfinished=["8"]), "not a list of seeds"),
+        (lambda t, make: make(t, t["seeds"], unfinished=[8, 8]), "listed twice"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored(
+    make: Any,
+    said: str,
+    get_ticket: Get,
+    claim_with: Any,
+    submit: Any,
+    client: TestClient,
+    alice: Any,
+    row_counts: Any,
+    stored_files: Any,
+) -> None:
+    ticket = get_ticket()
+    before = row_counts()
+
+    refused = submit(make(ticket, claim_with), as_is=True)
+
+    assert refused.status_code == 422, refused.text
+    assert said in refused.text
+    assert (row_counts(), stored_files()) == (before, [])
+    open_one = client.get(f"{TICKETS}/{ticket['id']}", headers=alice.headers).json()
+    assert open_one["submission"] is None
+
+
+def test_somebody_elses_ticket_is_none(
+    get_ticket: Get, claim_with: Any, submit: Any, bob: Any
+) -> None:
+    ticket = get_ticket(by=bob)
+
+    refused = submit(claim_with(ticket, ticket["seeds"]), as_is=True)
+
+    assert refused.status_code == 422
+    assert f"you have no ticket '{ticket['id']}'" in refused.text
+
+
+def test_an_expired_ticket_is_refused(
+    get_ticket: Get, claim_with: Any, submit: Any, database: Database
+) -> None:
+    ticket = get_ticket()
+    expire(database, ticket["id"])
+
+    refused = submit(claim_with(ticket, ticket["seeds"]), as_is=True)
+
+    assert refused.status_code == 409
+    assert f"Ticket {ticket['id']} expired on" in refused.json()["detail"]

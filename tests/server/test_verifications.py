@@ -1,18 +1,32 @@
-"""Asking for a verification, its seal, its verdict, and calling it off."""
+"""Verifications: asked for, sealed, judged, called off, and published."""
 
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from server.base.database import utc_now
+from finishline.rules.proof.check import check_proof
+from server.base.database import Database, utc_now
+from server.base.models import Decision, Submission, Verification
+from server.base.standing import (
+    decision_word,
+    is_published,
+    pending_verifications,
+    published_status,
+    published_verification,
+    settle,
+)
+from server.verifications.overdue import expire_leases
+from tests.support.streams import stream_report
 
 CIFAR10_CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.05\t94.5\n"
+
+
 CIFAR10_ENTRY = {
     "version": "v1.0",
     "author": "Ada",
@@ -358,3 +372,172 @@ def test_moments_are_in_utc(replay: Any) -> None:
 
     assert created.endswith("Z")
     assert created > (utc_now() - timedelta(minutes=5)).isoformat()
+
+
+OWN = 2
+
+
+@pytest.fixture
+def cancel(replay: Any, client: TestClient, olivia: Any) -> Any:
+    """Cancels the replay as an organiser."""
+
+    def send() -> Any:
+        path = f"/api/v1/verifications/{replay.verification_id}/cancel"
+        return client.post(path, headers=olivia.headers)
+
+    return send
+
+
+def pooled(replay: Any) -> list[Any]:
+    """The runs of the submission's pool."""
+    pool_id = replay.pool_id()
+    return [] if pool_id is None else replay.client.get(f"/api/v1/pools/{pool_id}").json()["runs"]
+
+
+def test_the_runs_under_way_are_finished_and_count(
+    replay: Any, cancel: Any, make_report: Any, client: TestClient, olivia: Any
+) -> None:
+    grant = replay.claim().json()
+    answer = cancel()
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["state"], answer.json()["seeds"]) == ("running", None)
+    assert answer.json()["cancelled_at"] is not None
+    assert replay.post(grant, []).json() == {"proceed": True, "reason": None}
+    report = make_report(replay.seeds())
+    sent = replay.report(grant, report)
+
+    assert (sent.status_code, sent.json()["state"], sent.json()["outcome"]) == (
+        200,
+        "cancelled",
+        None,
+    )
+    view = replay.view()
+    assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
+    assert view["attempts"][-1]["state"] == "done"
+    assert replay.status() == "claimed"
+    assert [run["seconds"] for run in pooled(replay)] == [
+        run.tta_seconds for run in report.runs[OWN:]
+    ]
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["evidence"], entry["rank"]) == ("claimed", None)
+    audit = "/api/v1/audit?action=verification.cancel"
+    (logged,) = client.get(audit, headers=olivia.headers).json()["records"]
+    assert logged["after"]["consequence"] == "no verdict; the runs under way are finished and count"
+
+
+def test_it_is_cancelled_once(replay: Any, cancel: Any) -> None:
+    replay.claim()
+
+    assert cancel().status_code == 200
+    again = cancel()
+    assert again.status_code == 409
+    assert "cancelled already" in again.json()["detail"]
+
+
+def test_nothing_more_is_tried_and_what_was_finished_counts(
+    replay: Any, cancel: Any, client: TestClient, walter: Any, make_report: Any, database: Database
+) -> None:
+    report = make_report(replay.seeds())
+    hello = {"system": vars(report.system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    grant = replay.claim().json()
+    stream_report(database, grant["attempt_id"], report)
+    cancel()
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
+    with database.write() as session:
+        assert expire_leases(session) == 1
+
+    view = replay.view()
+    assert (view["state"], [one["state"] for one in view["attempts"]]) == ("cancelled", ["lost"])
+    assert replay.status() == "claimed"
+    assert len(pooled(replay)) == len(report.runs) - OWN
+
+
+def test_its_proof_holds(replay: Any, cancel: Any, make_report: Any) -> None:
+    grant = replay.claim().json()
+    cancel()
+    replay.report(grant, make_report(replay.seeds()))
+    path = f"/api/v1/verifications/{replay.verification_id}/proof"
+    document = replay.client.get(path, params={"format": "json"}).json()
+
+    assert "fail" not in {check.result for check in check_proof(document, None)}
+    assert document["report"] is None
+    assert document["attempts"][0]["posted"]
+
+
+def test_one_that_waits_is_cancelled_at_once(replay: Any, cancel: Any) -> None:
+    view = cancel().json()
+
+    assert (view["state"], view["attempts"][0]["state"]) == ("cancelled", "cancelled")
+    assert view["cancelled_at"] == view["ended_at"]
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def judged(outcome: str, *, asked: int, kind: str = "replay") -> Verification:
+    """A verdict about which nothing is decided; times are days after the first."""
+    return Verification(
+        id=f"{outcome}-{asked}", kind=kind, state="done", outcome=outcome, reasons=[],
+        created_at=START + timedelta(days=asked), decision=None,
+    )  # fmt: skip
+
+
+def decided(found: Verification, word: str, *, at: int) -> Verification:
+    found.decision = Decision(
+        decision=word, decided_by=None, reason="x", decided_at=START + timedelta(days=at)
+    )
+    return found
+
+
+def submission_of(*verifications: Verification, kind: str = "train") -> Submission:
+    return Submission(kind=kind, status="claimed", verifications=list(verifications))
+
+
+def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for() -> None:
+    first = decided(judged("verified", asked=0), "publish", at=5)
+    second = decided(judged("rejected", asked=1), "publish", at=4)
+    submission = submission_of(first, second)
+    assert published_verification(submission) is first
+    assert (is_published(first), is_published(second)) == (True, False)
+    assert published_status(submission) == "verified"
+    # Of two that were published at once the one that was asked for later.
+    decided(second, "publish", at=5)
+    assert published_status(submission_of(second, first)) == "rejected"
+
+
+def test_a_verdict_that_is_kept_back_changes_nothing() -> None:
+    first = decided(judged("verified", asked=0), "publish", at=1)
+    kept = decided(judged("rejected", asked=2), "keep", at=3)
+    submission = submission_of(first, kept)
+    assert published_status(submission) == "verified"
+    assert [decision_word(one, submission) for one in (first, kept)] == ["publish", "keep"]
+    assert published_status(submission_of(kept)) == "claimed"
+
+
+def test_a_first_verdict_is_published_by_itself_and_a_later_one_waits() -> None:
+    first, later = judged("verified", asked=0), judged("rejected", asked=1)
+    submission = submission_of(first, later)
+    assert settle(submission, first) == "verified"
+    assert settle(submission, later) == "verified"
+    assert pending_verifications(submission) == [later]
+    assert (later.decision, decision_word(later, submission)) == (None, "pending")
+
+
+@pytest.mark.parametrize(
+    ("kind", "verification", "waits"),
+    [
+        ("train", "replay", True),
+        ("train", "latency", False),
+        ("train", "duel", False),
+        ("inference", "latency", True),
+        ("inference", "replay", False),
+    ],
+)
+def test_only_what_checks_the_claim_waits_for_a_decision(
+    kind: str, verification: str, waits: bool
+) -> None:
+    found = judged("rejected", asked=0, kind=verification)
+    submission = submission_of(found, kind=kind)
+    assert (pending_verifications(submission) == [found]) is waits
+    assert decision_word(found, submission) == ("pending" if waits else None)

@@ -1,6 +1,7 @@
-"""Workers say hello; everybody sees who is there."""
+"""Workers: hellos, measurements of themselves, and no work where these are off."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -9,8 +10,18 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.rules.scoring.measurements import (
+    Canary,
+    Figure,
+    ModelWork,
+    PrecisionAudit,
+    WorkerProbe,
+)
+from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database, utc_now
-from server.base.models import WorkerRow
+from server.base.models import Submission, WorkerRow
+from server.verifications.dispatch import take_due
+from server.verifications.proofs import submission_part
 
 WORKERS = "/api/v1/workers"
 
@@ -208,3 +219,283 @@ def test_a_name_that_looks_like_anothers_is_refused(
     refused = hello(make_person("wilma", "worker"), worker=name)
     assert (refused.status_code, told in refused.json()["detail"]) == (status, True)
     assert hello(walter, worker="WALTER-1").status_code == 200  # One's own may be alike.
+
+
+PROBES = f"{WORKERS}/probes"
+
+
+@pytest.fixture
+def greeted(client: TestClient, make_report: Callable[..., Any], walter: Any) -> None:
+    """The worker walter-1 said hello."""
+    body = {"system": asdict(make_report([]).system), "state": "idle"}
+    assert client.post(f"{WORKERS}/hello", json=body, headers=walter.headers).status_code == 200
+
+
+@pytest.fixture
+def tell(client: TestClient, walter: Any, greeted: None) -> Callable[..., Any]:
+    """Tells a canary of walter-1; its answer."""
+
+    def say(
+        gflops: float, *, configuration: str = "numpy", person: Any = walter, **changes: Any
+    ) -> Any:
+        settings: dict[str, Any] = {"worker": "walter-1", "moment": "before"}
+        probe = WorkerProbe(
+            **(settings | changes), canary=Canary(gflops, configuration, "best of 0.5 s")
+        )
+        return client.post(PROBES, json=asdict(probe), headers=person.headers)
+
+    return say
+
+
+@pytest.fixture
+def baseline(tell: Callable[..., Any]) -> None:
+    """Three readings around 100 GFLOP/s."""
+    for gflops in (100.0, 99.0, 101.0):
+        assert tell(gflops).json()["drifted"] is False
+
+
+def worker(client: TestClient) -> Any:
+    (found,) = client.get(WORKERS).json()["workers"]
+    return found
+
+
+def test_three_readings_are_a_baseline_and_the_fourth_is_held_against_it(
+    tell: Callable[..., Any],
+) -> None:
+    assert [tell(100.0).json()["ratio"] for _ in range(3)] == [None, None, None]
+    answer = tell(99.0).json()
+    assert answer["baseline_gflops"] == 100.0
+    assert answer["ratio"] == pytest.approx(0.99)
+
+
+def test_a_worker_off_its_baseline_is_out_and_says_so(
+    baseline: None, tell: Callable[..., Any], client: TestClient
+) -> None:
+    answer = tell(90.0).json()
+    assert answer["drifted"] is True
+    assert answer["message"].startswith("10.0 % slower than its own baseline of 100 GFLOP/s")
+    found = worker(client)
+    assert (found["state"], found["drift"]) == ("drifted", answer["message"])
+    assert found["drifted_at"] is not None
+    page = client.get("/workers").text
+    assert "10.0 % slower than its own baseline" in page
+    assert re.search(r"90\.00\sGFLOP/s, 10\.0\s% below", page)
+
+
+def test_a_worker_that_is_well_again_is_in_again(
+    baseline: None, tell: Callable[..., Any], client: TestClient
+) -> None:
+    tell(90.0)
+    assert tell(99.0).json()["drifted"] is False
+    assert (worker(client)["state"], worker(client)["drift"]) == ("idle", None)
+
+
+def test_a_slow_decay_does_not_take_the_baseline_along(
+    baseline: None, tell: Callable[..., Any]
+) -> None:
+    readings = [tell(100.0 - 0.5 * day).json()["drifted"] for day in range(1, 9)]
+    assert readings == [False] * 6 + [True] * 2  # 96.5 is the first below 97 % of 99.5 ... 100.
+
+
+def test_readings_that_are_off_never_become_the_baseline(
+    baseline: None, tell: Callable[..., Any]
+) -> None:
+    for _ in range(6):
+        assert tell(90.0).json()["baseline_gflops"] == 100.0
+
+
+def test_readings_of_another_configuration_have_a_baseline_of_their_own(
+    baseline: None, tell: Callable[..., Any]
+) -> None:
+    assert tell(50.0, configuration="torch 2.14.0").json() == {
+        "drifted": False,
+        "baseline_gflops": None,
+        "ratio": None,
+        "message": None,
+    }
+
+
+def test_a_drifted_worker_is_given_no_attempt(
+    replay: Any, baseline: None, tell: Callable[..., Any], database: Database
+) -> None:
+    tell(90.0)
+    refused = replay.claim()
+    assert refused.status_code == 409
+    assert "10.0 % slower" in refused.json()["detail"]
+    assert "Every connected worker is off its baseline speed" in replay.view()["waiting_for"]
+    with database.write() as session:
+        assert take_due(session, alive_seconds=60) == []
+    tell(100.0)
+    with database.write() as session:
+        assert len(take_due(session, alive_seconds=60)) == 1
+    assert replay.claim().status_code == 200
+
+
+def test_roofs_are_kept_and_shown_and_absent_ones_stay_absent(
+    greeted: None, client: TestClient, walter: Any
+) -> None:
+    probe = WorkerProbe(
+        worker="walter-1",
+        moment="start",
+        figures={
+            "gemm_fp32": Figure(0.103, "TFLOP/s", "matmul 256 x 256"),
+            "all_reduce": Figure(None, "GB/s", "absent: one device"),
+        },
+        host={"kernel": "6.1", "governor": None},
+    )
+    assert client.post(PROBES, json=asdict(probe), headers=walter.headers).status_code == 200
+    found = worker(client)["probe"]
+    assert found["figures"]["gemm_fp32"]["value"] == 0.103
+    assert found["figures"]["all_reduce"] == {
+        "value": None,
+        "unit": "GB/s",
+        "how": "absent: one device",
+    }
+    assert found["host"] == {"kernel": "6.1", "governor": None}
+    page = client.get("/workers/walter-1").text
+    assert "Matmul, fp32" in page
+    assert re.search(r"0\.103\sTFLOP/s", page.replace("&nbsp;", " "))
+    assert "absent: one device" in page
+
+
+def test_the_history_of_a_worker_is_there_newest_first(
+    baseline: None, tell: Callable[..., Any], client: TestClient
+) -> None:
+    tell(98.0, moment="after", attempt_id="a-1")
+    found = client.get(f"{WORKERS}/walter-1/probes").json()
+    assert [probe["gflops"] for probe in found["probes"]] == [98.0, 101.0, 99.0, 100.0]
+    assert (found["probes"][0]["moment"], found["probes"][0]["attempt_id"]) == ("after", "a-1")
+    assert client.get(f"{WORKERS}/nobody/probes").status_code == 404
+
+
+def test_an_organiser_takes_a_worker_in_as_it_is(
+    baseline: None, tell: Callable[..., Any], client: TestClient, olivia: Any, alice: Any
+) -> None:
+    tell(90.0)
+    address = f"{WORKERS}/walter-1/baseline"
+    assert client.post(address, headers=alice.headers).status_code == 403
+    assert client.post(address, headers=olivia.headers).status_code == 204
+    assert worker(client)["drift"] is None
+    logged = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (logged["action"], logged["actor"]) == ("worker.baseline", "olivia")
+    assert (logged["subject_kind"], logged["subject_id"]) == ("worker", "walter-1")
+    assert logged["before"]["drift"].startswith("10.0 % slower")
+    assert logged["after"]["drift"] is None
+    for _ in range(3):
+        assert tell(90.0).json()["drifted"] is False
+    assert tell(100.0).json()["drifted"] is True
+    nobody = f"{WORKERS}/nobody/baseline"
+    assert client.post(nobody, headers=olivia.headers).status_code == 404
+
+
+def test_only_its_own_user_tells_of_a_worker(
+    tell: Callable[..., Any], make_person: Callable[..., Any], alice: Any
+) -> None:
+    assert tell(100.0, person=make_person("wilma", "worker")).status_code == 403
+    assert tell(100.0, person=alice).status_code == 403
+
+
+def test_a_worker_that_never_said_hello_is_refused(tell: Callable[..., Any]) -> None:
+    assert tell(100.0, worker="stranger").status_code == 409
+
+
+@pytest.mark.parametrize("change", [{"moment": "noon"}, {"canary": {"gflops": "fast"}}])
+def test_a_bad_probe_is_422(change: Any, greeted: None, client: TestClient, walter: Any) -> None:
+    body = asdict(WorkerProbe(worker="walter-1", moment="start")) | change
+    assert client.post(PROBES, json=body, headers=walter.headers).status_code == 422
+
+
+def with_precision(report: ReplayReport, lowest: Any) -> ReplayReport:
+    audit = PrecisionAudit(lowest=lowest, observed={lowest: 9}, autocast=False)
+    return ReplayReport(runs=report.runs, system=report.system, precision=audit)
+
+
+def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    assert replay.report(grant, with_precision(make_report(replay.seeds()), "bf16")).is_success
+    found = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    assert (found["precision"], found["precision_measured"]) == (None, "bf16")
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert entry["precision_measured"] == "bf16"
+    assert "<td>bf16 <small" in client.get("/benchmarks/digits").text
+    page = client.get(f"/verifications/{replay.verification_id}").text
+    assert "bf16 is the narrowest type used" in page
+
+
+def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    replay: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    digits_submission.claim["precision"] = "fp32"
+    digits_submission.claim["notes"] = "another one"
+    replay.submission_id = submit(digits_submission).json()["id"]
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    grant = replay.claim().json()
+    replay.report(grant, with_precision(make_report(replay.seeds()), "bf16"))
+    view = replay.view()
+    assert view["outcome"] == "rejected"
+    codes = {reason["code"]: reason["weight"] for reason in view["reasons"]}
+    assert codes["precision_differs"] == "rejects"
+
+
+def test_a_proof_holds_the_precision_that_was_claimed(
+    digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> None:
+    digits_submission.claim["precision"] = "fp32"
+    submission_id = submit(digits_submission).json()["id"]
+    with database.read() as session:
+        part = submission_part(session, session.get_one(Submission, submission_id))
+    assert part["claim"]["precision"] == "fp32"
+
+
+def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
+    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    roofs = {
+        "gemm_fp32": Figure(0.1, "TFLOP/s", "best of 3"),
+        "convolution_fp32": Figure(0.2, "TFLOP/s", "best of 3"),
+    }
+    report = replace(
+        make_report(replay.seeds()),
+        precision=PrecisionAudit("fp32", {"fp32": 9}, autocast=False),
+        work=ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4),
+    )
+    worker_name = {"worker": report.system.worker}
+    hello = {"system": asdict(report.system), "state": "idle"}
+    assert client.post(f"{WORKERS}/hello", json=hello, headers=walter.headers).status_code == 200
+    assert replay.view()["utilisation"] == []
+    for moment, figures in (("start", roofs), ("start", {}), ("before", {})):
+        probe = WorkerProbe(**worker_name, moment=moment, figures=figures)
+        assert client.post(PROBES, json=asdict(probe), headers=walter.headers).status_code == 200
+    replay.report(replay.claim().json(), report)
+    late = {name: Figure(9.0, "TFLOP/s", "later") for name in roofs}
+    probe = WorkerProbe(**worker_name, moment="start", figures=late)
+    assert client.post(PROBES, json=asdict(probe), headers=walter.headers).status_code == 200
+
+    first = replay.view()["utilisation"][0]
+    # A megaflop a sample, 1152 samples an epoch; the roof is 0.2 TFLOP/s.
+    train_seconds = replay.view()["report"]["runs"][0]["evaluations"][0]["ledger"]["train"]
+    assert first["achieved_flops"] == pytest.approx(1152 / train_seconds * 1e6)
+    assert first["utilisation"] == pytest.approx(1152 / train_seconds * 1e6 / 0.2e12)
+    assert (first["intensity"], first["missing"]) == (pytest.approx(100.0), None)
+
+
+def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    work = ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4)
+    replay.report(replay.claim().json(), replace(make_report(replay.seeds()), work=work))
+    first = replay.view()["utilisation"][0]
+    assert (first["utilisation"], first["missing"]) == (
+        None,
+        "the worker has no measured roof to compare with",
+    )
+    assert first["achieved_flops"] > 0

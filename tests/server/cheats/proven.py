@@ -1,14 +1,14 @@
 """Cheats that tests of their own prove: the file and the test, with its case in brackets."""
 
-TICKETS = "tests/server/test_tickets.py::"
+TICKETS = "tests/server/test_submissions_repeated.py::"
 OF_NO_TICKET = TICKETS + "test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored"
 UNFINISHED = "test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target"
 LYING = "tests/server/test_lying_workers.py::"
 LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
 CONFIRMING = "tests/server/test_confirming.py::"
-BARRED = "tests/server/test_barred.py::"
+BARRED = "tests/server/test_owners.py::"
 CROSS = "tests/server/test_cross_checks.py::"
-DUELS = "tests/server/test_record_duels.py::"
+DUELS = "tests/server/test_duels.py::"
 
 PROVEN = {
     "C14": OF_NO_TICKET + "[of ticket]",
@@ -19,7 +19,7 @@ PROVEN = {
     "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
     "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
-    "C31": "tests/server/test_hidden_claims.py::"
+    "C31": "tests/server/test_measured_rows.py::"
     "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C41": "tests/server/test_fresh_runs.py::test_the_fresh_runs_are_the_pool_and_no_verdict",
@@ -43,8 +43,7 @@ PROVEN = {
     "C65": "tests/server/test_check_proof.py::test_a_changed_part_is_named",
     "C72": TICKETS + "test_somebody_elses_ticket_is_none",
     "C73": TICKETS + "test_an_expired_ticket_is_refused",
-    "C74": "tests/server/test_token_lineage.py::"
-    "test_a_revoked_token_takes_all_that_descend_from_it",
+    "C74": "tests/server/test_own_tokens.py::test_a_revoked_token_takes_all_that_descend_from_it",
     "C76": TICKETS + "test_three_tickets_may_be_open_for_a_user_and_a_benchmark",
     "C77": LIE + "[28 ms for all trainings]",
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
@@ -63,7 +62,7 @@ PROVEN = {
     "C93": LIE + "[0.2 s off each run]",
     "C94": "tests/rules/test_text.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
-    "C96": "tests/server/test_record_duels.py::"
+    "C96": "tests/server/test_duels.py::"
     "test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record",
     "C97": "tests/server/test_workers.py::test_a_name_that_looks_like_anothers_is_refused",
 }

@@ -1,0 +1,329 @@
+"""Reads that stay light: few statements, an index alone, and no row left behind."""
+
+import gc
+import re
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import event, insert, select, update
+
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
+from server.base.models import Attempt, RunRow, Submission, Verification
+from server.benchmarks.queries import count_submissions
+from server.boards.records import count_tries
+from server.operations.figures import read_figures
+from server.verifications.work import waiting_mark
+from tests.server.conftest import Replay
+from tests.support.pages import BROWSER, words_of
+from tests.support.statements import statements_of
+
+BOARD = "/api/v1/leaderboards/digits"
+
+
+@pytest.fixture
+def count_rows(database: Database) -> Callable[[], int]:
+    """How many rows SQLite has given to this process until then."""
+    given = 0
+
+    def noted(_cursor: Any, row: Any) -> Any:
+        nonlocal given
+        given += 1
+        return row
+
+    @event.listens_for(database.engine, "connect")
+    def count(connection: Any, _record: Any) -> None:
+        connection.row_factory = noted
+
+    database.engine.dispose()
+    return lambda: given
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/submissions",
+        "/api/v1/verifications",
+        "/api/v1/benchmarks",
+        "/api/v1/leaderboards/digits",
+        "/benchmarks/digits",
+        "/",
+    ],
+)
+def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(
+    path: str,
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    database: Database,
+) -> None:
+    client.get(path)  # The first read of a process asks for more than what changed.
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    with statements_of(database) as for_one:
+        assert client.get(path).status_code == 200
+    for _ in range(3):
+        replay.submission_id = submit(digits_submission).json()["id"]
+        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+        asked = client.post(address, headers=olivia.headers).json()
+        replay.verification_id = asked["id"]
+        replay.report(replay.claim().json(), make_report(replay.seeds()))
+    with statements_of(database) as for_four:
+        assert client.get(path).status_code == 200
+
+    assert len(for_four) == len(for_one), "\n".join(for_four)
+
+
+def test_a_submission_takes_two_transactions_and_a_dozen_statements(
+    digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> None:
+    assert submit(digits_submission).status_code == 201
+    with statements_of(database) as sent:
+        assert submit(digits_submission).status_code == 201
+
+    # The token, then in one transaction: the hardware class, the user, quotas and their use,
+    # phases, the definition, the submission, its runs, the board's version and change, the same
+    # logs, who listens.
+    assert [text for text in sent if text.startswith("BEGIN")] == ["BEGIN", "BEGIN IMMEDIATE"]
+    assert len(sent) - 2 == 13
+
+
+def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    count_rows: Callable[[], int],
+) -> None:
+    sent = submit(digits_submission).json()["id"]
+    costs = {}
+    for number in (300, 900):
+        fill(database, sent, number)
+        client.get(BOARD)
+        with database.write() as session:
+            session.execute(update(Submission).where(Submission.id == sent).values(model="x"))
+            raise_board_version(session, "digits", submission_id=sent)
+        rows = count_rows()
+        with statements_of(database) as after_write:
+            assert '"model":"x"' in client.get(BOARD).text
+        costs[number] = len(after_write), count_rows() - rows
+        with statements_of(database) as again:
+            assert client.get(BOARD, headers={"Accept-Encoding": "gzip"}).status_code == 200
+        assert [text for text in again if text != "BEGIN"][1:] == []
+        with statements_of(database) as fresh:
+            for _ in range(3):
+                client.get(BOARD)
+        assert fresh == []
+
+    assert costs[300] == costs[900]
+    statements, fetched = costs[900]
+    assert statements <= 10  # Versions, what changed, how it stands, its details.
+    assert fetched < 20  # What changed, whatever the size of the board.
+
+
+def fill(database: Database, like: str, count: int) -> None:
+    """So many submissions more, faster than one that was sent, of a run each."""
+    with database.write() as session:
+        row = session.get(Submission, like)
+        columns = {c.key: getattr(row, c.key) for c in Submission.__table__.c}
+        run = session.scalars(select(RunRow).where(RunRow.submission_id == like)).first()
+        of_run = {c.key: getattr(run, c.key) for c in RunRow.__table__.c if c.key != "id"}
+        ids = [f"f{count}-{number}" for number in range(count)]
+        own = {"idempotency_key": None, "eligible": True, "status": "claimed"}
+        session.execute(
+            insert(Submission),
+            [columns | own | {"id": name, "tta_seconds": 10.0 + n} for n, name in enumerate(ids)],
+        )
+        for index in (0, 1):
+            session.execute(
+                insert(RunRow),
+                [of_run | {"submission_id": name, "index": index} for name in ids],
+            )
+        raise_board_version(session, "digits")
+
+
+def test_curves_and_reports_are_read_only_where_they_are_shown(
+    replay: Any,
+    client: TestClient,
+    make_report: Callable[..., Any],
+    database: Database,
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    with statements_of(database) as sent:
+        client.get("/api/v1/submissions")
+        client.get("/api/v1/verifications")
+
+    assert not [s for s in sent if "runs.curve" in s or "verifications.report" in s]
+
+
+def test_the_first_page_asks_for_little_of_each_benchmark(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    claims_are_numbered: None,
+) -> None:
+    sent = submit(digits_submission).json()["id"]
+    with statements_of(database) as of_a_fresh_process:
+        assert f"/submissions/{sent}" in client.get("/").text
+    of_boards = [
+        text for text in of_a_fresh_process if "submissions" in text and "FROM verif" not in text
+    ]
+    # How many there are, which may hold records, their runs and times, and whose the record is.
+    assert len(of_boards) <= 6, "\n".join(of_boards)
+    assert not any("FILTER" in text for text in of_boards), "counting tries costs most"
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Only what nobody refers to goes."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_submission_its_verifications_and_their_attempts_are_gone_after_the_block(
+    replay: Replay, database: Database
+) -> None:
+    with database.read() as session:
+        submission = session.get_one(Submission, replay.submission_id)
+        (verification,) = submission.verifications
+        (attempt,) = verification.attempts
+        assert attempt.verification is verification
+        assert verification.submission is submission
+        rows = [weakref.ref(row) for row in (submission, verification, attempt)]
+    del submission, verification, attempt
+
+    assert [row() for row in rows] == [None, None, None]
+
+
+def test_counting_is_by_indexes_alone(
+    submit: Callable[..., Any], digits_submission: Any, database: Database
+) -> None:
+    def counts(text: str) -> bool:
+        counts_submissions = "count(" in text and "FROM submissions" in text
+        return counts_submissions or "max(attempts.asked_at)" in text
+
+    submission = submit(digits_submission).json()["id"]
+    with statements_of(database, counts) as sent:
+        read_figures(database, alive_seconds=60.0)
+        with database.read() as session:
+            assert count_submissions(session, ["digits"])["digits"].train == 1
+            assert count_tries(session, "digits", "closed", [submission]) == {submission: 1}
+            assert waiting_mark(session).count == 0
+
+    assert len(sent) == 4
+    with database.engine.connect() as connection:
+        for each in sent:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", each.parameters).all()
+            steps = [str(row[3]) for row in plan if "USING" in row[3] and "TEMP" not in row[3]]
+            # Each of the submissions counted may have a published result, found by its key.
+            (step,) = [one for one in steps if "published_results" not in one]
+            assert "USING COVERING INDEX" in step, step
+            # A scrape counts the submissions of all benchmarks, at most once in five seconds.
+            assert step.startswith("SEARCH") or "GROUP BY submissions.kind" in str(each), step
+
+
+# More than a page shows with their reasons.
+MANY = 14
+
+
+# More than there are threads that may each hold their last.
+READS = 12
+
+
+@pytest.fixture
+def verified(
+    replay: Any, make_report: Callable[..., Any], database: Database
+) -> tuple[str, list[str]]:
+    """A submission with one published verification and many later ones; their ids in order."""
+    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
+    with database.write() as session:
+        first = session.get_one(Verification, replay.verification_id)
+        row, attempt = (
+            {column.key: getattr(one, column.key) for column in type(one).__table__.c}
+            for one in (first, first.attempts[0])
+        )
+        for number in range(MANY):
+            asked = first.created_at + timedelta(hours=number + 1)
+            session.execute(
+                insert(Verification), [row | {"id": f"again-{number}", "created_at": asked}]
+            )
+            session.execute(
+                insert(Attempt),
+                [
+                    attempt
+                    | {"id": f"try-{number}", "verification_id": f"again-{number}"}
+                    | {"token_sha256": None}
+                ],
+            )
+    return replay.submission_id, [first.id, *(f"again-{number}" for number in range(MANY))]
+
+
+def test_a_submission_is_read_without_what_is_long_of_its_verifications(
+    verified: tuple[str, list[str]], client: TestClient, database: Database
+) -> None:
+    submission_id, ids = verified
+    with statements_of(database) as sent:
+        shown = client.get(f"/api/v1/submissions/{submission_id}").json()
+
+    assert [each["id"] for each in shown["verifications"]] == ids
+    long = ("verifications.control_points", "verifications.reasons", "FROM attempts")
+    assert not [statement for statement in sent if any(part in statement for part in long)]
+
+
+def test_reading_a_submission_leaves_none_of_its_verifications_behind(
+    verified: tuple[str, list[str]], client: TestClient
+) -> None:
+    address = f"/api/v1/submissions/{verified[0]}"
+    assert client.get(address).status_code == 200
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(READS):
+            assert client.get(address).status_code == 200
+        left = Counter(type(each) for each in gc.get_objects())
+    finally:
+        gc.enable()
+
+    # A thread may still hold the last that it read.
+    assert left[Verification] < READS
+    assert left[Attempt] + left[Submission] < READS
+
+
+def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_others(
+    verified: tuple[str, list[str]], client: TestClient, database: Database
+) -> None:
+    submission_id, ids = verified
+    with statements_of(database) as sent:
+        page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
+
+    full = re.findall(r'<span><a class="mono" href="/verifications/([^"]+)">', page)
+    assert full == [*reversed(ids[-10:]), ids[0]]
+    assert all(f'href="/verifications/{each}"' in page for each in ids)
+    assert f"{len(ids) - 3} earlier" in words_of(page)
+    assert page.count("waits for a decision. ") == 3
+    assert f"{MANY - 3} earlier verdicts wait for a decision too." in words_of(page)
+    assert not [statement for statement in sent if "verifications.control_points" in statement]
+    assert len([statement for statement in sent if "verifications.reasons" in statement]) == 1
+
+
+def test_a_list_of_verifications_reads_the_long_of_those_it_shows_at_once(
+    verified: tuple[str, list[str]], client: TestClient, database: Database
+) -> None:
+    _, ids = verified
+    with statements_of(database) as sent:
+        shown = client.get("/api/v1/verifications?limit=3").json()["verifications"]
+
+    assert [each["id"] for each in shown] == list(reversed(ids[-3:]))
+    assert all(each["control_points"] and each["reasons"] and each["attempts"] for each in shown)
+    for long in ("verifications.control_points", "verifications.reasons", "FROM attempts"):
+        assert len([statement for statement in sent if long in statement]) == 1
