@@ -28,6 +28,7 @@ from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
     ControlPoint,
+    ReplayReport,
     ReplayRun,
 )
 from finishline.rules.verification.purposes import PURPOSES
@@ -83,7 +84,7 @@ def view(
     if benchmark is None:
         benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
-    shown = ended and with_report
+    report = report_of(verification) if ended and with_report else None
     claim = verification.submission
     # Some of its seeds may be the claim's own.
     opened = ended and not (claim is not None and is_hidden(claim))
@@ -112,10 +113,10 @@ def view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=_duel_view(verification, benchmark, with_report=with_report),
-        report=None if is_cancelled or not shown else verification.report,
-        backends=backend_views(session, verification, benchmark) if shown else [],
-        utilisation=utilisation_views(session, verification) if shown else [],
+        duel=_duel_view(verification, benchmark, report),
+        report=None if is_cancelled or report is None else verification.report,
+        backends=_backend_views(session, verification, benchmark, report) if report else [],
+        utilisation=_utilisation_views(session, verification, report) if report else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
@@ -145,12 +146,11 @@ def decision_view(verification: Verification) -> DecisionView | None:
 
 
 def _duel_view(
-    verification: Verification, benchmark: Benchmark, *, with_report: bool
+    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> DuelView | None:
     """View of a stored duel, with its result if it is reported; None for another job."""
     if verification.against_id is None:
         return None
-    report = report_of(verification) if with_report else None
     duel = None if report is None else judge_duel(pair_runs(benchmark, report))
     return DuelView(
         challenger=str(verification.submission_id),
@@ -166,13 +166,12 @@ def _duel_view(
     )
 
 
-def backend_views(
-    session: Session, verification: Verification, benchmark: Benchmark
+def _backend_views(
+    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[BackendView]:
-    """Backends of a measured latency; empty for other kinds and before the end."""
-    report = report_of(verification)
+    """Backends of a measured latency; empty for a job that orders none."""
     ordered = any("latency" in each.measure for each in verification.trainings)
-    if report is None or benchmark.latency is None or not ordered:
+    if benchmark.latency is None or not ordered:
         return []
     submission = verification.submission
     price = None if submission is None else price_of_submission(session, submission)
@@ -220,11 +219,10 @@ def _backend_view(
     )
 
 
-def utilisation_views(session: Session, verification: Verification) -> list[UtilisationView]:
-    """Utilisation of each reported run; empty before the report."""
-    report = report_of(verification)
-    if report is None:
-        return []
+def _utilisation_views(
+    session: Session, verification: Verification, report: ReplayReport
+) -> list[UtilisationView]:
+    """Utilisation of each reported run."""
     roofs = _roofs_of_worker(session, verification, report.system.worker)
     return [UtilisationView(**asdict(found)) for found in run_utilisations(report, roofs)]
 
