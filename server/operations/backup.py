@@ -49,7 +49,7 @@ from server.operations.manifest import (
     write_manifest,
 )
 from server.operations.selection import select_backup
-from server.verifications.proof_endpoints import current_signer
+from server.verifications.proofs import current_signer
 
 POOL = "logs"
 KEY = "signing-key.pem"

@@ -39,7 +39,7 @@ from server.operations.manifest import (
 )
 from server.operations.selection import select_export, tables_left_out
 from server.operations.table_files import has_parquet
-from server.verifications.proof_endpoints import current_signer
+from server.verifications.proofs import current_signer
 
 LOGS = "logs"
 BENCHMARKS = "benchmarks"

@@ -27,7 +27,7 @@ from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
 from server.people.audit import all_records
 from server.submissions.upload import LogFiles
-from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
+from server.verifications.proofs import SignedProof, current_signer, sign_proof
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0

@@ -26,8 +26,8 @@ from server.base.models import Attempt, ReplayEventRow, Token, Verification, Wor
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.holds import refuse_held
+from server.verifications.jobs import why_over_limit
 from server.verifications.queries import find_attempt, lock_attempt
-from server.verifications.queueing import why_over_limit
 from server.verifications.service import (
     follow_check,
 )

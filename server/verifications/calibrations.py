@@ -34,7 +34,7 @@ from server.benchmarks.calibrations import (
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.queueing import Order, new_id, queue_job
+from server.verifications.jobs import Order, new_id, queue_job
 from server.verifications.service import cancel_verification, has_every_run
 
 

@@ -29,11 +29,11 @@ from server.base.standing import (
 from server.benchmarks.queries import definition
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
+from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import claimed_curves
-from server.verifications.queueing import Order, queue_attempt, queue_job
 from server.verifications.service import (
     cancel_verification,
     end_with_verdict,

@@ -21,7 +21,7 @@ from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission
-from server.verifications.queueing import Order, queue_job
+from server.verifications.jobs import Order, queue_job
 from server.verifications.record_candidates import contenders, p_of_record_duel
 
 AGAIN_AFTER = timedelta(days=30)

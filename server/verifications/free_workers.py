@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.purposes import PURPOSES, names_where
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.holds import FAILED, Pauses, read_pauses
-from server.verifications.queueing import NOBODY_YET
+from server.verifications.jobs import NOBODY_YET
 from server.verifications.workers import is_organisers, owner_of
 
 LONGEST_SILENCE_SECONDS = 60.0

@@ -23,9 +23,9 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.duels import challenge_record
+from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
-from server.verifications.queueing import trainings_of
 from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.workers import is_organisers_worker

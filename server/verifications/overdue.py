@@ -19,8 +19,8 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
+from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
-from server.verifications.queueing import why_over_limit
 from server.verifications.reports import as_followed, retry_or_give_up
 from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict

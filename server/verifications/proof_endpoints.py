@@ -1,90 +1,23 @@
-"""Signed proofs of verifications: sign, bundle and download them, and list the keys."""
+"""Endpoints of proofs: download a signed bundle, and list the keys."""
 
 import shutil
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from finishline.api.proofs import KeyList, KeyView
-from finishline.rules.proof.hash_chain import canonical
-from finishline.rules.proof.proof import FORMAT, LOGS_FOLDER, PROOF_NAME, part_hashes, signed_bytes
+from finishline.rules.proof.proof import LOGS_FOLDER, PROOF_NAME
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
-from server.base.database import insert_missing, utc_now
-from server.base.errors import ConflictError, LostFileError
+from server.base.errors import LostFileError
 from server.base.models import SigningKey
-from server.base.services import Services, ServicesDep
+from server.base.services import ServicesDep
 from server.base.settings import MIB
-from server.base.signing import ALGORITHM, Signer, load_signer
-from server.base.standing import ENDED, find_verification
-from server.base.viewer import Viewer
 from server.people.signed_in import ViewerDep
-from server.verifications.proofs import proof_parts
-
-
-@dataclass(frozen=True)
-class SignedProof:
-    """Canonical JSON of a signed proof, and the hashes of the files it names."""
-
-    content: bytes
-    files: tuple[str, ...]
-
-
-def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
-    """Sign the proof of an ended verification with the current key.
-
-    Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
-    sealed until then.
-    """
-    with services.database.read(viewer) as session:
-        verification = find_verification(session, verification_id)
-        if verification.state not in ENDED:
-            raise ConflictError(
-                f"Verification {verification_id} is {verification.state}; its proof is available "
-                "once it has ended."
-            )
-        if not verification.nonce:
-            raise ConflictError(
-                f"Verification {verification_id} was under way at the server that this one was "
-                "made from: its draw stayed sealed there, and there is no proof of it."
-            )
-        document = {"format": FORMAT, **proof_parts(session, verification)}
-    document["parts"] = part_hashes(document)
-    signer = current_signer(services)
-    document["signature"] = {
-        "algorithm": ALGORITHM,
-        "key_id": signer.key_id,
-        "public_key": signer.public_key,
-        "value": signer.sign(signed_bytes(document)),
-    }
-    return SignedProof(canonical(document), _files(document["submission"]))
-
-
-def _files(submission: dict[str, Any]) -> tuple[str, ...]:
-    return (submission["claim_sha256"], *(log["sha256"] for log in submission["logs"]))
-
-
-def current_signer(services: Services) -> Signer:
-    """Signer of the current key; lists its public half."""
-    signer = load_signer(services.settings.signing_key_path)
-    with services.database.read() as session:
-        known = session.get(SigningKey, signer.key_id) is not None
-    if not known:
-        with services.database.write() as session:
-            insert_missing(
-                session,
-                SigningKey,
-                id=signer.key_id,
-                public_key=signer.public_key,
-                created_at=utc_now(),
-            )
-    return signer
+from server.verifications.proofs import current_signer, known_keys, sign_proof
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:
@@ -135,12 +68,6 @@ def list_keys(services: ServicesDep) -> KeyList:
     with services.database.read() as session:
         keys = known_keys(session)
     return KeyList(keys=[key_view(key, current=current) for key in keys])
-
-
-def known_keys(session: Session) -> list[SigningKey]:
-    """Every key that signed a proof, newest first."""
-    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
-    return list(session.scalars(query))
 
 
 # A zip must say when a file was made; the earliest moment it can say is the same every time.

@@ -1,6 +1,6 @@
-"""Evidence of a verification, stored in the transaction that ends it, and the parts of a proof."""
+"""Proofs: evidence stored in the transaction that ends a verification, its parts, its signature."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import orjson
@@ -8,7 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import (
+    FORMAT,
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
@@ -19,6 +21,8 @@ from finishline.rules.proof.proof import (
     PostedEvaluation,
     SubmissionPart,
     VerificationPart,
+    part_hashes,
+    signed_bytes,
 )
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
@@ -32,12 +36,15 @@ from server.base.models import (
     BenchmarkDefinition,
     Evidence,
     ReplayEventRow,
+    SigningKey,
     Submission,
     Verification,
 )
 from server.base.room_state import state_of
 from server.base.services import Services
-from server.base.standing import claimed_runs, purpose_of
+from server.base.signing import ALGORITHM, Signer, load_signer
+from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of
+from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
 from server.verifications.queries import own_again
@@ -209,3 +216,68 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
     )
     plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
     return plain
+
+
+@dataclass(frozen=True)
+class SignedProof:
+    """Canonical JSON of a signed proof, and the hashes of the files it names."""
+
+    content: bytes
+    files: tuple[str, ...]
+
+
+def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
+    """Sign the proof of an ended verification with the current key.
+
+    Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
+    sealed until then.
+    """
+    with services.database.read(viewer) as session:
+        verification = find_verification(session, verification_id)
+        if verification.state not in ENDED:
+            raise ConflictError(
+                f"Verification {verification_id} is {verification.state}; its proof is available "
+                "once it has ended."
+            )
+        if not verification.nonce:
+            raise ConflictError(
+                f"Verification {verification_id} was under way at the server that this one was "
+                "made from: its draw stayed sealed there, and there is no proof of it."
+            )
+        document = {"format": FORMAT, **proof_parts(session, verification)}
+    document["parts"] = part_hashes(document)
+    signer = current_signer(services)
+    document["signature"] = {
+        "algorithm": ALGORITHM,
+        "key_id": signer.key_id,
+        "public_key": signer.public_key,
+        "value": signer.sign(signed_bytes(document)),
+    }
+    return SignedProof(canonical(document), _files(document["submission"]))
+
+
+def _files(submission: dict[str, Any]) -> tuple[str, ...]:
+    return (submission["claim_sha256"], *(log["sha256"] for log in submission["logs"]))
+
+
+def current_signer(services: Services) -> Signer:
+    """Signer of the current key; lists its public half."""
+    signer = load_signer(services.settings.signing_key_path)
+    with services.database.read() as session:
+        known = session.get(SigningKey, signer.key_id) is not None
+    if not known:
+        with services.database.write() as session:
+            insert_missing(
+                session,
+                SigningKey,
+                id=signer.key_id,
+                public_key=signer.public_key,
+                created_at=utc_now(),
+            )
+    return signer
+
+
+def known_keys(session: Session) -> list[SigningKey]:
+    """Every key that signed a proof, newest first."""
+    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
+    return list(session.scalars(query))

@@ -23,8 +23,8 @@ from server.verifications.free_workers import (
     read_free_workers,
     waiting_apart,
 )
+from server.verifications.jobs import trainings_of
 from server.verifications.queries import find_attempt
-from server.verifications.queueing import trainings_of
 
 NOBODY = 0  # Submitter of an attempt that a server of the version before queued.
 

@@ -28,7 +28,7 @@ from server.base.models.visibility import ranks
 from server.base.standing import OPEN
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
-from server.verifications.queueing import order_about, queue_job
+from server.verifications.jobs import order_about, queue_job
 from server.verifications.workers import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.

@@ -23,6 +23,7 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
 )
 from server.verifications.holds import pause_failing
+from server.verifications.jobs import queue_attempt
 from server.verifications.outcomes import (
     conclude_replay,
     end_measured,
@@ -31,7 +32,6 @@ from server.verifications.outcomes import (
     suspects,
 )
 from server.verifications.queries import lock_attempt
-from server.verifications.queueing import queue_attempt
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,

@@ -34,9 +34,9 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.quota_check import charge
+from server.verifications.jobs import order_about, queue_job
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.proofs import keep_evidence
-from server.verifications.queueing import order_about, queue_job
 from server.verifications.record_candidates import confirm_rank, confirm_risen, follow_measurement
 
 

@@ -16,7 +16,7 @@ from finishline.rules.verification.messages import Absence, BackendLatency
 from server.base.database import Database
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.dispatch import take_due
-from server.verifications.queueing import why_over_limit
+from server.verifications.jobs import why_over_limit
 from tests.support.workers import greet_as_servers
 
 SUBMISSIONS = "/api/v1/submissions"

@@ -30,9 +30,9 @@ from server.base.settings import Settings
 from server.benchmarks.queries import keep_definition
 from server.submissions.rescoring import Choice, rescore_submissions
 from server.verifications.dispatch import take_due
+from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
-from server.verifications.queueing import queue_attempt
 from server.verifications.record_candidates import ask_for_fresh_runs
 from tests.server.conftest import curve_of
 from tests.support.services import services_of
