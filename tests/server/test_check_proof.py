@@ -473,9 +473,9 @@ def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle
     claim, log = submission["claim_sha256"], submission["logs"][2]
     assert logs() == ""
     assert logs(**{claim: b""}).startswith("the claim: not in the bundle")
-    assert logs(**{claim: b"{}"}).startswith("the claim: its bytes are not")
+    assert logs(**{claim: b"{}"}).startswith("the claim: its bytes differ")
     assert logs(**{log["sha256"]: b""}).startswith("run_2.log: not in the bundle")
-    assert logs(**{log["sha256"]: b"x"}).startswith("run_2.log: its bytes are not")
+    assert logs(**{log["sha256"]: b"x"}).startswith("run_2.log: its bytes differ")
     log["size_bytes"] += 1
     assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1:,} bytes")
 

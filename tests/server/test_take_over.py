@@ -11,16 +11,21 @@ from fastapi.testclient import TestClient
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import DatabaseError
 
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.hash_chain import read_json
 from server.app import create_app
 from server.base import take_over
 from server.base.database import Database
 from server.base.revision import current_revision
 from server.base.schema import alembic_config, migrate
 from server.base.settings import Settings
+from server.base.viewer import ORGANISER
 from server.operations.backup import SQLITE_FILE
+from server.verifications.proof_endpoints import sign_proof
 from tests.server.test_migrations import rows
 from tests.support.admin import run_admin
 from tests.support.databases import load_earlier
+from tests.support.services import services_of
 
 Rows = dict[str, list[dict[str, Any]]]
 # The trees: the revision of each, and how many rows its dump has at least.
@@ -177,6 +182,25 @@ def test_a_server_shows_every_submission_with_its_runs(earlier: Database, tmp_pa
             view = client.get(f"/api/v1/submissions/{row['id']}").json()
             assert (view["status"], len(view["runs"])) == (row["status"], runs.count(row["id"]))
         assert client.get("/api/v1/leaderboards/digits").json()["entries"]
+
+
+def test_proofs_of_earlier_verdicts_still_check(earlier: Database, tmp_path: Path) -> None:
+    migrate(earlier)
+    ended = [
+        row["id"]
+        for row in rows(earlier)["verifications"]
+        if (row["kind"], row["state"]) == ("replay", "done")
+    ]
+    url = earlier.url.render_as_string(hide_password=False)
+    settings = Settings(database_url=url, artifacts_dir=tmp_path / "artifacts")
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        for verification_id in ended:
+            proof = sign_proof(services_of(client), verification_id, ORGANISER).content
+            document = read_json(proof, file="proof.json")
+            failed = {check.name for check in check_proof(document, {}) if check.result == "fail"}
+            # A dump has no logs, and no evaluations as they were posted.
+            assert failed <= {"logs", "score", "posted"}, verification_id
+    assert ended
 
 
 def test_earlier_claims_say_how_far_they_were_checked(earlier: Database, tree: str) -> None:

@@ -149,7 +149,7 @@ def claim_of(proof: Proof) -> Claim:
         run_files=tuple(log.file for log in submission.logs),
         hyperparameters=submission.claim.hyperparameters,
         precision=submission.claim.precision,
-        trained_with=submission.claim.trained_with,
+        trained_with=submission.claim.trained_with or "reference",
     )
 
 

@@ -65,14 +65,18 @@ class CalibrationPart:
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """Fields of the claim that a replay is planned and judged by."""
+    """Fields of the claim that a replay is planned and judged by.
+
+    `trained_with` is None in proofs from before claims stated it: their verdicts compared times as
+    those of reference code, with other numbers beside their reasons.
+    """
 
     model: str
     framework: str
     hyperparameters: dict[str, float]
     system: System
     precision: PrecisionName | None = None
-    trained_with: Literal["reference", "own"] = "own"
+    trained_with: Literal["reference", "own"] | None = None
 
 
 @dataclass(frozen=True)
