@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.api.people import OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Submission, Token
@@ -19,14 +20,13 @@ from server.people.accounts import (
     ROLES,
     SCOPES,
     SCOPES_OF,
-    Scope,
     is_expired,
     is_within,
     list_own_tokens,
 )
-from server.people.schemas import OwnTokenCreate, TokenRotate, me_view, token_view
 from server.people.sessions import Notice, go_on_with
 from server.people.signed_in import Fields, FormDep
+from server.people.views import me_view, token_view
 from server.submissions.quota_admin import own_quotas
 from server.submissions.service import submissions_page
 
@@ -133,8 +133,7 @@ def make(console: OwnerDep, form: FormDep) -> Response:
     """Make a token for oneself; the next page shows it, once."""
 
     def make_one(session: Session, wanted: OwnTokenCreate) -> Done:
-        asked = wanted.wanted(console.caller.role)
-        made = token_issue.make_own_token(session, console.caller, asked)
+        made = token_issue.make_own_token(session, console.caller, wanted)
         told = f"Token {made.token.id}, role {made.token.role}, is made."
         return ADDRESS, Notice(told, once_only=made.secret)
 
@@ -154,7 +153,7 @@ def rotate(token_id: TokenId, console: OwnerDep, form: FormDep) -> Response:
     """Have a fresh token take over; a session of the old one goes on with it."""
 
     def replace(session: Session, wanted: TokenRotate) -> Done:
-        made = token_issue.rotate_own_token(session, console.caller, token_id, wanted.rotation())
+        made = token_issue.rotate_own_token(session, console.caller, token_id, wanted)
         if token_id == console.caller.token_id:
             go_on_with(session, console.signed_in.secret, made.token.id)
         told = f"Token {made.token.id} replaces {token_id}."

@@ -8,10 +8,10 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
+from finishline.api.people import TokenCreate, TokenRotate
 from server.pages.console_account import revoked_words, token_row
 from server.pages.console_page import Console, Done, OrganiserDep, filled, read_query
 from server.people import token_issue
-from server.people.schemas import TokenCreate, TokenRotate
 from server.people.sessions import Notice, go_on_with
 from server.people.signed_in import Fields, FormDep
 
@@ -39,7 +39,7 @@ def make(console: OrganiserDep, form: FormDep) -> Response:
     """Make a token; the next page shows it, once."""
 
     def give(session: Session, wanted: TokenCreate) -> Done:
-        made = token_issue.give_token(session, console.caller, wanted.user, wanted.wanted())
+        made = token_issue.give_token(session, console.caller, wanted)
         told = f"Token {made.token.id} of {wanted.user}, role {wanted.role}, is made."
         return ADDRESS, Notice(told, once_only=made.secret)
 
@@ -51,7 +51,7 @@ def rotate(token_id: TokenId, console: OrganiserDep, form: FormDep) -> Response:
     """Have a fresh token take over; the next page shows it, once."""
 
     def replace(session: Session, wanted: TokenRotate) -> Done:
-        made = token_issue.rotate_token(session, console.caller, token_id, wanted.rotation())
+        made = token_issue.rotate_token(session, console.caller, token_id, wanted)
         if token_id == console.caller.token_id:
             go_on_with(session, console.signed_in.secret, made.token.id)
         told = f"Token {made.token.id} of {made.token.user.name} replaces {token_id}."

@@ -9,11 +9,11 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
+from finishline.api.people import OrganisationCreate, OrganisationView, UserChange, UserCreate
 from server.pages.console_account import token_row
 from server.pages.console_page import AdminDep, Console, Done, filled, read_query, renamed
 from server.people import users
 from server.people.accounts import ROLES
-from server.people.schemas import OrganisationCreate, OrganisationView, UserChange, UserCreate
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.people.token_issue import list_visible_tokens

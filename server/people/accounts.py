@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from sqlalchemy import Connection, Table, bindparam, literal, select, text, union_all
 from sqlalchemy.orm import Session
 
+from finishline.api.people import Role, Scope
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
@@ -45,9 +46,6 @@ def require_new_name(session: Session, name: str) -> None:
                 "different name."
             )
 
-
-Role = Literal["submitter", "organiser", "admin", "worker"]
-Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SCOPES: tuple[Scope, ...] = get_args(Scope)

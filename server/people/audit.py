@@ -124,46 +124,6 @@ class AuditFilter(BaseModel):
     subject: str | None = Field(default=None, max_length=200)
 
 
-class AuditRecordView(BaseModel):
-    """A record: actor, action, subject and reason. `at` is text, as in the hash."""
-
-    id: int
-    at: str
-    actor_id: int | None
-    actor: str
-    action: str
-    subject_kind: str
-    subject_id: str
-    reason: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    previous_sha256: str
-    sha256: str
-
-
-class AuditList(BaseModel):
-    """A page of the log, newest first; `next_before` requests the next page."""
-
-    records: list[AuditRecordView]
-    next_before: int | None
-
-
-class AuditHead(BaseModel):
-    """Id and hash of the last record. A noted head reveals later changes of the log."""
-
-    id: int
-    sha256: str
-
-
-class AuditCheck(BaseModel):
-    """Result of a check of the log: each hash is derived again and compared with the chain."""
-
-    records: int
-    head: AuditHead
-    whole: bool
-    problems: list[str]
-
-
 ROWS_AT_ONCE = 1000
 EVERY_RECORD = AuditFilter()
 

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from finishline.api.people import Scope
 from server.base.errors import NotAllowedError, NotSignedInError
 from server.base.request_context import note, note_signed_in
 from server.base.services import ServicesDep
-from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
+from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, find_holder
 from server.people.last_use import LastUses
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")

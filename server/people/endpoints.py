@@ -4,12 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from server.base.models import Token
-from server.base.services import ServicesDep
-from server.people import token_issue
-from server.people.accounts import NewToken, list_own_tokens
-from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep
-from server.people.schemas import (
+from finishline.api.people import (
     MeView,
     OwnTokenCreate,
     TokenCreate,
@@ -17,9 +12,13 @@ from server.people.schemas import (
     TokenList,
     TokenRotate,
     TokensRevoked,
-    me_view,
-    token_view,
 )
+from server.base.models import Token
+from server.base.services import ServicesDep
+from server.people import token_issue
+from server.people.accounts import NewToken, list_own_tokens
+from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep
+from server.people.views import me_view, token_view
 
 router = APIRouter(tags=["accounts"])
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -46,7 +45,7 @@ def create_my_token(
 ) -> TokenCreated:
     """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
     with services.database.write() as session:
-        return _created(token_issue.make_own_token(session, caller, body.wanted(caller.role)))
+        return _created(token_issue.make_own_token(session, caller, body))
 
 
 @router.post("/me/tokens/{token_id}/rotate", status_code=201)
@@ -55,7 +54,7 @@ def rotate_my_token(
 ) -> TokenCreated:
     """Replace one of my tokens by a fresh one; the old one ends at once or after an overlap."""
     with services.database.write() as session:
-        return _created(token_issue.rotate_own_token(session, caller, token_id, body.rotation()))
+        return _created(token_issue.rotate_own_token(session, caller, token_id, body))
 
 
 @router.delete("/me/tokens/{token_id}")
@@ -71,7 +70,7 @@ def revoke_my_token(
 def create_token(body: TokenCreate, services: ServicesDep, caller: OrganiserDep) -> TokenCreated:
     """Make a token for any user. One of an organiser or admin needs an admin. Shown only once."""
     with services.database.write() as session:
-        return _created(token_issue.give_token(session, caller, body.user, body.wanted()))
+        return _created(token_issue.give_token(session, caller, body))
 
 
 @router.get("/tokens")
@@ -92,7 +91,7 @@ def rotate_token(
 ) -> TokenCreated:
     """Replace a user's token by a fresh one; the old one ends at once or after an overlap."""
     with services.database.write() as session:
-        return _created(token_issue.rotate_token(session, caller, token_id, body.rotation()))
+        return _created(token_issue.rotate_token(session, caller, token_id, body))
 
 
 @router.delete("/tokens/{token_id}")

@@ -1,12 +1,12 @@
 """Issue tokens to others: make, rotate and revoke them, with their lineage."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.people import OwnTokenCreate, TokenCreate, TokenRotate
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -89,43 +89,24 @@ def _lock(session: Session, ids: Iterable[int]) -> None:
 ORGANISERS_GIVE = ("submitter", "worker")
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Token to make. `scopes` None: all it may have; `expires_in` None: as long as it may."""
-
-    role: str
-    scopes: Sequence[str] | None = None
-    label: str | None = None
-    expires_in: timedelta | None = None
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """Rotation of a token: the old one still works for `overlap`."""
-
-    overlap: timedelta = timedelta(0)
-    expires_in: timedelta | None = None
-
-
 def may_give(caller: Caller) -> tuple[str, ...]:
     """Roles of the tokens that a caller may make, rotate and revoke for others."""
     return ROLES if caller.may("administer") else ORGANISERS_GIVE
 
 
-def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted) -> NewToken:
+def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToken:
     """Make a token for any user; an unknown user is made with its role.
 
     Raises NotAllowedError, ConflictError if the user may have no such token, ContentError.
     """
-    scopes = _scopes_of(wanted)
+    scopes = _scopes_of(wanted.role, wanted.scopes)
     _require_may_give(caller, wanted.role, scopes)
     require_maker(session, caller.token_id)
-    user = find_user_or_none(session, user_name)
+    user = find_user_or_none(session, wanted.user)
     if user is not None:
         _require_may_get(caller, user, wanted.role)
-    made = create_token(
-        session, user_name=user_name, role=wanted.role, expires_in=wanted.expires_in
-    )
+    expires_in = _lifetime(wanted.expires_in_days)
+    made = create_token(session, user_name=wanted.user, role=wanted.role, expires_in=expires_in)
     made.token.scopes = scopes
     made.token.label = wanted.label
     made.token.made_with = caller.token_id
@@ -154,34 +135,36 @@ def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
     return revoke_line(session, caller, _others_token(session, caller, token_id).id)
 
 
-def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
+def rotate_token(session: Session, caller: Caller, token_id: int, how: TokenRotate) -> NewToken:
     """Rotate another user's token to a fresh one. It keeps the old one's expiry unless another is
     given. Raises NotFoundError, NotAllowedError, ConflictError."""
     require_maker(session, caller.token_id, token_id)
     token = _others_token(session, caller, token_id)
     _require_may_give(caller, token.role, token.scopes)
-    expires_at = utc_now() + how.expires_in if how.expires_in is not None else token.expires_at
-    return _take_over(session, caller, token, how.overlap, expires_at)
+    expires_in = _lifetime(how.expires_in_days)
+    expires_at = utc_now() + expires_in if expires_in is not None else token.expires_at
+    return _take_over(session, caller, token, how.overlap_hours, expires_at)
 
 
-def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken:
+def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> NewToken:
     """Make a token for oneself, within the one in use. Raises NotAllowedError, ContentError."""
     held = require_maker(session, caller.token_id)
-    if not is_within(wanted.role, held.role):
-        raise NotAllowedError(f"A token of role {held.role} cannot make one of role {wanted.role}.")
+    role = wanted.role or held.role
+    if not is_within(role, held.role):
+        raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")
     scopes = (
-        in_order(set(SCOPES_OF[wanted.role]) & set(held.scopes))
+        in_order(set(SCOPES_OF[role]) & set(held.scopes))
         if wanted.scopes is None
-        else _scopes_of(wanted)
+        else _scopes_of(role, wanted.scopes)
     )
     _require_within(held, scopes)
     made = add_token(
         session,
         held.user,
-        role=wanted.role,
+        role=role,
         scopes=scopes,
         label=wanted.label,
-        expires_at=_own_expiry(held, wanted.expires_in),
+        expires_at=_own_expiry(held, wanted.expires_in_days),
         made_with=held.id,
     )
     record_new_token(session, caller, made.token)
@@ -196,7 +179,7 @@ def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[in
     return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
 
 
-def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
+def rotate_own_token(session: Session, caller: Caller, token_id: int, how: TokenRotate) -> NewToken:
     """Rotate one of one's own tokens to a fresh one, if that is within the one in use.
 
     Raises NotFoundError, NotAllowedError, ConflictError.
@@ -209,23 +192,26 @@ def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotat
             "with itself."
         )
     _require_within(held, token.scopes)
-    expires_at = _own_expiry(held, how.expires_in)
-    if how.expires_in is None and token.expires_at is not None:
+    expires_at = _own_expiry(held, how.expires_in_days)
+    if how.expires_in_days is None and token.expires_at is not None:
         expires_at = min(token.expires_at, expires_at or token.expires_at)
-    return _take_over(session, caller, token, how.overlap, expires_at)
+    return _take_over(session, caller, token, how.overlap_hours, expires_at)
 
 
-def _scopes_of(wanted: Wanted) -> list[str]:
+def _lifetime(days: float | None) -> timedelta | None:
+    return timedelta(days=days) if days is not None else None
+
+
+def _scopes_of(role: str, wanted: Sequence[str] | None) -> list[str]:
     """Requested scopes; all of the role if there are none. Raises ContentError."""
-    known = SCOPES_OF[wanted.role]
-    if wanted.scopes is None:
+    known = SCOPES_OF[role]
+    if wanted is None:
         return list(known)
-    if beyond := [scope for scope in wanted.scopes if scope not in known]:
+    if beyond := [scope for scope in wanted if scope not in known]:
         raise ContentError(
-            f"A token of role {wanted.role} has no scope {beyond[0]}; expected some of "
-            f"{', '.join(known)}."
+            f"A token of role {role} has no scope {beyond[0]}; expected some of {', '.join(known)}."
         )
-    return in_order(wanted.scopes)
+    return in_order(wanted)
 
 
 def _require_may_give(caller: Caller, role: str, scopes: Sequence[str]) -> None:
@@ -275,11 +261,11 @@ def _require_within(held: Token, scopes: Sequence[str]) -> None:
         )
 
 
-def _own_expiry(held: Token, expires_in: timedelta | None) -> datetime | None:
+def _own_expiry(held: Token, days: float | None) -> datetime | None:
     """Expiry of an own token: at the latest that of the one in use. Raises NotAllowedError."""
-    if expires_in is None:
+    if days is None:
         return held.expires_at
-    expires_at = utc_now() + expires_in
+    expires_at = utc_now() + timedelta(days=days)
     if held.expires_at is not None and expires_at > held.expires_at:
         raise NotAllowedError(
             f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and tokens made "
@@ -292,7 +278,7 @@ def _take_over(
     session: Session,
     caller: Caller,
     old: Token,
-    overlap: timedelta,
+    overlap_hours: float,
     expires_at: datetime | None,
 ) -> NewToken:
     # Of two that rotate it at once, the second finds it ended: it was locked with its maker.
@@ -315,8 +301,8 @@ def _take_over(
         rotated_from=old.id,
         made_with=caller.token_id,
     )
-    if overlap:
-        end = now + overlap
+    if overlap_hours:
+        end = now + timedelta(hours=overlap_hours)
         old.expires_at = end if old.expires_at is None else min(old.expires_at, end)
     else:
         old.revoked_at = now

@@ -4,10 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from server.base.services import ServicesDep
-from server.people import users
-from server.people.dependencies import AdminDep
-from server.people.schemas import (
+from finishline.api.people import (
     OrganisationCreate,
     OrganisationList,
     OrganisationView,
@@ -16,6 +13,9 @@ from server.people.schemas import (
     UserList,
     UserView,
 )
+from server.base.services import ServicesDep
+from server.people import users
+from server.people.dependencies import AdminDep
 
 router = APIRouter(tags=["users"])
 

@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
+from finishline.api.people import OrganisationView, UserChange, UserCreate, UserView
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import ConsoleSession, Organisation, Token, User
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.people.schemas import OrganisationView, UserChange, UserCreate, UserView, user_view
 
 
 def find_user(session: Session, name: str) -> User:
@@ -51,7 +51,19 @@ def _views(session: Session, users: list[User]) -> list[UserView]:
     views = []
     for user in users:
         tokens, last_used_at = found.get(user.id, nothing)
-        views.append(user_view(user, tokens=tokens, last_used_at=last_used_at))
+        views.append(
+            UserView(
+                id=user.id,
+                name=user.name,
+                role=user.role,
+                organisation=user.organisation.name if user.organisation is not None else None,
+                email=user.email,
+                created_at=user.created_at,
+                disabled_at=user.disabled_at,
+                tokens=tokens,
+                last_used_at=last_used_at,
+            )
+        )
     return views
 
 
@@ -115,7 +127,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     the sessions of either. Raises NotFoundError, ConflictError, ContentError.
     """
     user = find_user(session, name)
-    asked = change.asked()
+    asked = change.model_dump(exclude_unset=True)
     if not asked:
         raise ContentError("Nothing to change. Give role, organisation, email or disabled.")
     _refuse_locking_oneself_out(caller, user, asked)

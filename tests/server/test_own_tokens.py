@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.api.people import OwnTokenCreate
 from server.base.database import Database, utc_now
 from server.base.errors import NotSignedInError
 from server.base.models import Token
@@ -342,7 +343,7 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
     thread = threading.Thread(target=revoke)
     thread.start()
     with database.write() as session:
-        fresh = token_issue.make_own_token(session, caller, token_issue.Wanted("submitter"))
+        fresh = token_issue.make_own_token(session, caller, OwnTokenCreate(role="submitter"))
         made.set()
         thread.join(0.3)  # It waits for this transaction.
         secret, number = fresh.secret, fresh.token.id
@@ -352,7 +353,7 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
 
     # The other way round: the token was good when the request came, and no more.
     with database.write() as session, pytest.raises(NotSignedInError, match="was revoked"):
-        token_issue.make_own_token(session, caller, token_issue.Wanted("submitter"))
+        token_issue.make_own_token(session, caller, OwnTokenCreate(role="submitter"))
 
 
 def _caller(database: Database, secret: str) -> Caller:

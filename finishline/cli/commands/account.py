@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from finishline.api.people import Role
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.admin import (
     Days,
     Label,
     Overlap,
-    Role,
     Scopes,
     TokenId,
     given,

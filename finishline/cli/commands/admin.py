@@ -1,9 +1,10 @@
 """`finishline admin`: users, organisations and tokens, for organisers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from finishline.api.people import Role
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
@@ -12,7 +13,6 @@ from finishline.cli.screen import open_screen
 from finishline.rules.text import count_text
 
 tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")
-Role = Literal["submitter", "organiser", "admin", "worker"]
 Scopes = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,13 +1,14 @@
-"""API and page models of accounts, users and organisations."""
+"""Request and response models of accounts, their tokens, users and organisations."""
 
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 
-from server.base.models import Token, User
-from server.people.accounts import Role, Scope
-from server.people.token_issue import Rotation, Wanted
+from finishline.api.schema import Schema
+
+Role = Literal["submitter", "organiser", "admin", "worker"]
+Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
 
 LONGEST_DAYS = 3650
 LONGEST_OVERLAP_HOURS = 168
@@ -27,7 +28,7 @@ Label = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_prin
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
 
 
-class TokenCreate(BaseModel):
+class TokenCreate(Schema):
     """Token to make: its user, role, scopes and expiry. Without scopes it has all of its role."""
 
     model_config = ConfigDict(
@@ -43,12 +44,8 @@ class TokenCreate(BaseModel):
     label: Label | None = None
     expires_in_days: Days | None = None
 
-    def wanted(self) -> Wanted:
-        """Token as the service makes it."""
-        return Wanted(self.role, self.scopes, self.label, _duration(self.expires_in_days))
 
-
-class OwnTokenCreate(BaseModel):
+class OwnTokenCreate(Schema):
     """Own token to make, within the one in use; omitted fields are as that one has them."""
 
     model_config = ConfigDict(
@@ -63,13 +60,8 @@ class OwnTokenCreate(BaseModel):
     scopes: Scopes | None = None
     expires_in_days: Days | None = None
 
-    def wanted(self, held_role: str) -> Wanted:
-        """Token as the service makes it, for the holder of a token of a role."""
-        role = self.role or held_role
-        return Wanted(role, self.scopes, self.label, _duration(self.expires_in_days))
 
-
-class TokenRotate(BaseModel):
+class TokenRotate(Schema):
     """Rotation of a token: the old one ends at once, or after `overlap_hours`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
@@ -77,16 +69,8 @@ class TokenRotate(BaseModel):
     overlap_hours: float = Field(default=0.0, ge=0, le=LONGEST_OVERLAP_HOURS)
     expires_in_days: Days | None = None
 
-    def rotation(self) -> Rotation:
-        """Rotation as the service does it."""
-        return Rotation(timedelta(hours=self.overlap_hours), _duration(self.expires_in_days))
 
-
-def _duration(days: float | None) -> timedelta | None:
-    return timedelta(days=days) if days is not None else None
-
-
-class TokenView(BaseModel):
+class TokenView(Schema):
     """A token without its secret. `last_used_at` is accurate to about a minute.
 
     It ends with the token it was `made_with`, and with the one it was `rotated_from`.
@@ -111,19 +95,19 @@ class TokenCreated(TokenView):
     token: str
 
 
-class TokensRevoked(BaseModel):
+class TokensRevoked(Schema):
     """Tokens revoked together: the one named, those rotated from it or made with it."""
 
     revoked: list[int]
 
 
-class TokenList(BaseModel):
+class TokenList(Schema):
     """Tokens, newest first."""
 
     tokens: list[TokenView]
 
 
-class MeView(BaseModel):
+class MeView(Schema):
     """User, role, scopes and expiry of this request's token.
 
     `role` is the token's, `highest_role` the highest that this user's tokens may have.
@@ -138,39 +122,6 @@ class MeView(BaseModel):
     role: str
     scopes: list[str]
     expires_at: datetime | None
-
-
-def token_view(token: Token) -> TokenView:
-    """View of a stored token."""
-    return TokenView(
-        id=token.id,
-        user=token.user.name,
-        role=token.role,
-        scopes=token.scopes,
-        label=token.label,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-        last_used_at=token.last_used_at,
-        rotated_from=token.rotated_from,
-        made_with=token.made_with,
-    )
-
-
-def me_view(token: Token) -> MeView:
-    """View of a token's holder for themselves."""
-    user = token.user
-    return MeView(
-        user=user.name,
-        organisation=user.organisation.name if user.organisation is not None else None,
-        email=user.email,
-        highest_role=user.role,
-        token_id=token.id,
-        label=token.label,
-        role=token.role,
-        scopes=token.scopes,
-        expires_at=token.expires_at,
-    )
 
 
 # A single address; the mail server decides about the parts before and behind the @.
@@ -191,7 +142,7 @@ OrganisationName = Annotated[
 ]
 
 
-class UserCreate(BaseModel):
+class UserCreate(Schema):
     """User to add; tokens are made separately."""
 
     model_config = ConfigDict(
@@ -207,7 +158,7 @@ class UserCreate(BaseModel):
     email: Email | None = None
 
 
-class UserChange(BaseModel):
+class UserChange(Schema):
     """Changes of a user. Omitted fields stay; null removes the value."""
 
     model_config = ConfigDict(
@@ -223,12 +174,8 @@ class UserChange(BaseModel):
     email: Email | None = None
     disabled: StrictBool = False
 
-    def asked(self) -> dict[str, object]:
-        """Fields that the request contains."""
-        return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
-
-class UserView(BaseModel):
+class UserView(Schema):
     """A user, for admins. `role` is the highest that their tokens may have.
 
     `tokens` counts those that are neither revoked nor expired; `last_used_at` covers all of theirs.
@@ -245,14 +192,14 @@ class UserView(BaseModel):
     last_used_at: datetime | None
 
 
-class UserList(BaseModel):
+class UserList(Schema):
     """Users by name; `next_after` requests the next page."""
 
     users: list[UserView]
     next_after: str | None
 
 
-class OrganisationCreate(BaseModel):
+class OrganisationCreate(Schema):
     """An organisation that users may belong to."""
 
     model_config = ConfigDict(
@@ -262,7 +209,7 @@ class OrganisationCreate(BaseModel):
     name: OrganisationName
 
 
-class OrganisationView(BaseModel):
+class OrganisationView(Schema):
     """An organisation and how many users it has."""
 
     id: int
@@ -271,22 +218,7 @@ class OrganisationView(BaseModel):
     users: int
 
 
-class OrganisationList(BaseModel):
+class OrganisationList(Schema):
     """Every organisation by name."""
 
     organisations: list[OrganisationView]
-
-
-def user_view(user: User, *, tokens: int, last_used_at: datetime | None) -> UserView:
-    """View of a stored user for admins."""
-    return UserView(
-        id=user.id,
-        name=user.name,
-        role=user.role,
-        organisation=user.organisation.name if user.organisation is not None else None,
-        email=user.email,
-        created_at=user.created_at,
-        disabled_at=user.disabled_at,
-        tokens=tokens,
-        last_used_at=last_used_at,
-    )
