@@ -42,7 +42,7 @@ from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
-from server.pages import api_reference
+from server.pages import docs
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
@@ -157,7 +157,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.services = services
     app.router.routes.extend(_all_routes())
-    app.mount(api_reference.ASSETS, api_reference.reference_assets())
+    app.mount(docs.ASSETS, docs.reference_assets())
     add_error_handlers(app)
     _add_limits(app, services)
     app.add_middleware(SecurityHeaders)

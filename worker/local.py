@@ -22,8 +22,8 @@ import orjson
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog import write_run_log
-from finishline.rules.scoring.energy import processor_share
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.scoring.utilisation import processor_share
 from finishline.rules.submissions.settings import check_settings, reference_of
 from finishline.rules.submissions.tickets import Ticket, check_benchmark, read_ticket
 from finishline.rules.verification.messages import (

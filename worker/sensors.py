@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from finishline.rules.scoring.energy import counted_since
+from finishline.rules.scoring.utilisation import counted_since
 from worker.telemetry import Reading, Sensors
 
 POWERCAP = Path("/sys/class/powercap")

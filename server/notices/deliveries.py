@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.models import Delivery, Webhook
-from server.notices.webhook_disabling import switch_off
-from server.notices.webhooks import Answer
+from server.notices.webhooks import Answer, switch_off
 
 # Longer than a try may take: a delivery that is not settled by then is retried.
 CLAIM = timedelta(seconds=60)

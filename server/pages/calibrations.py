@@ -1,4 +1,4 @@
-"""Calibrations: measured runs of each reference, by which verifications are judged."""
+"""Pages of a benchmark's calibrations and of its reference's convergence."""
 
 from typing import Annotated, Any
 
@@ -10,9 +10,11 @@ from finishline.api.calibrations import CalibrationSummary
 from server.base.models import Calibration
 from server.base.services import ServicesDep
 from server.benchmarks import calibrations as queries
+from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
+from web.curves_chart import convergence_figure
 from web.render import render
 from web.replay_chart import calibration_figure
 
@@ -109,3 +111,25 @@ def _second(
         return queries.find_calibration(session, other)
     is_own = judging is None or judging.id == calibration.id
     return None if other == FILE or is_own else judging
+
+
+@router.get("/benchmarks/{benchmark_id}/convergence", response_class=HTMLResponse)
+def convergence_page(benchmark_id: str, services: ServicesDep) -> str:
+    """The reference's convergence, and the submissions on it."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
+        convergence = convergence_view(session, benchmark)
+    shown = benchmark_view(benchmark)
+    return render(
+        "convergence.html",
+        benchmark=shown.model_dump(mode="json"),
+        convergence=convergence.model_dump(mode="json"),
+    )
+
+
+@router.get("/benchmarks/{benchmark_id}/charts/convergence.json")
+def convergence_chart(benchmark_id: str, services: ServicesDep) -> dict[str, Any]:
+    """Convergence against batch size."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
+        return convergence_figure(convergence_view(session, benchmark).model_dump(mode="json"))

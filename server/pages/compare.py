@@ -15,8 +15,8 @@ from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
 from server.boards.service import FEWEST, MOST, compare_submissions
-from server.pages.measured import measured_beside
 from server.pages.queries import (
+    measured_beside,
     submission_context,
     submission_with_checks,
     submission_with_curves,

@@ -1,10 +1,14 @@
-"""Documents and the price book as pages."""
+"""The API's description, the documents and the price book as pages."""
 
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
 
 from finishline.api.prices import PriceQuery
 from server.base.errors import NotFoundError
@@ -16,6 +20,24 @@ from web.documents import INDEX, Document, Documents, read_documents
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
+ASSETS = "/docs-assets"
+
+
+@router.get("/docs/api", response_class=HTMLResponse)
+def api_reference(request: Request) -> str:
+    """Every endpoint, to read and to try."""
+    return render("api_reference.html", openapi_url=request.app.openapi_url, assets=ASSETS)
+
+
+@cache
+def reference_assets() -> StaticFiles:
+    """Swagger UI's script and style as the package `fastapi-offline` ships them."""
+    package = find_spec("fastapi_offline")
+    if package is None or package.origin is None:
+        raise RuntimeError("The package fastapi-offline is not installed: run 'make install'.")
+    return StaticFiles(directory=Path(package.origin).parent / "static")
+
+
 NO_DOCUMENTS = (
     "This server was installed without its documents. Whoever runs it can set "
     "FINISHLINE_DOCS_DIR to the folder docs of the source and start it again."

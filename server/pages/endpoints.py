@@ -1,7 +1,6 @@
 """The pages: the same views as the API's, handed to web's templates and charts."""
 
 from server.pages import (
-    api_reference,
     board_charts,
     boards,
     calibrations,
@@ -22,7 +21,6 @@ from server.pages import (
     console_users,
     console_verify,
     console_workers,
-    convergence,
     docs,
     feeds,
     home,
@@ -36,7 +34,6 @@ from server.pages import (
 PAGES = (
     home,
     boards,
-    convergence,
     board_charts,
     submissions,
     compare,
@@ -61,8 +58,6 @@ PAGES = (
     console_audit,
     console_tokens,
     console_users,
-    api_reference,
-    # After the API reference, which has an address among the documents.
     docs,
     static_files,
 )

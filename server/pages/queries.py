@@ -1,12 +1,13 @@
 """Template contexts of the pages: the views of the API as plain tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.scoring.aggregate import mean
 from finishline.rules.verification.replay_plan import band_for
 from server.base.models import PoolRun, RunRow, Submission
 from server.base.services import Services
@@ -14,7 +15,6 @@ from server.base.standing import claim_of, find_verification, published_verifica
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.submissions.service import (
     benchmark_versions,
@@ -157,3 +157,49 @@ def verification_context(session: Session, services: Services, verification_id: 
         "against": against,
         "benchmark_title": title_of(services, shown.benchmark),
     }
+
+
+Table = Mapping[str, Any]
+
+
+def measured_beside(report: Table | None) -> dict[str, Any] | None:
+    """Precision, energy, power and memory of a report; None where nothing of it was measured.
+
+    Energy, power and samples per joule are means over the runs that have them, memory the most.
+    """
+    if report is None:
+        return None
+    runs = [run["telemetry"] for run in report["runs"] if run.get("telemetry")]
+    audit = report.get("precision")
+    figures = {
+        "energy_joules": _mean(runs, "energy_joules"),
+        "samples_per_joule": _mean(runs, "samples_per_joule"),
+        "power_mean_watts": _mean(runs, "power_mean_watts"),
+        "memory_peak_bytes": _most(runs, "memory_peak_bytes"),
+        "accelerator_memory_peak_bytes": _most(runs, "accelerator_memory_peak_bytes"),
+        "precision": audit["lowest"] if audit else None,
+        "precision_scope": audit.get("scope") if audit else None,
+    }
+    if all(value is None for value in figures.values()):
+        return None
+    sources = sorted({run["energy_source"] for run in runs if run.get("energy_source")})
+    system = report["system"]
+    return figures | {
+        "energy_sources": sources,
+        "runs": len(runs),
+        "hardware_class": system.get("hardware_class"),
+        "worker": system.get("worker"),
+    }
+
+
+def _values(runs: Sequence[Table], name: str) -> list[float]:
+    return [run[name] for run in runs if run.get(name) is not None]
+
+
+def _mean(runs: Sequence[Table], name: str) -> float | None:
+    values = _values(runs, name)
+    return mean(values) if values else None
+
+
+def _most(runs: Sequence[Table], name: str) -> float | None:
+    return max(_values(runs, name), default=None)

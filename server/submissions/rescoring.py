@@ -25,14 +25,15 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import OrganiserDep
-from server.submissions.figures import (
+from server.submissions.rows import (
     Change,
     Figures,
     derived_figures,
     differences,
+    result_figures,
+    run_figures,
     stored_figures,
 )
-from server.submissions.rows import result_figures, run_figures
 from server.submissions.service import (
     find_submission,
     lock_submission,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.energy import energy_to_target_joules
+from finishline.rules.scoring.utilisation import energy_to_target_joules
 from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures

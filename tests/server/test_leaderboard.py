@@ -16,7 +16,7 @@ from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import PublishedResult, Submission
-from server.pages.measured import measured_beside
+from server.pages.queries import measured_beside
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from server.base.database import Database
 from server.base.models import Submission
 from server.submissions import rescoring as service
-from server.submissions.figures import Change, differences
+from server.submissions.rows import Change, differences
 
 RESCORE = "/api/v1/rescore"
 

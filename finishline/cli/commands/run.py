@@ -33,7 +33,7 @@ from finishline.cli.training import (
 from finishline.client.files import problems_of
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
-from finishline.rules.scoring.energy import find_shared
+from finishline.rules.scoring.utilisation import find_shared
 
 
 def run(

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_clock import RunClock
-from finishline.rules.logs.mllog_evaluation import first_quality, read_measurement, read_status
+from finishline.rules.logs.mllog_evaluation import (
+    SeveralMetrics,
+    first_quality,
+    read_measurement,
+    read_status,
+)
 from finishline.rules.logs.mllog_lines import Report
 from finishline.rules.logs.mllog_record import (
     MllogItem,
@@ -17,7 +22,6 @@ from finishline.rules.logs.mllog_record import (
     read_record,
 )
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE, SETTING_KEYS, LogSettings
-from finishline.rules.logs.several_metrics import SeveralMetrics
 from finishline.rules.logs.text import Block
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
