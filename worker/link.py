@@ -128,7 +128,12 @@ class WorkerLink:
         headers = {}
         if lease is not None:
             headers = {"Authorization": f"Bearer {lease.token}", FENCE_HEADER: str(lease.fence)}
-        return self._transport.post_bytes(path, content, headers=headers, retries=retries)
+        try:
+            return self._transport.post_bytes(path, content, headers=headers, retries=retries)
+        except FinishlineError as error:
+            if error.status is not None and retries is not NEVER:  # A hello logs changes alone.
+                log.info("%s: the server answered %d", path, error.status)
+            raise
 
 
 def decode(content: bytes, kind: type[_Message]) -> _Message:

@@ -122,10 +122,12 @@ def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, sta
     assert len(requests) == 1
 
 
-def test_a_conflict_means_fenced_off(talk):
+def test_a_conflict_means_fenced_off(talk, caplog):
+    caplog.set_level("INFO", logger="worker.link")
     client, requests = talk(httpx2.Response(409, json={"detail": "taken"}))
     with pytest.raises(Conflict):
         client.post_events(GRANT, EvaluationBatch())
+    assert "answered 409" in caplog.text
     assert len(requests) == 1
 
 
