@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import select
+from sqlalchemy import Row, Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.utilisation import is_same_kind
@@ -15,6 +15,8 @@ from server.base.models import HardwareClassRow, WorkerRow
 
 # A faster machine under a class's name is as wrong as a slower one.
 ROOF_TOLERANCE = 0.1
+_CLASSES = cast(Table, HardwareClassRow.__table__)
+_CLASS = select(_CLASSES).where(_CLASSES.c.name == bindparam("name"))
 
 
 def list_classes(session: Session) -> list[HardwareClassRow]:
@@ -60,7 +62,7 @@ def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
             )
 
 
-def _may_have(row: HardwareClassRow, processors: int | None) -> bool:
+def _may_have(row: HardwareClassRow | Row[Any], processors: int | None) -> bool:
     """Whether a machine of a class may have so many processors: any beside accelerators."""
     if row.accelerator_count or not processors or not row.processor_count:
         return True
@@ -82,7 +84,8 @@ def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | Non
     A claim without a count states no accelerator, so it may not name one in a class that has none.
     Names agree where one has all words of the other.
     """
-    row = session.get(HardwareClassRow, system["hardware_class"])
+    asked = {"name": system["hardware_class"]}
+    row = session.connection().execute(_CLASS, asked).one_or_none()
     if row is None:
         return None
     count = system.get("accelerator_count") or 0
