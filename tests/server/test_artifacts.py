@@ -315,7 +315,7 @@ def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
 
     assert (refused.status_code, refused.json()["title"]) == (507, "Insufficient storage")
     assert refused.headers["Retry-After"] == "60"
-    assert "nothing of this request was kept" in refused.json()["detail"]
+    assert "nothing of this request was stored" in refused.json()["detail"]
     assert list_stored_files(settings) == []
     assert client.get("/api/v1/leaderboards/digits").json()["entries"] == []
     assert submit(digits_submission, key="once").status_code == 201

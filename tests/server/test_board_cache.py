@@ -111,7 +111,7 @@ def slow_app(settings: Settings) -> Iterator[FastAPI]:
     """The same server without the cache."""
     app = create_app(settings, dispatch=False)
     stack = FastAPI.build_middleware_stack(app)
-    app.middleware_stack = Observed(stack, app.state.request_metrics)
+    app.middleware_stack = Observed(stack, app.state.services.of(RequestMetrics))
     with TestClient(app):
         yield app
 

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from finishline.api.verifications import ASKED_FOR
-from finishline.rules.verification.job import Purpose, Request, draw, trainings_of
+from finishline.rules.verification.job import Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.messages import Failure, ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Verdict
@@ -493,6 +493,7 @@ def test_a_new_purpose_costs_its_rules_alone(
         judge=lambda _case: Verdict("verified", ()),
         why_not=lambda _benchmark, _claims: None,
         unable="cannot have an ablation",
+        words=Words("ablation", "Ablating", {"": "The ablation ended."}),
     )
     monkeypatch.setitem(PURPOSES, "ablation", ablation)
     monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "ablation"))

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
+from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord, Token
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
@@ -215,7 +216,7 @@ def test_the_methods_of_an_address_are_those_that_are_described(client: TestClie
         for path, methods in app_of(client).openapi()["paths"].items()
         if "{" not in path
     }
-    assert app_of(client).state.named_methods == described
+    assert app_of(client).state.services.of(NamedMethods) == described
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_n
         end(ask(client, own, alice), "infrastructure")
     refused = ask(client, own, alice)
     assert refused.status_code == 403
-    assert "You asked 3 times" in refused.json()["detail"]
+    assert "You made 3 requests" in refused.json()["detail"]
     with database.write() as session:
         session.execute(delete(Charge))
     end(ask(client, own, alice), "replay_failed")
