@@ -45,7 +45,7 @@ def read_message(raw: Any) -> dict[str, Any]:
         if expires is not None:
             datetime.fromisoformat(expires)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"it is no Celery message ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is not a Celery message ({type(error).__name__}: {error})") from error
     if not (fits and len(task_id) <= LONGEST_ID):
         raise ValueError(f"its task is not {REPLAY_TASK}, called with one job")
     read_job(payload)

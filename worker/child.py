@@ -176,7 +176,7 @@ def time_model(
     items_of = getattr(reference, "evaluation_items", None)
     if measurement.model is None or items_of is None:
         raise UnknownReferenceError(
-            f"the reference {told['reference']!r} gives no model to time",
+            f"the reference {told['reference']!r} provides no model to time",
             field="reference",
             expected="Measurement.model and evaluation_items()",
         )

@@ -45,12 +45,13 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
     "worker_lost": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
     "worker_drifted": (
         "infrastructure",
-        "Nothing to do: another worker makes the attempt again; this one is out until it is well.",
+        "Nothing to do: another worker makes the attempt again; this one gets no work until it "
+        "is back at its baseline.",
     ),
     "report_refused": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
     "host_busy": (
         "infrastructure",
-        "Look for what else runs on this host; another worker makes the attempt again.",
+        "Look for other load on this host; another worker makes the attempt again.",
     ),
     "run_time_limit": (
         "time_limit",

@@ -211,7 +211,7 @@ def _attempt_failure(
         return None
     if reason == "time_limit":
         return failure("run_time_limit", "the attempt was stopped at the server's time limit")
-    return failure("worker_stopped", "the worker was told to stop between two runs")
+    return failure("worker_stopped", "the worker got a request to stop between two runs")
 
 
 def _hand_in(report: ReplayReport, lease: Lease, *, server: WorkerLink) -> None:

@@ -268,7 +268,7 @@ def _take_line(line: Line, record: RunRecorder, child: ChildProcess, *, oom_kill
 def _obey(reason: StopReason | None, record: RunRecorder, host: Host) -> None:
     match reason:
         case "worker_stopped":
-            record.fail(failure("worker_stopped", "the worker was told to stop"))
+            record.fail(failure("worker_stopped", "the worker got a request to stop"))
         case "time_limit":
             _exceed_limit(record, host)
         case "cancelled" | "fenced":

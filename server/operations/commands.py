@@ -35,7 +35,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     back.add_argument("path", type=Path, help="the folder of backups")
     back.add_argument("--at", metavar="NAME", help="which backup; the latest, if absent")
     back.add_argument(
-        "--force", action="store_true", help="replace what is there; it is kept under another name"
+        "--force",
+        action="store_true",
+        help="replace existing data, which is kept under another name",
     )
     check = commands.add_parser(
         "check", help="check the store, the audit log and every proof against the database"

@@ -240,7 +240,7 @@ def _stage(sha256: str, source: Open, target: ArtifactStore) -> Staged | None:
     if staged.sha256 != sha256:
         target.discard(staged)
         raise RuleError(
-            f"its content has hash {staged.sha256}", file=sha256, expected="what its name says"
+            f"its content has hash {staged.sha256}", file=sha256, expected="the hash in its name"
         )
     return staged
 

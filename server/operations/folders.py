@@ -62,7 +62,7 @@ def only_one(folder: Path, *, what: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConflictError(
-                f"Another {what} is under way in {folder}; nothing done."
+                f"Another {what} is under way in {folder}; nothing was changed."
             ) from error
         yield
 

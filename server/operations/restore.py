@@ -103,7 +103,9 @@ def _check_log(path: Path, sha256: str) -> RuleError | None:
     except OSError as error:
         return RuleError(f"not there ({error.strerror})", file=name, expected="a log")
     if found != sha256:
-        return RuleError(f"its content has hash {found}", file=name, expected="what its name says")
+        return RuleError(
+            f"its content has hash {found}", file=name, expected="the hash in its name"
+        )
     return None
 
 

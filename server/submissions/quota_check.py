@@ -146,7 +146,7 @@ def _used_sentence(use: Use, wanted: float, measure: Measure, who: str) -> str:
         return f"{who} made {made} in 24 hours, {use.allowed} {verb} allowed."
     return (
         f"{who} used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of them "
-        f"reserved for what is under way; {use.allowed} are allowed, and this replay will take "
+        f"reserved for running replays; {use.allowed} are allowed, and this replay will take "
         f"about {wanted:.0f}."
     )
 

@@ -51,7 +51,7 @@ def _line(event: dict[str, Any]) -> str:
     at = "" if event.get("seconds") is None else f" after {event['seconds']:.3f} s"
     if event["kind"] == "evaluation":
         epoch = "" if event.get("epoch") is None else f", epoch {event['epoch']:g}"
-        told = "not told" if event.get("quality") is None else f"{event['quality']:g}"
+        told = "unknown" if event.get("quality") is None else f"{event['quality']:g}"
         return f"{run}{epoch}: quality {told}{at}"
     words = {"run_started": "started", "phase": event.get("phase"), "run_finished": "ended"}
     status = f", {event['status'].replace('_', ' ')}" if event.get("status") else ""

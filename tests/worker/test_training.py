@@ -275,7 +275,7 @@ def test_a_reference_without_a_model_to_time_fails_by_name(train, make_job):
         "unknown_reference",
         "rules",
     )
-    assert "gives no model to time" in run.failure.message
+    assert "provides no model to time" in run.failure.message
     assert run.latency == []
 
 
