@@ -10,7 +10,7 @@ from finishline.rules.logs.mllog_lines import MLLOG_MARK
 from finishline.rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
 from finishline.rules.logs.mlp06 import MLP06_MARK, read_mlp06_chunks
 from finishline.rules.logs.text import MAX_FILE_BYTES, refuse_long_lines
-from finishline.rules.scoring.run import Run
+from finishline.rules.scoring.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
 COMPRESSED = {
@@ -45,12 +45,13 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
             raise LogFormatError(
                 f"{kind} compressed; send plain text", file=name, expected="a plain text log"
             )
-    return _parser(name)(content, name, benchmark, archive)
+    return _parser(name, content)(content, name, benchmark, archive)
 
 
-def clock_of_log(name: str) -> str:
+def clock_of_log(name: str) -> ClockName:
     """The clock that the seconds in a log of this name count on."""
-    return "dawnbench" if _parser(name) is _dawnbench else "mlperf"
+    named = _format_named(name)
+    return "mlperf" if named is None else named[0]
 
 
 def check_file_name(name: str) -> None:
@@ -80,9 +81,16 @@ def _name_problem(name: str) -> str | None:
     return None
 
 
-def _parser(name: str) -> Parser:
+def _format_named(name: str) -> tuple[ClockName, Parser] | None:
     lowered = name.lower()
-    return next((parser for suffix, parser in FORMATS.items() if lowered.endswith(suffix)), _mllog)
+    return next((found for suffix, found in SUFFIXES.items() if lowered.endswith(suffix)), None)
+
+
+def _parser(name: str, content: bytes) -> Parser:
+    named = _format_named(name)
+    if named is not None:
+        return named[1]
+    return next((parser for mark, parser in MARKS.items() if mark in content), _mllog)
 
 
 def _dawnbench(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
@@ -91,11 +99,6 @@ def _dawnbench(content: bytes, name: str, benchmark: Benchmark, archive: bool) -
 
 
 def _mllog(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
-    if MLLOG_MARK not in content:
-        if MLP_MARK in content:
-            return _mlp05(content, name, benchmark)
-        if MLP06_MARK in content:
-            return _mlp06(content, name, benchmark, archive)
     return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 
 
@@ -123,7 +126,7 @@ def _mlp06(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Ru
     ).run
 
 
-def _mlp05(content: bytes, name: str, benchmark: Benchmark) -> Run:
+def _mlp05(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
     return read_mlp05_chunks(
         [content],
         name=name,
@@ -134,4 +137,8 @@ def _mlp05(content: bytes, name: str, benchmark: Benchmark) -> Run:
     ).run
 
 
-FORMATS: dict[str, Parser] = {".tsv": _dawnbench}  # Any other name is an MLLOG.
+# Formats known by the ends of their files' names: clock and parser.
+SUFFIXES: dict[str, tuple[ClockName, Parser]] = {".tsv": ("dawnbench", _dawnbench)}
+# Formats known by a mark, on MLPerf's clock. The first that a log has counts; without any it is an
+# MLLOG.
+MARKS: dict[bytes, Parser] = {MLLOG_MARK: _mllog, MLP_MARK: _mlp05, MLP06_MARK: _mlp06}
