@@ -27,6 +27,7 @@ from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

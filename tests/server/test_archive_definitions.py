@@ -12,9 +12,9 @@ from server.app import create_app
 from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.export import Wanted, export_everything
+from tests.conftest import OWN_BENCHMARKS
 from tests.support.services import services_of
 
-OWN = ["cifar10", "digits", "grammar", "imagenet", "squad"]
 ROUND = "mlperf-v5.1-retinanet"
 CLAIM = {
     "benchmark": ROUND,
@@ -57,11 +57,11 @@ def offered(client: TestClient) -> list[str]:
 def test_an_import_installs_the_definition_that_its_result_needs(
     client: TestClient, olivia: Any
 ) -> None:
-    assert offered(client) == OWN
+    assert offered(client) == OWN_BENCHMARKS
     sent = send(client, olivia, archive="true")
 
     assert sent.status_code == 201, sent.text
-    assert offered(client) == sorted([*OWN, ROUND])
+    assert offered(client) == sorted([*OWN_BENCHMARKS, ROUND])
     text = client.get(f"/api/v1/benchmarks/{ROUND}.toml").content
     assert text == shipped_file(ROUND).read_bytes()
     (entry,) = client.get(f"/api/v1/leaderboards/{ROUND}").json()["entries"]
@@ -82,12 +82,12 @@ def test_what_is_no_archives_result_installs_nothing(
     client: TestClient, olivia: Any, form: dict[str, str], changes: dict[str, Any], status: int
 ) -> None:
     assert send(client, olivia, CLAIM | changes, **form).status_code == status
-    assert offered(client) == OWN
+    assert offered(client) == OWN_BENCHMARKS
 
 
 def test_only_an_organiser_installs_a_definition(client: TestClient, alice: Any) -> None:
     assert send(client, alice, archive="true").status_code == 403
-    assert offered(client) == OWN
+    assert offered(client) == OWN_BENCHMARKS
 
 
 def test_every_server_of_a_database_offers_what_was_installed(
@@ -95,11 +95,11 @@ def test_every_server_of_a_database_offers_what_was_installed(
 ) -> None:
     with TestClient(create_app(settings, dispatch=False)) as other:
         assert send(client, olivia, archive="true").status_code == 201
-        assert offered(other) == OWN
+        assert offered(other) == OWN_BENCHMARKS
         services_of(other).of(PhaseWatch).look_once()
-        assert offered(other) == sorted([*OWN, ROUND])
+        assert offered(other) == sorted([*OWN_BENCHMARKS, ROUND])
     with TestClient(create_app(settings, dispatch=False)) as started_again:
-        assert offered(started_again) == sorted([*OWN, ROUND])
+        assert offered(started_again) == sorted([*OWN_BENCHMARKS, ROUND])
         assert started_again.get(f"/benchmarks/{ROUND}").status_code == 200
 
 
@@ -123,4 +123,4 @@ def test_an_export_has_the_installed_definitions(
     export_everything(services_of(client), tmp_path / "export", Wanted())
     names = sorted(path.stem for path in (tmp_path / "export" / "benchmarks").iterdir())
 
-    assert names == sorted([*OWN, ROUND])
+    assert names == sorted([*OWN_BENCHMARKS, ROUND])

@@ -17,6 +17,7 @@ from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import PublishedResult, Submission
 from server.pages.queries import measured_beside
+from tests.conftest import OWN_BENCHMARKS
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -316,7 +317,7 @@ def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(
     response = client.get(f"/api/v1/leaderboards/mnist{suffix}")
 
     assert response.status_code == 404
-    assert "there are: cifar10, digits, grammar, imagenet, squad" in response.json()["detail"]
+    assert f"there are: {', '.join(OWN_BENCHMARKS)}" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv"])

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from server.base.database import Database, utc_now
 from server.base.models import Token
 from server.people.accounts import create_token
+from tests.conftest import OWN_BENCHMARKS
 
 SUBMISSIONS = "/api/v1/submissions"
 Change = Callable[[Any], None]
@@ -95,7 +96,7 @@ DECREASE = "times that do not decrease"
 REFUSED = {
     "unknown benchmark": Refused(
         set_claim(benchmark="mnist"),
-        CLAIM, "benchmark", None, "cifar10 or digits or grammar or imagenet or squad", "mnist",
+        CLAIM, "benchmark", None, " or ".join(OWN_BENCHMARKS), "mnist",
     ),
     "wrong division": Refused(
         set_claim(division="sideways"), CLAIM, "division", None, "closed or open", "sideways"
@@ -152,7 +153,8 @@ REFUSED = {
     ),
     "the same log twice": Refused(
         lambda parts: parts.logs.update({"run_1.log": parts.logs[LOG]}),
-        "run_1.log", "seed", None, "a seed of its own", "seed 100 is also the seed of run_0.log",
+        "run_1.log", "seed", None, "a different seed for every run",
+        "seed 100 is also the seed of run_0.log",
     ),
     "another batch size in the logs": Refused(
         set_claim(hyperparameters={"batch_size": 32}),
@@ -423,7 +425,7 @@ def test_a_compressed_request_is_415(
     )
 
     assert response.status_code == 415
-    assert "as they are" in response.json()["detail"]
+    assert "send the body uncompressed" in response.json()["detail"]
 
 
 @pytest.mark.usefixtures("no_trace")
