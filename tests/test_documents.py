@@ -48,6 +48,20 @@ def test_every_path_that_a_document_names_is_there(page: Path) -> None:
     assert links == []
 
 
+def test_names_in_the_table_of_additions_stand_in_the_files_beside_them() -> None:
+    part = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[2]
+    rows = [row for row in part.partition("\n## ")[0].splitlines() if row.startswith("| ")]
+    gone = {
+        name: row.split("|")[1].strip()
+        for row in rows
+        for name in re.findall(r"`([A-Za-z_]\w+)`", row)
+        if not any(name in (ROOT / path).read_text() for path in named_paths(row) if "." in path)
+    }
+
+    assert len(rows) > 10
+    assert gone == {}
+
+
 def test_a_path_that_is_gone_is_found() -> None:
     assert list(named_paths("`server/gone.py` and `var/x` and `benchmarks/ID.toml`")) == [
         "server/gone.py"

@@ -58,6 +58,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   user.html           user (UserView), tokens, organisations, roles, address, is_self
   notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
+  preview.html        benchmark, board, facets, filters, kinds, problems
 """
 
 from functools import cache

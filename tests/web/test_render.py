@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from jinja2 import UndefinedError
 
+import web.render
 from web.assets import static_url
-from web.render import render
+from web.render import TEMPLATES, render
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
@@ -102,6 +103,14 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
         render("workers.html", workers=[worker]),
         render("error.html", status=422, title=hostile, detail=hostile, problems=[problem]),
     ]
+
+
+def test_the_context_of_every_page_is_written_down() -> None:
+    pages = [path for path in TEMPLATES.rglob("*.html") if "{% extends" in path.read_text()]
+    unknown = [page.name for page in pages if page.name not in str(web.render.__doc__)]
+
+    assert len(pages) > 30
+    assert unknown == ["base.html"]  # That of the console, which shows nothing by itself.
 
 
 def test_a_strangers_text_is_never_markup(hostile_pages: list[str]) -> None:
