@@ -50,11 +50,11 @@ def badge_svg(submission: View) -> str:
 
 
 def _colour(submission: View) -> str:
-    if submission.get("withdrawal"):
+    if submission["withdrawal"]:
         return COLOURS["claimed"]
     if check_of_row(submission) == "contradicted":
         return COLOURS["contradicted"]
-    return COLOURS[submission.get("evidence", "claimed")]
+    return COLOURS[submission["evidence"]]
 
 
 def figure(submission: View) -> str | None:
@@ -65,7 +65,7 @@ def figure(submission: View) -> str | None:
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
-    if submission.get("evidence", "claimed") == "claimed":
+    if submission["evidence"] == "claimed":
         return None
     seconds = ranked_seconds({**submission, "tta_seconds": result.get("tta_seconds")})
     return milliseconds(result["latency_ms"]) if is_inference else duration(seconds)

@@ -260,7 +260,7 @@ def _about(submissions: Sequence[View]) -> list[Row]:
 
 
 def _batch_sizes(submission: View) -> str | None:
-    sizes = sorted({run["batch_size"] for run in submission["runs"] if run.get("batch_size")})
+    sizes = sorted({run["batch_size"] for run in submission["runs"] if run["batch_size"]})
     return ", ".join(number(size) for size in sizes) or None
 
 

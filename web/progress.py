@@ -25,8 +25,7 @@ def kind_word(verification: Mapping[str, Any]) -> str:
 def state_sentence(verification: Mapping[str, Any]) -> str:
     """State of a verification in one sentence."""
     state, outcome = verification["state"], verification["outcome"]
-    planned = verification["runs_planned"]
-    runs = count_text(planned, "run") if planned else "its runs"
+    runs = count_text(verification["runs_planned"], "run")
     words = PURPOSES[verification["kind"]].words
     if state == "queued":
         waiting = f"Waiting for a worker to {words.to_do} {runs} with sealed seeds."
@@ -36,7 +35,7 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         where = f" on {worker}" if worker else ""
-        if verification.get("cancelled_at"):
+        if verification["cancelled_at"]:
             doing = words.doing.lower()
             return f"Cancelled: {doing} {runs}{where} first; they count, without a verdict."
         return f"{words.doing} {runs}{where}.{_why_again(verification)}"
@@ -45,7 +44,7 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"This {kind} was cancelled, without a result for {words.subject}."
     if state == "failed":
         return f"No attempt could finish: no result for {words.subject}."
-    if verification.get("witnessed"):
+    if verification["witnessed"]:
         found = "agrees with the claim" if outcome == "verified" else "is inconclusive"
         return f"A replay of {runs} on the submitter's own machine, witnessed, {found}."
     if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):

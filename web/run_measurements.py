@@ -66,7 +66,7 @@ def measured_columns(verification: View) -> list[Column]:
 
 def why_no_utilisation(verification: View) -> str | None:
     """The reason that every run gives for telling no utilisation; None if one tells it."""
-    found = verification.get("utilisation") or []
+    found = verification["utilisation"]
     if any(run["utilisation"] is not None for run in found):
         return None
     reasons = [run["missing"] for run in found if run["missing"]]
@@ -75,7 +75,7 @@ def why_no_utilisation(verification: View) -> str | None:
 
 def _runs(verification: View) -> list[dict[str, View]]:
     report = verification["report"] or {"runs": []}
-    by_run = {one["run"]: one for one in verification.get("utilisation") or []}
+    by_run = {one["run"]: one for one in verification["utilisation"]}
     return [
         {
             "telemetry": run.get("telemetry") or {},
@@ -150,7 +150,7 @@ def stated_settings(submission: View) -> list[Setting]:
     stated = [Setting(name, (value,), by_logs=False) for name, value in claimed.items()]
     logged: dict[str, dict[float, None]] = {}
     for run in submission["runs"]:
-        for name, value in (run.get("settings") or {}).items():
+        for name, value in (run["settings"] or {}).items():
             logged.setdefault(name, {})[value] = None
     added = [
         Setting(name, tuple(values), by_logs=True)

@@ -12,7 +12,7 @@ View = Mapping[str, Any]
 
 def published_check(submission: View, checks: Sequence[View]) -> View | None:
     """The verification that a submission's status rests on, of those that are shown."""
-    published = submission.get("published_verification")
+    published = submission["published_verification"]
     return next((check for check in checks if check["id"] == published), None)
 
 
@@ -25,13 +25,13 @@ def why_not_timed(check: View | None) -> str:
 
 def standing_words(submission: View) -> str:
     """The evidence of a submission with its check, or that it was withdrawn."""
-    return "withdrawn" if submission.get("withdrawal") else evidence_words(submission)
+    return "withdrawn" if submission["withdrawal"] else evidence_words(submission)
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:
     """Whether a verdict has other epochs of a claim than the submission's own page."""
     whole = submission["result"].get("epochs_to_target")  # Inference has none.
-    numbers = (reason.get("numbers") or {} for reason in check["reasons"])
+    numbers = (reason["numbers"] for reason in check["reasons"])
     read_off = (known.get("claimed_mean_epochs") for known in numbers)
     return whole is not None and any(
         epochs is not None and number(epochs, 3) != number(whole, 3) for epochs in read_off
@@ -78,7 +78,7 @@ def verdict_checks(verification: View) -> list[VerdictCheck]:
         return []
     reasons = verification["reasons"]
     first = _reason(reasons, REACHED)
-    at_stop = first is not None and "p_value" in (first.get("numbers") or {})
+    at_stop = first is not None and "p_value" in first["numbers"]
     return [
         _check("Beat the target at the fixed stop" if at_stop else "Reached the target", first),
         _check("Learned like the reference", _reason(reasons, LEARNED)),
@@ -103,7 +103,7 @@ def _check(name: str, reason: View | None, say: Any = None) -> VerdictCheck:
 
 def _speed(reason: View) -> str:
     """Sentence on an epoch's time as a multiple of the claimed one, or on a faster replay."""
-    numbers = reason.get("numbers") or {}
+    numbers = reason["numbers"]
     ratio, limit = numbers.get("ratio"), numbers.get("tolerated_ratio")
     if ratio is None:
         prefix = "time was not compared: "

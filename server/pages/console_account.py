@@ -13,7 +13,7 @@ from finishline.api.people import OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Submission, Token
-from server.base.standing import pending_verifications
+from server.base.standing import pending_verifications, standing
 from server.pages.console_page import Console, Done, OwnerDep, filled
 from server.people import token_issue
 from server.people.accounts import (
@@ -120,6 +120,7 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "benchmark": submission.benchmark_id,
         "model": submission.model,
         "status": submission.status,
+        **standing(submission),
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),

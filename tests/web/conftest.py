@@ -5,16 +5,29 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from finishline.api.boards import BoardEntry
+from finishline.api.benchmarks import BenchmarkView, ConvergenceView, PlacedSubmission
+from finishline.api.boards import BoardEntry, BoardView
+from finishline.api.records import RecordView
+from finishline.api.submissions import RcpView, ResultView, RunView, SubmissionView, SystemView
+from finishline.api.verifications import VerificationView
+from finishline.api.workers import WorkerView
 from finishline.rules.ranking.evidence import CHECK_OF_STATUS
+from server.verifications.queries import LiveLine, VerdictLine
 
 View = dict[str, Any]
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300
 
 
+def answer(model: type[BaseModel], values: View) -> View:
+    """A view as JSON. A field that is missing, misspelt or of another type is an error here."""
+    assert values.keys() <= model.model_fields.keys()
+    return model.model_validate(values).model_dump(mode="json")
+
+
 def make_system(**changes: Any) -> View:
-    return {
+    values = {
         "name": "two-core laptop",
         "hardware_class": "cpu-x86_64",
         "processor": "AMD EPYC 7B13",
@@ -24,14 +37,14 @@ def make_system(**changes: Any) -> View:
         "accelerator_count": 0,
         "price_usd_per_hour": 0.0672,
         "price_source": "on-demand, 2026-11-01",
-    } | changes
+    }
+    return answer(SystemView, values | changes)
 
 
 BARE_SYSTEM = {
     "processor_count": None,
     "memory_gib": None,
     "accelerator": None,
-    "accelerator_count": None,
     "price_usd_per_hour": None,
     "price_source": None,
 }
@@ -46,53 +59,44 @@ def _evidence_of(changes: View) -> View:
             "measured_runs": 0}  # fmt: skip
 
 
-ENTRY_DEFAULTS = {
-    name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
-}
-
-
 def make_entry(**changes: Any) -> View:
-    return (
-        ENTRY_DEFAULTS
-        | {
-            "rank": 1,
-            "tied": False,
-            "unranked_reason": None,
-            "submission_id": "sub-1",
-            "submitter": "alice",
-            "model": "digits-cnn",
-            "framework": "torch 2.13.0",
-            "division": "closed",
-            "status": "verified",
-            "system": make_system(),
-            "tta_seconds": 0.8532,
-            "tta_display": "0:00:01",
-            "tta_low_seconds": 0.79,
-            "tta_high_seconds": 0.91,
-            "cv_percent": 6.3,
-            "runs_reached": 3,
-            "runs_started": 3,
-            "epochs_to_target": 7.667,
-            "cost_usd": 0.0000159,
-            "latency_ms": None,
-            "quality": 98.1,
-            "evaluation_interval_seconds": 0.11,
-            "submitted_at": "2026-11-20T10:00:00Z",
-            "raw_tta_seconds": 0.8532,
-            "benchmark_sha256": "ab" * 32,
-            "evidence": "measured",
-            "provisional_rank": 1,
-            "claimed_seconds": 0.8532,
-            "measured_seconds": 0.8532,
-            "measured_low_seconds": 0.79,
-            "measured_high_seconds": 0.91,
-            "measured_runs": 3,
-            "pool_id": "pool-1",
-            "trained_with": "reference",
-        }
-        | _evidence_of(changes)
-        | changes
-    )
+    entry = {
+        "rank": 1,
+        "tied": False,
+        "unranked_reason": None,
+        "submission_id": "sub-1",
+        "submitter": "alice",
+        "model": "digits-cnn",
+        "framework": "torch 2.13.0",
+        "division": "closed",
+        "status": "verified",
+        "system": make_system(),
+        "tta_seconds": 0.8532,
+        "tta_display": "0:00:01",
+        "tta_low_seconds": 0.79,
+        "tta_high_seconds": 0.91,
+        "cv_percent": 6.3,
+        "runs_reached": 3,
+        "runs_started": 3,
+        "epochs_to_target": 7.667,
+        "cost_usd": 0.0000159,
+        "latency_ms": None,
+        "quality": 98.1,
+        "evaluation_interval_seconds": 0.11,
+        "submitted_at": "2026-11-20T10:00:00Z",
+        "raw_tta_seconds": 0.8532,
+        "benchmark_sha256": "ab" * 32,
+        "evidence": "measured",
+        "provisional_rank": 1,
+        "claimed_seconds": 0.8532,
+        "measured_seconds": 0.8532,
+        "measured_low_seconds": 0.79,
+        "measured_high_seconds": 0.91,
+        "measured_runs": 3,
+        "pool_id": "pool-1",
+        "trained_with": "reference",
+    }
+    return answer(BoardEntry, entry | _evidence_of(changes) | changes)
 
 
 BARE_ENTRY = {
@@ -121,7 +125,7 @@ BARE_ENTRY = {
 
 
 def make_board(*entries: View, **changes: Any) -> View:
-    return {
+    values = {
         "benchmark": "digits",
         "kind": "train",
         "division": None,
@@ -131,17 +135,21 @@ def make_board(*entries: View, **changes: Any) -> View:
         "next_cursor": None,
         "entries": list(entries),
         "first": 1 if entries else None,
-        "lens": None,
-        "price": None,
-        "other_rules": {},
-    } | changes
+    }
+    return answer(BoardView, values | changes)
 
 
-TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
+TARGET = {
+    "metric": "top1Accuracy",
+    "value": 97.5,
+    "unit": "percent",
+    "direction": "higher",
+    "also": [],
+}
 
 
 def make_benchmark(**changes: Any) -> View:
-    return {
+    values = {
         "id": "digits",
         "title": "Handwritten digits",
         "version": "1.0",
@@ -155,14 +163,14 @@ def make_benchmark(**changes: Any) -> View:
         },
         "target": TARGET,
         "clock": "dawnbench",
-        "runs": {"count": 3, "dropped": 1},
+        "runs": {"count": 3, "dropped": 1, "started": 3},
         "divisions": ["closed", "open"],
         "replayable": True,
-        "convergence_unit": "epochs",
         "sha256": "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
         "submissions": 12,
         "inference_submissions": 0,
-    } | changes
+    }
+    return answer(BenchmarkView, values | changes)
 
 
 def make_inference_entry(**changes: Any) -> View:
@@ -195,7 +203,7 @@ def make_curve(shift: float = 0.0) -> list[View]:
 
 
 def make_run(index: int = 0, **changes: Any) -> View:
-    return {
+    values = {
         "index": index,
         "file": f"run_{index}.log",
         "seed": 1234 + index,
@@ -203,6 +211,8 @@ def make_run(index: int = 0, **changes: Any) -> View:
         "tta_seconds": 0.85 + 0.02 * index,
         "epochs_to_target": 8.0,
         "best_quality": 98.1636,
+        "batch_size": 64,
+        "convergence": 8.0,
         "log_sha256": "a" * 64,
         "ledger": {
             "init": 2.1 + 0.3 * index,
@@ -214,11 +224,12 @@ def make_run(index: int = 0, **changes: Any) -> View:
             "checkpoint": 0.0,
             "idle": 0.02,
         },
-    } | changes
+    }
+    return answer(RunView, values | changes)
 
 
 def make_rcp(**changes: Any) -> View:
-    return {
+    rcp = {
         "verdict": "pass",
         "message": "RCP found: faster than the reference mean but within the limit, normalised",
         "factor": 1.0625,
@@ -226,12 +237,12 @@ def make_rcp(**changes: Any) -> View:
         "mean": 8.5,
         "lowest": 7.9,
         "submission_mean": 8.0,
-        "normalised": True,
-    } | changes
+    }
+    return answer(RcpView, rcp | changes)
 
 
 def make_place(**changes: Any) -> View:
-    return {
+    values = {
         "id": "sub-1",
         "submitter": "alice",
         "model": "digits-cnn",
@@ -240,7 +251,8 @@ def make_place(**changes: Any) -> View:
         "mean": 8.0,
         "verdict": "pass",
         "normalised": True,
-    } | changes
+    }
+    return answer(PlacedSubmission, values | changes)
 
 
 def make_convergence(*places: View, **changes: Any) -> View:
@@ -249,7 +261,7 @@ def make_convergence(*places: View, **changes: Any) -> View:
         {"batch_size": 128, "mean": 9.9, "stdev": 0.5, "lowest": 9.1, "pruned": True},
         {"batch_size": 4096, "mean": 11.0, "stdev": 0.5, "lowest": 10.2, "pruned": False},
     ]
-    return {
+    values = {
         "benchmark": "digits",
         "unit": "epochs",
         "judged": True,
@@ -258,11 +270,12 @@ def make_convergence(*places: View, **changes: Any) -> View:
         "envelope": [p for p in points if not p["pruned"]],
         "submissions": list(places),
         "left_out": 0,
-    } | changes
+    }
+    return answer(ConvergenceView, values | changes)
 
 
 def make_result(**changes: Any) -> View:
-    return {
+    values = {
         "tta_seconds": 0.8532,
         "tta_display": "0:00:01",
         "reached": 3,
@@ -272,10 +285,11 @@ def make_result(**changes: Any) -> View:
         "tta_high_seconds": 0.91,
         "epochs_to_target": 7.667,
         "cost_usd": 0.0000159,
+        "cost_basis": {"source": "claim", "usd_per_hour": 0.0672},
         "best_quality": 98.1636,
         "evaluation_interval_seconds": 0.11,
         "raw_tta_seconds": 0.8532,
-        "rcp": None,
+        "clock": "dawnbench",
         "eligible": True,
         "violations": [],
         "steps": [
@@ -293,9 +307,16 @@ def make_result(**changes: Any) -> View:
                 "value": 0.87,
                 "unit": "s",
             },
-            {"name": "cost", "formula": None, "numbers": {}, "value": None, "unit": None},
+            {
+                "name": "cost",
+                "formula": "not priced",
+                "numbers": {},
+                "value": None,
+                "unit": "USD",
+            },
         ],
-    } | changes
+    }
+    return answer(ResultView, values | changes)
 
 
 BARE_RESULT = {
@@ -307,6 +328,7 @@ BARE_RESULT = {
     "tta_high_seconds": None,
     "epochs_to_target": None,
     "cost_usd": None,
+    "cost_basis": None,
     "best_quality": None,
     "evaluation_interval_seconds": None,
     "eligible": False,
@@ -316,9 +338,12 @@ BARE_RESULT = {
 
 
 def make_submission(**changes: Any) -> View:
-    return {
+    values = {
         "id": "sub-1",
         "kind": "train",
+        "precision": None,
+        "precision_measured": None,
+        "ticket": None,
         "benchmark": "digits",
         "benchmark_version": "1.0",
         "benchmark_sha256": "b" * 64,
@@ -335,11 +360,8 @@ def make_submission(**changes: Any) -> View:
         "archive": False,
         "status": "verified",
         "evidence": "measured",
-        "check": None,
         "trained_with": "reference",
-        "tuning": None,
         "measured_latency_ms": None,
-        "hidden_until": None,
         "result": make_result(),
         "runs": [make_run(0), make_run(1), make_run(2)],
         "verifications": [
@@ -350,9 +372,14 @@ def make_submission(**changes: Any) -> View:
                 "outcome": "verified",
                 "created_at": "2026-11-20T10:00:01Z",
                 "ended_at": "2026-11-20T10:00:21Z",
+                "decision": None,
+                "published": True,
             }
         ],
-    } | changes
+        "published_verification": "ver-1",
+        "pending_decisions": [],
+    }
+    return answer(SubmissionView, values | changes)
 
 
 def make_inference_submission(**changes: Any) -> View:
@@ -376,26 +403,25 @@ def make_inference_submission(**changes: Any) -> View:
         ],
     }
     nothing = {"kind": "inference", "status": "claimed", "hyperparameters": {}, "runs": []}
+    unchecked: View = {"verifications": [], "published_verification": None}
     changed = {"result": result | changes.pop("result", {})} | changes
-    return make_submission(**(nothing | {"verifications": []} | changed))
+    return make_submission(**(nothing | unchecked | changed))
 
 
 def make_bare_submission(**changes: Any) -> View:
     nothing = {"tta_seconds": None, "epochs_to_target": None, "best_quality": None}
-    run = make_run(0, seed=None, reached=False, ledger=None, **nothing)
-    return (
-        make_submission(
-            status="claimed",
-            system=make_system(**BARE_SYSTEM),
-            hyperparameters={},
-            code_url=None,
-            notes=None,
-            result=make_result(**BARE_RESULT),
-            runs=[run],
-            verifications=[],
-        )
-        | changes
-    )
+    bare = {
+        "status": "claimed",
+        "system": make_system(**BARE_SYSTEM),
+        "hyperparameters": {},
+        "code_url": None,
+        "notes": None,
+        "result": make_result(**BARE_RESULT),
+        "runs": [make_run(0, seed=None, reached=False, ledger=None, **nothing)],
+        "verifications": [],
+        "published_verification": None,
+    }
+    return make_submission(**(bare | changes))
 
 
 HALF_WIDTHS = [20.0, 58.0, 33.0, 9.0, 8.0, 4.0, 2.0, 1.2, 1.0, 1.0]
@@ -424,10 +450,13 @@ def make_replay_run(index: int = 0, **changes: Any) -> View:
 
 
 def make_verification(**changes: Any) -> View:
-    return {
+    values = {
         "id": "ver-1",
         "kind": "replay",
         "submission_id": "sub-1",
+        "checks_id": None,
+        "owners": 1,
+        "witnessed": False,
         "against_id": None,
         "calibration_id": None,
         "hyperparameters": None,
@@ -439,6 +468,7 @@ def make_verification(**changes: Any) -> View:
         "nonce": "d" * 32,
         "reason": "A record is claimed.",
         "runs_planned": 3,
+        "own_runs": 0,
         "seeds": [90_000, 90_001, 90_002],
         "target": TARGET,
         "control_points": POINTS,
@@ -494,9 +524,14 @@ def make_verification(**changes: Any) -> View:
             "failure": None,
         },
         "backends": [],
+        "utilisation": [],
         "created_at": "2026-11-20T10:00:01Z",
         "ended_at": "2026-11-20T10:00:21Z",
-    } | changes
+        "cancelled_at": None,
+        "decision": None,
+        "published": True,
+    }
+    return answer(VerificationView, values | changes)
 
 
 def make_duel_run(run: int, seconds: float | None, epochs: float) -> View:
@@ -553,24 +588,23 @@ def make_duel(**changes: Any) -> View:
 
 
 def make_queued_verification(**changes: Any) -> View:
-    return (
-        make_verification(
-            state="queued",
-            waiting_for="No worker is connected. Start one with `finishline worker`.",
-            nonce=None,
-            seeds=None,
-            attempts=[],
-            outcome=None,
-            reasons=[],
-            report=None,
-            ended_at=None,
-        )
-        | changes
-    )
+    queued = {
+        "state": "queued",
+        "waiting_for": "No worker is connected. Start one with `finishline worker`.",
+        "nonce": None,
+        "seeds": None,
+        "attempts": [],
+        "outcome": None,
+        "reasons": [],
+        "report": None,
+        "ended_at": None,
+        "published": False,
+    }
+    return make_verification(**(queued | changes))
 
 
 def make_record(**changes: Any) -> View:
-    return {
+    values = {
         "submission_id": "sub-1",
         "submitter": "alice",
         "model": "digits-cnn",
@@ -583,11 +617,12 @@ def make_record(**changes: Any) -> View:
         "beaten": None,
         "margin_percent": None,
         "p_value": None,
-    } | changes
+    }
+    return answer(RecordView, values | changes)
 
 
 def make_verdict_line(**changes: Any) -> View:
-    return {
+    values = {
         "id": "ver-1",
         "kind": "replay",
         "benchmark": "digits",
@@ -602,11 +637,12 @@ def make_verdict_line(**changes: Any) -> View:
             "numbers": {"reached": 3.0, "started": 3.0},
         },
         "ended_at": "2026-11-20T10:00:21Z",
-    } | changes
+    }
+    return answer(VerdictLine, values | changes)
 
 
 def make_live_line(**changes: Any) -> View:
-    return {
+    values = {
         "id": "ver-2",
         "kind": "replay",
         "benchmark": "digits",
@@ -619,11 +655,12 @@ def make_live_line(**changes: Any) -> View:
         "epoch": 3.0,
         "quality": 73.0,
         "created_at": "2026-11-20T10:00:01Z",
-    } | changes
+    }
+    return answer(LiveLine, values | changes)
 
 
 def make_worker(**changes: Any) -> View:
-    return {
+    values = {
         "name": "worker-a",
         "hardware_class": "cpu-x86_64",
         "state": "idle",
@@ -641,9 +678,15 @@ def make_worker(**changes: Any) -> View:
         "drift": None,
         "drifted_at": None,
         "held": None,
+        "held_at": None,
+        "held_by": None,
+        "held_because": None,
+        "confirmed_at": "2026-11-20T09:10:00Z",
+        "witness_for": None,
         "probe": None,
         "canary": None,
-    } | changes
+    }
+    return answer(WorkerView, values | changes)
 
 
 @pytest.fixture

@@ -378,7 +378,13 @@ def benchmark(benchmark_id: str, title: str = "Some", submissions: int = 0) -> d
         "submissions": submissions,
         "inference_submissions": 0,
         "records": [],
-        "target": {"metric": "top1Accuracy", "value": 1, "unit": "percent", "direction": "higher"},
+        "target": {
+            "metric": "top1Accuracy",
+            "value": 1,
+            "unit": "percent",
+            "direction": "higher",
+            "also": [],
+        },
     }
 
 

@@ -45,7 +45,7 @@ def test_plotly_accepts_every_figure(
         curves_figure(curves, target, control_points),
         curves_figure([], target),
         replay_figure(make["verification"]()),
-        replay_figure(make["queued_verification"](runs_planned=None, control_points=[])),
+        replay_figure(make["queued_verification"](control_points=[])),
     ):
         assert_plotly_accepts(figure)
 
@@ -294,7 +294,7 @@ def test_text_of_strangers_is_escaped(make: Make, hostile: str) -> None:
 
 def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make: Make) -> None:
     entry = make["entry"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
-    plain = make["entry"](submission_id="sub-2", rcp=make["rcp"](factor=1.0, normalised=False))
+    plain = make["entry"](submission_id="sub-2", rcp=make["rcp"](factor=1.0))
     board = render(
         "benchmark.html",
         benchmark=make["benchmark"](),
@@ -450,7 +450,7 @@ def test_a_card_shows_the_line_with_its_words(make: Make) -> None:
         make["record"](date=date, tta_seconds=seconds, submission_id=date)
         for date, seconds in DAWNBENCH
     ]
-    card = make["benchmark"](records=history)
+    card = make["benchmark"]() | {"records": history}
     page = render("home.html", benchmarks=[card], live=[], live_count=0, verdicts=[])
 
     words = "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"

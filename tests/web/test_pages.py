@@ -294,6 +294,12 @@ def test_a_workers_page_escapes_and_shows_absent_figures(
     make: Make, hostile: str, read: Callable[[str], str]
 ) -> None:
     probe = {
+        "moment": "start",
+        "attempt_id": None,
+        "gflops": None,
+        "configuration": None,
+        "baseline_gflops": None,
+        "ratio": None,
         "measured_at": "2026-11-20T10:00:00Z",
         "figures": {"copy": {"value": None, "unit": "GB/s", "how": hostile}},
         "host": {"kernel": hostile},

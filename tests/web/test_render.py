@@ -57,7 +57,7 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
         submitter=hostile,
         framework=hostile,
         system=system,
-        hyperparameters={hostile: hostile},
+        hyperparameters={hostile: 1.0},
         notes=hostile,
         code_url=f"javascript:{hostile}",
         runs=[make["run"](file=hostile)],
@@ -70,7 +70,8 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
         render(
             "home.html",
             benchmarks=[
-                make["benchmark"](records=[make["record"](model=hostile, submitter=hostile)])
+                make["benchmark"]()
+                | {"records": [make["record"](model=hostile, submitter=hostile)]}
             ],
             live=[make["live_line"](model=hostile, submitter=hostile, worker=hostile, run=None)],
             live_count=1,
@@ -202,8 +203,13 @@ def test_a_published_row_names_its_source_and_the_board_whose_trademark_it_is(
 
 
 def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
-    lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun."}
-    price = {"usd_per_accelerator_hour": 2.5, "note": "Not the official costs: at $2.50."}
+    lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun.",
+            "official_clock": "dawnbench", "official_target": 97.5}  # fmt: skip
+    price = {
+        "usd_per_accelerator_hour": 2.5,
+        "prices_on": None,
+        "note": "Not the official costs: at $2.50.",
+    }
     board = make["board"](make["entry"](), lens=lens, price=price)
     page = benchmark_page(make, board, clock="speedrun", target=95.0, q="cnn", price=2.5)
 

@@ -40,8 +40,8 @@ def test_a_page_says_why_the_time_was_not_compared() -> None:
 
 
 def test_a_row_stands_as_its_evidence_with_the_check_of_a_claim() -> None:
-    assert standing_words({"evidence": "measured", "check": None}) == "measured"
-    claim = {"evidence": "claimed", "check": "epochs_agree"}
+    claim = {"evidence": "claimed", "check": "epochs_agree", "withdrawal": None}
+    assert standing_words(claim | {"evidence": "measured", "check": None}) == "measured"
     assert standing_words(claim) == "claimed · epochs agree"
     assert standing_words(claim | {"check": "none"}) == "claimed"
     assert standing_words(claim | {"withdrawal": {"by": "alice"}}) == "withdrawn"
@@ -58,7 +58,7 @@ def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off() -
 
     def judged(epochs: float) -> dict[str, Any]:
         numbers = {"claimed_mean_epochs": epochs}
-        return {"reasons": [{"code": "convergence_agrees", "numbers": numbers}, {"code": "x"}]}
+        return {"reasons": [{"code": "convergence_agrees", "numbers": numbers}, {"numbers": {}}]}
 
     assert reads_between_evaluations(judged(6.8903), whole)
     assert not reads_between_evaluations(judged(7.3331), whole)
@@ -157,7 +157,7 @@ def test_why_no_run_tells_its_utilisation_is_said_once() -> None:
     told = [used(0, missing="no measured roof")]
     assert why_no_utilisation(verification({}, utilisation=told)) == told[0]["missing"]
     assert why_no_utilisation(verification({}, utilisation=[used(0, utilisation=0.1)])) is None
-    assert why_no_utilisation({"report": None}) is None
+    assert why_no_utilisation({"report": None, "utilisation": []}) is None
 
 
 RULE = {"count": 5, "dropped": 1, "started": 5}
@@ -294,7 +294,7 @@ def test_runs_that_differ_show_every_value() -> None:
 
 
 def test_a_run_stored_without_its_settings_states_none() -> None:
-    assert stated_settings({"hyperparameters": {}, "runs": [{"settings": None}, {}]}) == []
+    assert stated_settings({"hyperparameters": {}, "runs": [{"settings": None}]}) == []
 
 
 def test_bars_share_the_scale_of_the_longest_run() -> None:
