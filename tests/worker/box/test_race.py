@@ -6,10 +6,10 @@ import pytest
 
 from finishline.rules.trainings import protocol
 from finishline.rules.trainings.protocol import Limits
+from tests.support.seccomp import build
 from tests.worker.box.conftest import LIMITS, RunCode
 from worker.box.check import check_box
-from worker.box.filter import build, filter_path
-from worker.box.start import RUNNER
+from worker.box.start import RUNNER, filter_path
 
 
 def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) -> None:

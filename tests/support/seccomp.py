@@ -1,17 +1,16 @@
 """Build the seccomp filter of boxes for this machine's architecture.
 
-`python -m worker.box.filter` needs `pyseccomp` and writes `ARCHITECTURE.bpf` beside this
-file. A worker loads those bytes; only this program needs the library.
+`python -m tests.support.seccomp` needs `pyseccomp` and writes `worker/box/ARCHITECTURE.bpf`. A
+worker loads those bytes; only this program needs the library.
 """
 
 import errno
-import platform
 import socket
 import tempfile
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
+from worker.box.start import filter_path
+
 FORBIDDEN = (
     # other processes' memory and descriptors
     "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "process_madvise",
@@ -77,11 +76,6 @@ def build() -> bytes:
         made.export_bpf(file)
         file.seek(0)
         return file.read()
-
-
-def filter_path() -> Path:
-    """The file of this machine's filter."""
-    return FOLDER / f"{platform.machine()}.bpf"
 
 
 if __name__ == "__main__":
