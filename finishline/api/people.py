@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 
 from finishline.api.schema import Schema
+from finishline.rules.roles import Role
 
-Role = Literal["submitter", "organiser", "admin", "worker"]
 Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
 
 LONGEST_DAYS = 3650

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, cast, get_args
 from sqlalchemy import Connection, Table, bindparam, literal, select, text, union_all
 from sqlalchemy.orm import Session
 
-from finishline.api.people import Role, Scope
+from finishline.api.people import Scope
+from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from finishline.api.people import Role
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.admin import (
     Days,
@@ -21,6 +20,7 @@ from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import account_lines, token_table
 from finishline.cli.screen import open_screen
+from finishline.rules.roles import Role
 
 app = typer.Typer(no_args_is_help=True, help="Your account and your own tokens.")
 

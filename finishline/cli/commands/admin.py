@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from finishline.api.people import Role
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import organisation_table, token_table, user_table
 from finishline.cli.screen import open_screen
+from finishline.rules.roles import Role
 from finishline.rules.text import count_text
 
 tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")

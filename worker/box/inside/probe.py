@@ -1,5 +1,6 @@
 """Try to leave the box: each attempt that succeeds is named on the last line, as JSON."""
 
+import importlib
 import json
 import os
 import signal
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, "/")
-from runner import limit  # type: ignore[import-not-found]
+# It lies beside this file in the box alone.
+runner: Any = importlib.import_module("runner")
 
 SECRETS = ("/etc/shadow", "/etc/passwd", "/var/run/docker.sock", "/proc/kcore", "/dev/mem")
 PLACES = ("/", "/dev", "/usr/lib", "/packages", "/package", "/proc/sys/kernel")
@@ -125,5 +127,5 @@ def succeeds(probe: Callable[[], bool]) -> bool:
 
 
 ORDERS: dict[str, Any] = json.loads(sys.argv[1])
-limit(ORDERS)
+runner.limit(ORDERS)
 sys.stdout.write(json.dumps([probe.__name__ for probe in PROBES if succeeds(probe)]) + "\n")
