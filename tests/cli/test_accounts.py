@@ -2,18 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
 from finishline.cli.up.start import ensure_tokens, read_token, token_in, write_token
+from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import write_submission
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
-
 
 MADE = {
     "id": 7, "user": "ann", "role": "submitter", "scopes": ["submit"], "label": "nightly",
@@ -32,7 +29,7 @@ def body_of(asked: Any) -> Any:
 
 
 def test_own_tokens_are_shown_made_rotated_and_revoked(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     me = {"user": "ann", "organisation": "Example Labs", "highest_role": "organiser",
           "token_id": 7, "label": None, "role": "submitter", "scopes": ["read"],
@@ -59,7 +56,7 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
 
 
 def test_an_admin_keeps_users_over_every_page_of_them(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("GET /api/v1/users", {"users": [USER], "next_after": "ann lee"})
     standin.answer("GET /api/v1/users", {"users": [USER | {"name": "bob"}], "next_after": None})
@@ -89,9 +86,7 @@ def test_an_admin_keeps_users_over_every_page_of_them(
     assert len(standin.asked) == asked
 
 
-def test_an_admin_keeps_organisations_and_tokens(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_an_admin_keeps_organisations_and_tokens(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/organisations", {"organisations": [{"name": "Labs", "users": 3}]})
     standin.answer("POST /api/v1/organisations", {"id": 1, "name": "Labs", "users": 0}, status=201)
     standin.answer("GET /api/v1/tokens", {"tokens": [MADE]})
@@ -118,15 +113,11 @@ def test_an_admin_keeps_organisations_and_tokens(
     ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (422, 1), (503, 4)]
 )
 def test_a_refusal_is_told_with_its_exit_code(
-    status: int, code: int, finishline: "Finishline", standin: "StandIn"
+    status: int, code: int, finishline: Finishline, standin: StandIn
 ) -> None:
     standin.refuse("PATCH /api/v1/users/ann", status, "Not so.")
     ran = finishline("admin", "user", "disable", "ann")
     assert (ran.code, "Not so." in ran.err, ran.out) == (code, True, "")
-
-
-if TYPE_CHECKING:
-    from conftest import StandIn
 
 
 def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -138,7 +129,7 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert read_token(path) == "fl_secret"
 
 
-def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: "StandIn") -> None:
+def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: StandIn) -> None:
     made: list[tuple[str, str]] = []
 
     def make(user: str, role: str) -> str:
@@ -155,7 +146,7 @@ def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: "Stan
 
 
 def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
-    tmp_path: Path, standin: "StandIn"
+    tmp_path: Path, standin: StandIn
 ) -> None:
     paths = prepare_var(tmp_path)
     for name in ("organiser", "worker", "demo"):
@@ -183,10 +174,6 @@ def test_the_token_is_found_among_other_lines() -> None:
         token_in("nothing\n{}\n")
 
 
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
-
-
 USES = [
     {"measure": "submissions_per_day", "allowed": 200, "used": 200.0, "reserved": 0.0,
      "room_at": "2030-01-01T10:00:00Z"},
@@ -198,7 +185,7 @@ USES = [
 ALICE = {"subject_kind": "user", "subject": "al [x]", "quotas": USES}
 
 
-def test_ones_own_quota_is_shown_in_hours(finishline: "Finishline", standin: "StandIn") -> None:
+def test_ones_own_quota_is_shown_in_hours(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/me/quota", ALICE | {"benchmarks": []})
     ran = finishline("quota", "--token", "fl_a")
 
@@ -211,7 +198,7 @@ def test_ones_own_quota_is_shown_in_hours(finishline: "Finishline", standin: "St
     assert finishline("quota").code == 5
 
 
-def test_an_organiser_sets_shows_and_lists(finishline: "Finishline", standin: "StandIn") -> None:
+def test_an_organiser_sets_shows_and_lists(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("PUT /api/v1/quotas/user/al%20x", ALICE)
     given = ["quota", "set", "user", "al x"]
     ran = finishline(
@@ -239,16 +226,12 @@ def test_an_organiser_sets_shows_and_lists(finishline: "Finishline", standin: "S
     "options", [[], ["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
 )
 def test_what_is_no_amount_is_told_before_anything_is_sent(
-    options: list[str], finishline: "Finishline", standin: "StandIn"
+    options: list[str], finishline: Finishline, standin: StandIn
 ) -> None:
     ran = finishline("quota", "set", "user", "bob", "--reason", "r", *options)
 
     assert ran.code == 2
     assert standin.asked == []
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 HOOK = {
@@ -266,9 +249,7 @@ DELIVERY = {
 }  # fmt: skip
 
 
-def test_a_webhook_is_made_and_its_secret_shown(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_a_webhook_is_made_and_its_secret_shown(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("POST /api/v1/webhooks", HOOK | {"secret": "whsec_x"}, status=201)
     add = ("webhook", "add", "https://a.example", "--kind", "record.set")
     ran = finishline(*add, "--kind", "submission.verified", "--token", "fl_a")
@@ -288,7 +269,7 @@ def test_a_webhook_is_made_and_its_secret_shown(
     assert finishline("webhook", "add", "https://a.example").code == 2  # No kind.
 
 
-def test_webhooks_and_deliveries_are_listed(finishline: "Finishline", standin: "StandIn") -> None:
+def test_webhooks_and_deliveries_are_listed(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
     listed = finishline("webhook", "list")
     assert "https://hooks.example/[a]" in listed.out
@@ -301,7 +282,7 @@ def test_webhooks_and_deliveries_are_listed(finishline: "Finishline", standin: "
     assert "No webhooks yet" in finishline("webhook", "list").out
 
 
-def test_what_is_asked_of_one_webhook(finishline: "Finishline", standin: "StandIn") -> None:
+def test_what_is_asked_of_one_webhook(finishline: Finishline, standin: StandIn) -> None:
     own = "/api/v1/webhooks/h1"
     standin.answer(f"POST {own}/test", DELIVERY, status=202)
     standin.answer(f"POST {own}/secret", HOOK | {"secret": "whsec_y"})
@@ -317,10 +298,6 @@ def test_what_is_asked_of_one_webhook(finishline: "Finishline", standin: "StandI
     standin.refuse(f"POST {own}/test", 404, "You have no webhook 'h1'.")
     finishline("webhook", "test", "h1")
     assert finishline("webhook", "test", "h1").code == 6
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 PRICE = {
@@ -344,7 +321,7 @@ ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
 
 def test_prices_are_listed_with_what_supersedes_them(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("GET /api/v1/prices", {"prices": [PRICE, PRICE | {"pricing": "spot"}]})
     ran = finishline("prices", "list", "--instance", "gpu.8", "--on", "2026-03-02")
@@ -357,9 +334,7 @@ def test_prices_are_listed_with_what_supersedes_them(
     assert "No prices yet" in finishline("prices", "list").out
 
 
-def test_a_price_is_added_with_its_source_and_day(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_a_price_is_added_with_its_source_and_day(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("POST /api/v1/prices", PRICE, status=201)
     given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
     ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
@@ -374,7 +349,7 @@ def test_a_price_is_added_with_its_source_and_day(
 
 
 def test_csv_and_toml_are_imported_alike(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     standin.answer("POST /api/v1/prices/import", {"added": [PRICE, PRICE], "already_there": 1})
     table = tmp_path / "prices.csv"
@@ -426,8 +401,8 @@ def test_csv_and_toml_are_imported_alike(
     ],
 )
 def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
-    finishline: "Finishline",
-    standin: "StandIn",
+    finishline: Finishline,
+    standin: StandIn,
     tmp_path: Path,
     name: str,
     content: str,
@@ -441,16 +416,12 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
     assert told in ran.err
 
 
-def test_a_file_that_is_not_there_is_refused(finishline: "Finishline", tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_refused(finishline: Finishline, tmp_path: Path) -> None:
     assert finishline("prices", "import", str(tmp_path / "gone.csv")).code == 1
 
 
-def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline: "Finishline") -> None:
+def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline: Finishline) -> None:
     assert "[[prices]]" in finishline("prices", "import", "--help").out
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 PATH = "/api/v1/benchmarks/digits/phases"
@@ -476,7 +447,7 @@ FOUND: dict[str, Any] = {
 }
 
 
-def test_phases_are_shown_with_their_history(finishline: "Finishline", standin: "StandIn") -> None:
+def test_phases_are_shown_with_their_history(finishline: Finishline, standin: StandIn) -> None:
     standin.answer(f"GET {PATH}", FOUND)
     ran = finishline("benchmark", "phases", "digits")
     assert ran.code == 0
@@ -486,7 +457,7 @@ def test_phases_are_shown_with_their_history(finishline: "Finishline", standin: 
 
 
 def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(f"GET {PATH}", FOUND)
     standin.answer(f"POST {PATH}", FOUND["phases"], status=201)
@@ -522,7 +493,7 @@ def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
     ],
 )
 def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
-    more: tuple[str, ...], end: str, told: str, finishline: "Finishline", standin: "StandIn"
+    more: tuple[str, ...], end: str, told: str, finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(f"POST /api/v1/submissions/abc/{end}", {"id": "abc"})
     ran = finishline("withdraw", "abc", "--reason", "wrong clock", *more, "--token", "fl_a")
@@ -533,7 +504,7 @@ def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
 
 
 def test_check_tells_the_phase_of_a_server_that_is_asked(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     path = str(write_submission(tmp_path / "digits"))
     standin.answer("GET /api/v1/benchmarks/digits", {"sha256": "0" * 64, "phases": FOUND["phases"]})

@@ -8,19 +8,17 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from finishline.cli import records
 from finishline.rules.archive.definitions import shipped_file
+from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
-
-def test_a_good_submission_is_scored(finishline: "Finishline", tmp_path: Path) -> None:
+def test_a_good_submission_is_scored(finishline: Finishline, tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder))
     assert ran.code == 0
@@ -30,7 +28,7 @@ def test_a_good_submission_is_scored(finishline: "Finishline", tmp_path: Path) -
 
 
 def test_a_submission_that_missed_the_target_is_no_error(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     ran = finishline("check", str(write_submission(tmp_path / "s", finals=(60.0,) * 3)), "--json")
     assert ran.code == 0
@@ -38,7 +36,7 @@ def test_a_submission_that_missed_the_target_is_no_error(
 
 
 def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     folder = write_submission(tmp_path / "sub")
     for name, kept in (("run_1.log", "INTERVAL_START"), ("run_2.log", "eval_stop")):
@@ -83,7 +81,7 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
     ],
 )
 def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
-    finishline: "Finishline", tmp_path: Path, claim: dict[str, Any], field: str
+    finishline: Finishline, tmp_path: Path, claim: dict[str, Any], field: str
 ) -> None:
     ran = finishline("check", str(write_submission(tmp_path / "sub", **claim)), "--json")
     assert ran.code == 1
@@ -93,7 +91,7 @@ def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
 
 
 def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder / "run_0.log"))
@@ -101,7 +99,7 @@ def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
     assert ran.err.endswith(f"check the whole submission: finishline check {folder}\n")
 
 
-def test_a_broken_log_line_is_named(finishline: "Finishline", tmp_path: Path) -> None:
+def test_a_broken_log_line_is_named(finishline: Finishline, tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "sub")
     log = folder / "run_1.log"
     lines = log.read_text().splitlines()
@@ -115,7 +113,7 @@ def test_a_broken_log_line_is_named(finishline: "Finishline", tmp_path: Path) ->
 
 
 def test_a_dawnbench_entry_needs_its_benchmark_named(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     entry = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
              "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
@@ -133,16 +131,12 @@ def test_a_dawnbench_entry_needs_its_benchmark_named(
 
 
 def test_benchmark_definitions_that_are_not_there_are_one_sentence(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder), "--benchmarks-dir", str(tmp_path / "gone"))
     assert ran.code == 1
     assert "no benchmark definition" in ran.err
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline
 
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
@@ -201,7 +195,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_one_json_line_for_each_submission(
-    finishline: "Finishline", package: Path, tree: Path
+    finishline: Finishline, package: Path, tree: Path
 ) -> None:
     ran = finishline("score", str(tree), str(package))
     assert (ran.code, ran.err) == (0, "")
@@ -212,7 +206,7 @@ def test_one_json_line_for_each_submission(
     assert result["olympic_mean_seconds"] == 720.0
 
 
-def test_records_as_csv_and_as_a_table(finishline: "Finishline", package: Path, tree: Path) -> None:
+def test_records_as_csv_and_as_a_table(finishline: Finishline, package: Path, tree: Path) -> None:
     both = str(tree), str(package)
     rows = list(csv.DictReader(io.StringIO(finishline("score", *both, "--format", "csv").out)))
     assert [row["path"] for row in rows] == [
@@ -224,7 +218,7 @@ def test_records_as_csv_and_as_a_table(finishline: "Finishline", package: Path, 
     assert "5/5" in table
 
 
-def test_names_from_strangers_are_no_formulas_in_csv(finishline: "Finishline", tree: Path) -> None:
+def test_names_from_strangers_are_no_formulas_in_csv(finishline: Finishline, tree: Path) -> None:
     train = tree / "CIFAR10" / "train"
     (train / "good.json").rename(tree / "x")
     odd = tree / "=cmd" / "CIFAR10" / "train"
@@ -235,7 +229,7 @@ def test_names_from_strangers_are_no_formulas_in_csv(finishline: "Finishline", t
 
 
 def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
-    finishline: "Finishline", package: Path, tmp_path: Path
+    finishline: Finishline, package: Path, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -247,7 +241,7 @@ def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
     assert finishline("score", str(package), "--benchmarks", str(tmp_path)).code == 1
 
 
-def test_the_points_may_be_pruned_or_all(finishline: "Finishline", package: Path) -> None:
+def test_the_points_may_be_pruned_or_all(finishline: Finishline, package: Path) -> None:
     [pruned] = lines(finishline("score", str(package)).out)
     [full] = lines(finishline("score", str(package), "--rcp", "full").out)
     assert pruned["rcp"]["verdict"] == full["rcp"]["verdict"] == "pass"
@@ -255,7 +249,7 @@ def test_the_points_may_be_pruned_or_all(finishline: "Finishline", package: Path
 
 
 def test_a_path_inside_a_package_still_finds_its_system(
-    finishline: "Finishline", package: Path
+    finishline: Finishline, package: Path
 ) -> None:
     inner = package / "ACME" / "results" / "big" / "retinanet"
     [record] = lines(finishline("score", str(inner)).out)
@@ -265,7 +259,7 @@ def test_a_path_inside_a_package_still_finds_its_system(
     assert single["runs"][0]["tta_seconds"] == 780.0
 
 
-def test_links_pipes_and_folders_are_not_read(finishline: "Finishline", package: Path) -> None:
+def test_links_pipes_and_folders_are_not_read(finishline: Finishline, package: Path) -> None:
     results = package / "ACME" / "results" / "big" / "retinanet"
     (results / "result_5.txt").symlink_to("/etc/passwd")
     os.mkfifo(results / "result_6.txt")
@@ -278,7 +272,7 @@ def test_links_pipes_and_folders_are_not_read(finishline: "Finishline", package:
 
 
 def test_a_name_that_is_not_text_is_told_and_hinders_nothing(
-    finishline: "Finishline", package: Path
+    finishline: Finishline, package: Path
 ) -> None:
     odd = os.fsencode(package) + b"/O\xff\n/results/big/retinanet"
     Path(os.fsdecode(odd)).mkdir(parents=True)
@@ -291,7 +285,7 @@ def test_a_name_that_is_not_text_is_told_and_hinders_nothing(
 
 
 def test_what_is_not_there_or_holds_nothing_is_one_sentence(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     assert "Cannot read" in finishline("score", str(tmp_path / "gone")).err
     ran = finishline("score", str(tmp_path))
@@ -300,7 +294,7 @@ def test_what_is_not_there_or_holds_nothing_is_one_sentence(
 
 
 def test_a_fault_of_ours_hides_no_other_record(
-    finishline: "Finishline", tree: Path, monkeypatch: pytest.MonkeyPatch
+    finishline: Finishline, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = records._score
 
@@ -314,7 +308,7 @@ def test_a_fault_of_ours_hides_no_other_record(
 
 
 def test_check_lists_every_problem_and_its_place(
-    finishline: "Finishline", package: Path, tree: Path
+    finishline: Finishline, package: Path, tree: Path
 ) -> None:
     assert finishline("check", str(package)).code == 0
     ran = finishline("check", str(tree))
@@ -333,7 +327,7 @@ def test_check_lists_every_problem_and_its_place(
 
 
 def test_check_takes_one_file_of_an_archive(
-    finishline: "Finishline", package: Path, tree: Path
+    finishline: Finishline, package: Path, tree: Path
 ) -> None:
     train = tree / "CIFAR10" / "train"
     assert finishline("check", str(train / "good.json")).code == 0
@@ -360,10 +354,6 @@ def test_score_needs_scipy_for_convergence_points_alone(
     )
 
 
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
-
-
 DIGITS = Path(__file__).parents[2] / "benchmarks" / "digits.toml"
 
 
@@ -374,7 +364,7 @@ PATH = "GET /api/v1/benchmarks/spring.toml"
 
 
 def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     folder, submission = tmp_path / "benchmarks", write_submission(tmp_path / "mine")
     here = ("--benchmarks-dir", str(folder))
@@ -392,7 +382,7 @@ def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
 
 
 def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     mine = tmp_path / "spring.toml"
     mine.write_text("title = 'mine'")
@@ -409,7 +399,7 @@ def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
 
 
 def test_an_answer_that_is_no_definition_writes_nothing(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     standin.answer(PATH, b"<html>")
     ran = finishline("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
@@ -419,7 +409,7 @@ def test_an_answer_that_is_no_definition_writes_nothing(
 
 
 def test_check_asks_the_server_for_a_definition_that_is_not_here(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     submission = write_submission(tmp_path / "mine")
     for file in submission.iterdir():
@@ -434,7 +424,7 @@ def test_check_asks_the_server_for_a_definition_that_is_not_here(
 
 
 def test_check_says_that_the_server_with_the_definition_does_not_answer(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     submission = write_submission(tmp_path / "mine", benchmark="spring")
 
@@ -444,7 +434,7 @@ def test_check_says_that_the_server_with_the_definition_does_not_answer(
     assert "127.0.0.1:9" in ran.err
 
 
-def test_a_definition_is_checked_by_itself(finishline: "Finishline", tmp_path: Path) -> None:
+def test_a_definition_is_checked_by_itself(finishline: Finishline, tmp_path: Path) -> None:
     mine = tmp_path / "spring.toml"
     mine.write_bytes(SPRING)
 
@@ -456,7 +446,7 @@ def test_a_definition_is_checked_by_itself(finishline: "Finishline", tmp_path: P
 
 
 def test_score_takes_a_definition_file_and_those_of_a_server(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     log = write_submission(tmp_path / "mine") / "run_0.log"
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": [{"id": "digits"}, {"id": "spring"}]})

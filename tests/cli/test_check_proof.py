@@ -5,7 +5,7 @@ import json
 import warnings
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,7 @@ from finishline.cli.submission_tables import find_submission_files
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
-
+from tests.cli.conftest import Finishline, StandIn
 
 SHA = "ab" * 32
 
@@ -113,7 +110,7 @@ def test_what_cannot_be_unpacked_is_refused() -> None:
 
 
 def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b'{"a": 1}')))
     standin.answer("GET /api/v1/keys", KEYS)
@@ -131,7 +128,7 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
 
 
 def test_the_proof_of_another_verification_answers_nothing(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     """Each of its checks may pass: it is as sound as it ever was, of something else."""
     proof = {"format": "finishline-proof/1", "verification": {"id": "v2"}}
@@ -144,7 +141,7 @@ def test_the_proof_of_another_verification_answers_nothing(
 
 
 def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     path = tmp_path / "proof.json"
     path.write_text('{"format": "finishline-proof/1", "verdict": [], "signature": 3}')
@@ -157,16 +154,14 @@ def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
 @pytest.mark.parametrize(
     "keys", [{"keys": [{"id": "x"}]}, {"keys": [{"public_key": "zz"}]}, {"strange": 1}]
 )
-def test_a_server_without_keys_is_said(
-    finishline: "Finishline", standin: "StandIn", keys: Any
-) -> None:
+def test_a_server_without_keys_is_said(finishline: Finishline, standin: StandIn, keys: Any) -> None:
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b"{}")))
     standin.answer("GET /api/v1/keys", keys)
 
     assert finishline("check-proof", "v1").code == 4
 
 
-def test_the_servers_refusal_is_passed_on(finishline: "Finishline", standin: "StandIn") -> None:
+def test_the_servers_refusal_is_passed_on(finishline: Finishline, standin: StandIn) -> None:
     standin.refuse("GET /api/v1/verifications/v1/proof", 409, "It is running.")
     ran = finishline("check-proof", "v1")
 
@@ -175,7 +170,7 @@ def test_the_servers_refusal_is_passed_on(finishline: "Finishline", standin: "St
 
 
 def test_an_answer_beyond_the_limit_is_not_read_to_its_end(
-    finishline: "Finishline", standin: "StandIn", monkeypatch: pytest.MonkeyPatch
+    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("finishline.cli.commands.check_proof.BUNDLE_LIMIT_BYTES", 10)
     standin.answer("GET /api/v1/verifications/v1/proof", b"PK" + bytes(100))
@@ -184,7 +179,7 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(
 
 
 def test_files_that_are_not_there_and_keys_that_are_none_are_named(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     assert finishline("check-proof", str(tmp_path / "gone.zip")).code == 1
     (tmp_path / "proof.json").write_text("{}")
@@ -321,10 +316,6 @@ def test_what_names_no_commit_is_none(git: Path, head: str) -> None:
     assert commit_of(git.parent) is None
 
 
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
-
-
 ENTRY: dict[str, Any] = {
     "version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
     "model": "M", "hardware": "H", "timestamp": "2018-04-20", "latency": 2.5, "cost": 0.000004,
@@ -352,7 +343,7 @@ def entry(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_entry_without_a_log_is_checked_offline(finishline: "Finishline", entry: Path) -> None:
+def test_an_entry_without_a_log_is_checked_offline(finishline: Finishline, entry: Path) -> None:
     ran = finishline("check", str(entry), "--benchmark", "cifar10")
     assert (ran.code, ran.err) == (0, "")
     words = " ".join(ran.out.split())
@@ -364,7 +355,7 @@ def test_an_entry_without_a_log_is_checked_offline(finishline: "Finishline", ent
 
 
 def test_an_entry_below_the_target_is_accepted_and_not_ranked(
-    finishline: "Finishline", entry: Path
+    finishline: Finishline, entry: Path
 ) -> None:
     entry.write_text(json.dumps(ENTRY | {"top1Accuracy": 93.9}))
     ran = finishline("check", str(entry), "--benchmark", "cifar10")
@@ -373,7 +364,7 @@ def test_an_entry_below_the_target_is_accepted_and_not_ranked(
 
 
 def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(
-    finishline: "Finishline", entry: Path
+    finishline: Finishline, entry: Path
 ) -> None:
     entry.write_text(json.dumps(ENTRY | {"latency": "2.5"}, indent=1))
     ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
@@ -383,7 +374,7 @@ def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(
 
 
 def test_an_entry_without_latency_and_log_says_what_is_missing(
-    finishline: "Finishline", entry: Path
+    finishline: Finishline, entry: Path
 ) -> None:
     entry.write_text(json.dumps({k: v for k, v in ENTRY.items() if k != "latency"}))
     ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
@@ -393,7 +384,7 @@ def test_an_entry_without_latency_and_log_says_what_is_missing(
 
 
 def test_submit_sends_the_entry_alone_and_tells_its_figures(
-    finishline: "Finishline", standin: "StandIn", entry: Path
+    finishline: Finishline, standin: StandIn, entry: Path
 ) -> None:
     standin.answer("POST /api/v1/submissions", VIEW, status=201)
     ran = finishline("submit", str(entry), "--benchmark", "cifar10", "--token", "fl_1")
@@ -406,9 +397,7 @@ def test_submit_sends_the_entry_alone_and_tells_its_figures(
     assert "latency 2.500 ms, 10,000 items cost $0.040000, top1Accuracy 94.5000." in words
 
 
-def test_an_inference_board_has_its_own_columns(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_an_inference_board_has_its_own_columns(finishline: Finishline, standin: StandIn) -> None:
     entries = [
         {"rank": 1, "tied": True, "latency_ms": 2.5, "cost_usd_per_10000": None, "quality": 94.5,
          "submitter": "ada", "model": "M", "system": {"name": "H"}, "submission_id": "s1"},

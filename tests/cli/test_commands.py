@@ -2,15 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from finishline.cli.main import app
 from finishline.rules.archive.definitions import shipped_file
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
+from tests.cli.conftest import Finishline, StandIn
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
 RESULT = {
@@ -59,7 +57,7 @@ REPLAY = {
 
 
 def test_submit_sends_every_file_once_with_a_key_of_their_contents(
-    finishline: "Finishline", standin: "StandIn", folder: Path
+    finishline: Finishline, standin: StandIn, folder: Path
 ) -> None:
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder), "--token", "fl_a", "--json")
@@ -76,7 +74,7 @@ def test_submit_sends_every_file_once_with_a_key_of_their_contents(
 
 
 def test_submit_tells_people_the_result_and_the_page(
-    finishline: "Finishline", standin: "StandIn", folder: Path
+    finishline: Finishline, standin: StandIn, folder: Path
 ) -> None:
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder))
@@ -87,7 +85,7 @@ def test_submit_tells_people_the_result_and_the_page(
 
 
 def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
-    finishline: "Finishline", standin: "StandIn", folder: Path
+    finishline: Finishline, standin: StandIn, folder: Path
 ) -> None:
     problem = {"message": "a DAWNBench entry names no benchmark", "field": "benchmark"}
     standin.refuse("POST /api/v1/submissions", 422, "Refused.", [problem])
@@ -95,7 +93,7 @@ def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
 
 
 def test_a_refused_submission_lists_file_line_field_and_expected(
-    finishline: "Finishline", standin: "StandIn", folder: Path
+    finishline: Finishline, standin: StandIn, folder: Path
 ) -> None:
     problem = {"file": "run_0.log", "line": 1, "field": "key", "message": "no key",
                "expected": "an MLLOG key"}  # fmt: skip
@@ -116,7 +114,7 @@ def test_a_refused_submission_lists_file_line_field_and_expected(
     ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (500, 4), (503, 4)]
 )
 def test_exit_codes_follow_the_servers_answer(
-    finishline: "Finishline", standin: "StandIn", status: int, code: int
+    finishline: Finishline, standin: StandIn, status: int, code: int
 ) -> None:
     standin.refuse("POST /api/v1/submissions/s1/verifications", status, "No.")
     ran = finishline("verify", "s1", "--json")
@@ -124,7 +122,7 @@ def test_exit_codes_follow_the_servers_answer(
     assert ran.error()["exit_code"] == code
 
 
-def test_no_server_is_exit_code_4_and_one_sentence(finishline: "Finishline") -> None:
+def test_no_server_is_exit_code_4_and_one_sentence(finishline: Finishline) -> None:
     ran = finishline("benchmarks", "--url", "http://127.0.0.1:1")
     assert ran.code == 4
     assert ran.err.startswith("error: No response from http://127.0.0.1:1 ")
@@ -138,7 +136,7 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline: "Finishline") -> 
      ["up", "--once"], ["up", "--demo", "--no-worker"]],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2_without_a_traceback(
-    finishline: "Finishline", arguments: list[str]
+    finishline: Finishline, arguments: list[str]
 ) -> None:
     ran = finishline(*arguments)
     assert ran.code == 2
@@ -148,7 +146,7 @@ def test_wrong_usage_is_exit_code_2_without_a_traceback(
 
 
 def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submission(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     claim = tmp_path / "submission.json"
     claim.write_text("earlier")
@@ -174,7 +172,7 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_said_before_a_training_begins(
-    finishline: "Finishline", tmp_path: Path, arguments: tuple[str, ...], wrong: str
+    finishline: Finishline, tmp_path: Path, arguments: tuple[str, ...], wrong: str
 ) -> None:
     ran = finishline("run", *arguments, "--out", str(tmp_path / "fresh"))
 
@@ -183,14 +181,12 @@ def test_what_cannot_be_trained_is_said_before_a_training_begins(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_usage_is_json_for_programs(finishline: "Finishline") -> None:
+def test_wrong_usage_is_json_for_programs(finishline: Finishline) -> None:
     assert finishline("show", "--json").error()["kind"] == "usage"
     assert finishline("up", "--demo", "--json").error()["exit_code"] == 2
 
 
-def test_verify_without_watching_answers_at_once(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_verify_without_watching_answers_at_once(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     ran = finishline("verify", "s1", "--reason", "too good", "--token", "fl_o")
     assert ran.code == 0
@@ -202,7 +198,7 @@ def test_verify_without_watching_answers_at_once(
     ("outcome", "code"), [("verified", 0), ("rejected", 3), ("inconclusive", 3), (None, 3)]
 )
 def test_watching_ends_with_the_verdicts_exit_code(
-    finishline: "Finishline", standin: "StandIn", outcome: str | None, code: int
+    finishline: Finishline, standin: StandIn, outcome: str | None, code: int
 ) -> None:
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     events = stream(
@@ -216,7 +212,7 @@ def test_watching_ends_with_the_verdicts_exit_code(
 
 
 def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdict(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     standin.answer(
@@ -239,7 +235,7 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
 
 @pytest.mark.parametrize("named", ["s1", "v1"])
 def test_watching_goes_along_with_a_verification_that_is_under_way(
-    finishline: "Finishline", standin: "StandIn", named: str
+    finishline: Finishline, standin: StandIn, named: str
 ) -> None:
     others = [
         {"id": "v0", "kind": "replay", "state": "done"},
@@ -262,7 +258,7 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(
 
 
 def test_watching_asks_for_a_replay_where_those_before_have_ended(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
     standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
@@ -278,7 +274,7 @@ def test_watching_asks_for_a_replay_where_those_before_have_ended(
 
 
 def test_a_server_that_fails_is_not_asked_for_a_replay_before_it_was_seen_what_is_under_way(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.refuse("GET /api/v1/submissions/s1", 500, "No.")
     assert finishline("verify", "s1", "--watch").code == 4
@@ -295,7 +291,7 @@ BACKENDS = [
 
 
 def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     events = stream(("end", ENDED | {"backends": BACKENDS}))
@@ -312,19 +308,19 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
     assert set(rows[1][1:]) == {"–"}
 
 
-def test_latencies_are_asked_for_one_by_one(finishline: "Finishline") -> None:
+def test_latencies_are_asked_for_one_by_one(finishline: Finishline) -> None:
     ran = finishline("verify", "s1", "s2", "--kind", "latency", "--reason", "r", "--json")
     assert ran.error()["exit_code"] == 2
     assert "--kind latency is for one submission" in ran.error()["message"]
 
 
-def test_a_kind_that_is_none_is_a_usage_error(finishline: "Finishline") -> None:
+def test_a_kind_that_is_none_is_a_usage_error(finishline: Finishline) -> None:
     ran = finishline("verify", "s1", "--kind", "race", "--json")
     assert ran.error()["exit_code"] == 2
 
 
 def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
              "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
@@ -346,7 +342,7 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
 
 
 def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     note = "Only organisers see this: the board as if its embargo were over now."
     entries = [{"rank": 1, "submission_id": "s1"}, {"rank": 2, "submission_id": "s2"}]
@@ -367,7 +363,7 @@ def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
 
 
 def test_a_board_names_what_was_scored_by_other_rules(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     def entry(name: str, sha256: str) -> dict[str, Any]:
         return {"rank": 1, "submission_id": name, "benchmark_sha256": sha256 * 32}
@@ -383,7 +379,7 @@ def test_a_board_names_what_was_scored_by_other_rules(
 
 
 def test_an_empty_board_says_whether_others_were_left_out(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
     assert finishline("leaderboard", "digits").out == (
@@ -394,7 +390,7 @@ def test_an_empty_board_says_whether_others_were_left_out(
 
 
 def test_a_board_and_a_submission_say_how_they_are_known(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     entry = {"rank": None, "provisional_rank": 2, "submission_id": "s1", "evidence": "claimed",
              "check": "epochs_agree", "tta_seconds": 2.0}  # fmt: skip
@@ -413,7 +409,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(
 
 
 def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
-    finishline: "Finishline",
+    finishline: Finishline,
 ) -> None:
     ran = finishline("check-proof", "s1")
     assert ran.code == 6
@@ -427,14 +423,14 @@ def test_the_help_of_a_command_breaks_lines_at_the_width_alone() -> None:
             assert "\n" not in paragraph, command.help
 
 
-def test_show_lists_verifications(finishline: "Finishline", standin: "StandIn") -> None:
+def test_show_lists_verifications(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION)
     assert "verification v1: queued" in finishline("show", "s1").out
     assert finishline("show", "s1", "--json").json() == SUBMISSION
     assert finishline("show", "gone").code == 6
 
 
-def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "StandIn") -> None:
+def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: StandIn) -> None:
     benchmark = {"id": "digits", "version": "1", "target": VERIFICATION["target"],
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
                  "replayable": True, "submissions": 0}  # fmt: skip
@@ -463,7 +459,7 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
     ],
 )
 def test_what_a_worker_does_after_an_order_is_told_as_it_is(
-    finishline: "Finishline", standin: "StandIn", order: str, worker: Any, told: str
+    finishline: Finishline, standin: StandIn, order: str, worker: Any, told: str
 ) -> None:
     standin.answer(f"POST /api/v1/workers/w1/{order}", {"worker": worker})
 
@@ -473,7 +469,7 @@ def test_what_a_worker_does_after_an_order_is_told_as_it_is(
 
 
 def test_workers_and_queues_are_held_and_let_go_on(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     for order in ("pause", "drain", "resume"):
         standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": {}})
@@ -508,7 +504,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
 
 
 def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     classes = [{"hardware_class": "cpu", "waiting": [], "under_embargo": 2}]
     standin.answer("GET /api/v1/queue", {"classes": classes})
@@ -531,14 +527,14 @@ def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
     ],
 )
 def test_what_only_some_may_see_is_asked_for_with_the_token(
-    path: str, arguments: list[str], finishline: "Finishline", standin: "StandIn"
+    path: str, arguments: list[str], finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(f"GET /api/v1/{path}", {"title": "Missing", "detail": "-"}, status=404)
     assert finishline(*arguments, "--token", "fl_o").code == 6
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
 
 
-def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:
+def test_tokens_are_made_listed_and_revoked(finishline: Finishline, standin: StandIn) -> None:
     made = {"id": "t1", "user": "ann", "role": "organiser", "token": "fl_x", "expires_at": None}
     standin.answer("POST /api/v1/tokens", made, status=201)
     standin.answer("GET /api/v1/tokens", {"tokens": [made | {"token": None}]})
@@ -553,14 +549,14 @@ def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "
 
 
 def test_demo_without_kept_tokens_says_what_to_start(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     ran = finishline("demo", "--var", str(tmp_path))
     assert ran.code == 5
     assert "finishline up" in ran.err
 
 
-def test_help_exits_with_0(finishline: "Finishline") -> None:
+def test_help_exits_with_0(finishline: Finishline) -> None:
     ran = finishline("--help")
     assert ran.code == 0
     assert "leaderboard" in ran.out

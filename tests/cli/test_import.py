@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -22,10 +22,8 @@ from finishline.cli import importing
 from finishline.cli.archive_files import Parcel, list_archive
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError
+from tests.cli.conftest import Finishline
 from tests.support.processes import wait_for
-
-if TYPE_CHECKING:
-    from conftest import Finishline
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
          "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
@@ -127,7 +125,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
 
 
 @pytest.fixture
-def import_it(finishline: "Finishline", keeper: Keeper) -> Callable[..., Any]:
+def import_it(finishline: Finishline, keeper: Keeper) -> Callable[..., Any]:
     """Runs `finishline import` against the keeper."""
 
     def run(*arguments: str, url: str | None = None) -> Any:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -19,6 +18,7 @@ from typer.core import TyperGroup
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.main import app
+from tests.cli.conftest import StandIn
 
 HEAVY = (
     "alembic", "celery", "fastapi", "kombu", "numpy", "plotly", "pyarrow", "pydantic", "redis",
@@ -107,10 +107,6 @@ def test_the_list_of_commands_has_every_command() -> None:
 
     for command in known_commands(typer.main.get_command(app)):
         assert set(command.split()) <= listed, command
-
-
-if TYPE_CHECKING:
-    from conftest import StandIn
 
 
 def client_for(status: int, **answer: object) -> ServerClient:
@@ -214,7 +210,7 @@ def test_an_id_stays_one_segment_of_the_path() -> None:
 
 
 def test_a_proxy_in_the_environment_does_not_hide_the_local_server(
-    standin: "StandIn", monkeypatch: pytest.MonkeyPatch
+    standin: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

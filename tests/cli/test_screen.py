@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -24,6 +24,7 @@ from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
 from finishline.cli.worker_tables import queue_table
+from tests.cli.conftest import Finishline
 
 
 def narrow_screen(width: int) -> tuple[Screen, io.StringIO]:
@@ -167,10 +168,6 @@ def test_no_figure_fills_a_terminal_with_digits(figure: float) -> None:
     assert cost_text(abs(figure)) == f"${abs(figure):.3g}"
 
 
-if TYPE_CHECKING:
-    from conftest import Finishline
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -185,7 +182,7 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
-    finishline: "Finishline", arguments: list[str], said: str
+    finishline: Finishline, arguments: list[str], said: str
 ) -> None:
     ran = finishline(*arguments)
 
@@ -195,7 +192,7 @@ def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
 
 @pytest.mark.parametrize("arguments", [[], ["admin"], ["prices"]])
 def test_no_command_is_answered_with_the_help_alone(
-    finishline: "Finishline", arguments: list[str]
+    finishline: Finishline, arguments: list[str]
 ) -> None:
     ran = finishline(*arguments)
 
@@ -205,7 +202,7 @@ def test_no_command_is_answered_with_the_help_alone(
 
 @pytest.mark.parametrize("command", [["prices", "import"], ["check-proof", "--log"]])
 def test_of_a_file_that_is_not_there_its_name_is_told_once(
-    finishline: "Finishline", command: list[str], tmp_path: Path
+    finishline: Finishline, command: list[str], tmp_path: Path
 ) -> None:
     ran = finishline(*command, str(tmp_path / "gone"))
 

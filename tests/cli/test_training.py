@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.training import Training, train_reference
+from tests.cli.conftest import Finishline
 
 pytestmark = pytest.mark.processes
 
@@ -86,10 +87,6 @@ def test_an_unknown_benchmark_is_named_with_the_known_ones(tmp_path: Path) -> No
     with pytest.raises(CliError, match=r"no benchmark 'mnist' in .*digits") as caught:
         find_benchmark("mnist", tmp_path)
     assert caught.value.exit_code is ExitCode.NOT_FOUND
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline
 
 
 THROUGHPUT = {
@@ -194,7 +191,7 @@ def test_the_table_shows_what_is_absent_as_absent_with_its_reason() -> None:
 
 
 def test_digits_is_measured_on_this_machine_in_one_document(
-    finishline: "Finishline", tmp_path: Path
+    finishline: Finishline, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench.json"
     done = finishline("bench", "digits", "--seconds", "0.1", "--out", str(out), "--json")
@@ -207,7 +204,7 @@ def test_digits_is_measured_on_this_machine_in_one_document(
     assert document["roofs"]["all_reduce"]["value"] is None
 
 
-def test_an_unknown_benchmark_is_refused(finishline: "Finishline") -> None:
+def test_an_unknown_benchmark_is_refused(finishline: Finishline) -> None:
     done = finishline("bench", "nothing")
     assert done.code == 6
     assert "There is no benchmark 'nothing'" in done.err

@@ -3,16 +3,14 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from finishline.cli.calibration_tables import watch_calibration
 from finishline.cli.client import ServerClient
 from finishline.cli.screen import open_screen
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
+from tests.cli.conftest import Finishline, StandIn
 
 
 def size(finished: int, **changes: Any) -> dict[str, Any]:
@@ -39,7 +37,7 @@ GET = "GET /api/v1/calibrations/c1"
 
 
 def test_calibrate_asks_for_runs_at_each_batch_size(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(POST, RUNNING, status=201)
     ran = finishline(
@@ -59,7 +57,7 @@ def test_calibrate_asks_for_runs_at_each_batch_size(
 
 
 def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     for outdated in (True, False):
         standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
@@ -72,7 +70,7 @@ def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
     "options", ["", "--runs 2", "--batch-sizes 64", "--batch-sizes 6x4 --runs 2"]
 )
 def test_calibrate_says_what_it_needs(
-    options: str, finishline: "Finishline", standin: "StandIn"
+    options: str, finishline: Finishline, standin: StandIn
 ) -> None:
     ran = finishline("calibrate", "digits", *options.split())
     assert ran.code == 2
@@ -82,7 +80,7 @@ def test_calibrate_says_what_it_needs(
 
 @pytest.mark.parametrize(("state", "code"), [("done", 0), ("incomplete", 3), ("cancelled", 3)])
 def test_watching_ends_with_the_calibration(
-    state: str, code: int, finishline: "Finishline", standin: "StandIn"
+    state: str, code: int, finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(POST, DONE | {"state": state}, status=201)
     ran = finishline(
@@ -91,7 +89,7 @@ def test_watching_ends_with_the_calibration(
     assert (ran.code, ran.json()["state"]) == (code, state)
 
 
-def test_every_step_is_told_once(standin: "StandIn", capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_step_is_told_once(standin: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     one = RUNNING | {"sizes": [size(0, under_way=1)]}
     for view in (RUNNING, one, one, DONE):
         standin.answer(GET, view)
@@ -104,7 +102,7 @@ def test_every_step_is_told_once(standin: "StandIn", capsys: pytest.CaptureFixtu
     assert told == ["0 of 2 runs trained", "1 of 2 runs trained", "2 of 2 runs trained"]
 
 
-def test_a_calibration_goes_on_with_more_runs(finishline: "Finishline", standin: "StandIn") -> None:
+def test_a_calibration_goes_on_with_more_runs(finishline: Finishline, standin: StandIn) -> None:
     standin.answer(GET, DONE)
     standin.answer(f"{POST}/c1/continue", RUNNING)
     ran = finishline("calibrate", "digits", "--continue", "c1", "--runs", "40", "--json")
@@ -113,7 +111,7 @@ def test_a_calibration_goes_on_with_more_runs(finishline: "Finishline", standin:
 
 
 def test_a_calibration_of_another_benchmark_does_not_go_on(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(GET, DONE)
     ran = finishline("calibrate", "cifar10", "--continue", "c1")
@@ -121,7 +119,7 @@ def test_a_calibration_of_another_benchmark_does_not_go_on(
     assert "belongs to digits, not to cifar10" in ran.err
 
 
-def test_show_has_a_line_for_each_batch_size(finishline: "Finishline", standin: "StandIn") -> None:
+def test_show_has_a_line_for_each_batch_size(finishline: Finishline, standin: StandIn) -> None:
     standin.answer(GET, DONE | {"judges": True})
     out = finishline("calibration", "show", "c1").out
     assert "used for new replays" in out
@@ -129,7 +127,7 @@ def test_show_has_a_line_for_each_batch_size(finishline: "Finishline", standin: 
 
 
 def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     system = {"processor": "x\n[evil]", "software": {"torch": "2.13.0", "numpy": "2.4"}}
     run = {"batch_size": 64, "seed": 7, "status": "reached", "quality": [50.0, 98.1234]}
@@ -147,7 +145,7 @@ def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(
     assert finishline("calibration", "show", "c1", "--runs", "--json").json() == answer
 
 
-def test_list_compare_adopt_and_cancel(finishline: "Finishline", standin: "StandIn") -> None:
+def test_list_compare_adopt_and_cancel(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/calibrations", {"calibrations": [DONE]})
     comparison = {
         "first": "c1", "second": None, "benchmark": "digits",
@@ -169,10 +167,6 @@ def test_list_compare_adopt_and_cancel(finishline: "Finishline", standin: "Stand
     assert json.loads(standin.asked[-1].body) == {"reason": "better"}
     assert finishline("calibration", "cancel", "c1").code == 0
     assert finishline("calibration", "adopt", "c1").code == 2
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 RUN = {"run": 0, "seed": 7, "ending": "reached", "seconds": 0.832, "epochs": 8.0}
@@ -216,7 +210,7 @@ def stream(*events: tuple[str, Any]) -> bytes:
 
 
 def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     ran = finishline("duel", "s1", "s2", "--pairs", "6", "--reason", "record", "--token", "fl_o")
@@ -231,7 +225,7 @@ def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
 
 
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     events = stream(("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
@@ -260,7 +254,7 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
     ],
 )
 def test_a_duel_that_says_nothing_ends_with_code_3(
-    finishline: "Finishline", standin: "StandIn", outcome: str | None, code: int
+    finishline: Finishline, standin: StandIn, outcome: str | None, code: int
 ) -> None:
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
@@ -273,14 +267,10 @@ def test_a_duel_that_says_nothing_ends_with_code_3(
 
 @pytest.mark.parametrize("pairs", ["1", "21", "x"])
 def test_pairs_outside_what_is_allowed_are_wrong_usage(
-    finishline: "Finishline", standin: "StandIn", pairs: str
+    finishline: Finishline, standin: StandIn, pairs: str
 ) -> None:
     assert finishline("duel", "s1", "s2", "--pairs", pairs).code == 2
     assert standin.asked == []
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 BATCH = {
@@ -323,7 +313,7 @@ COMPARISON = {
     ],
 )  # fmt: skip
 def test_several_submissions_are_asked_for_at_once(
-    finishline: "Finishline", standin: "StandIn", arguments: list[str], body: dict[str, Any]
+    finishline: Finishline, standin: StandIn, arguments: list[str], body: dict[str, Any]
 ) -> None:
     standin.answer("POST /api/v1/verifications/batch", BATCH)
     ran = finishline("verify", *arguments, "--reason", "driver")
@@ -342,14 +332,14 @@ def test_several_submissions_are_asked_for_at_once(
      ["s1", "s2", "--reason", "x", "--watch"], ["--benchmark", "digits"]],
 )  # fmt: skip
 def test_a_batch_that_is_not_clear_is_wrong_usage(
-    finishline: "Finishline", standin: "StandIn", arguments: list[str]
+    finishline: Finishline, standin: StandIn, arguments: list[str]
 ) -> None:
     ran = finishline("verify", *arguments)
 
     assert (ran.code, ran.out, standin.asked) == (2, "", [])
 
 
-def test_a_decision_is_sent_with_its_reason(finishline: "Finishline", standin: "StandIn") -> None:
+def test_a_decision_is_sent_with_its_reason(finishline: Finishline, standin: StandIn) -> None:
     view = {"id": "v1", "outcome": "rejected"}
     standin.answer("POST /api/v1/verifications/v1/decide", view)
     ran = finishline("decide", "v1", "keep", "--reason", "throttled")
@@ -363,9 +353,7 @@ def test_a_decision_is_sent_with_its_reason(finishline: "Finishline", standin: "
     assert finishline("decide", "v2", "keep", "--reason", "x").code == 1
 
 
-def test_two_verifications_are_shown_side_by_side(
-    finishline: "Finishline", standin: "StandIn"
-) -> None:
+def test_two_verifications_are_shown_side_by_side(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/verifications/compare", COMPARISON)
     ran = finishline("compare-verifications", "v1", "v2")
 
@@ -380,7 +368,7 @@ def test_two_verifications_are_shown_side_by_side(
 
 
 def test_the_whole_log_is_kept_in_a_file_page_by_page(
-    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+    finishline: Finishline, standin: StandIn, tmp_path: Path
 ) -> None:
     record = {"id": 2, "at": "2026-01-01T00:00:00+00:00", "actor": "olivia [x]", "reason": None,
               "action": "token.create", "subject_kind": "token", "subject_id": "7"}  # fmt: skip
@@ -402,7 +390,7 @@ def test_the_whole_log_is_kept_in_a_file_page_by_page(
     "content", ["", "[]", "{}", '{"records": 1}', '{"records": [1]}', '{"records": [{"id": "1"}]}']
 )
 def test_a_file_that_is_no_log_is_refused(
-    finishline: "Finishline", tmp_path: Path, content: str
+    finishline: Finishline, tmp_path: Path, content: str
 ) -> None:
     path = tmp_path / "log.json"
     path.write_text(content)
@@ -412,14 +400,10 @@ def test_a_file_that_is_no_log_is_refused(
     assert "No audit log in" in ran.err
 
 
-def test_audit_takes_a_proof_or_a_log(finishline: "Finishline", tmp_path: Path) -> None:
+def test_audit_takes_a_proof_or_a_log(finishline: Finishline, tmp_path: Path) -> None:
     assert finishline("check-proof").code == 2
     assert finishline("check-proof", "v1", "--log", str(tmp_path / "log.json")).code == 2
     assert finishline("check-proof", "--log", str(tmp_path / "gone.json")).code == 1
-
-
-if TYPE_CHECKING:
-    from conftest import Finishline, StandIn
 
 
 RESCORE = "POST /api/v1/rescore"
@@ -442,13 +426,13 @@ def batch(**values: Any) -> dict[str, Any]:
     return usual | values
 
 
-def two_batches(standin: "StandIn") -> None:
+def two_batches(standin: StandIn) -> None:
     changed = [{"id": "sub-1", "changes": [CHANGE]}]
     standin.answer(RESCORE, batch(unchanged=1, changed=changed, next_cursor="place-2"))
     standin.answer(RESCORE, batch(submissions=1, unchanged=1))
 
 
-def test_it_asks_until_the_server_has_no_more(finishline: "Finishline", standin: "StandIn") -> None:
+def test_it_asks_until_the_server_has_no_more(finishline: Finishline, standin: StandIn) -> None:
     two_batches(standin)
     ran = finishline(
         "rescore", "--benchmark", "digits", "--definition", "current", "--dry-run",
@@ -478,7 +462,7 @@ def lower(asked: Any) -> Any:
 
 
 def test_people_see_submission_field_before_and_after(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     two_batches(standin)
     out = finishline("rescore").out
@@ -494,7 +478,7 @@ def test_people_see_submission_field_before_and_after(
 
 
 def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     failed = [{"id": "sub-2", "error": "run_0.log cannot be read"}]
     standin.answer(RESCORE, batch(unchanged=1, failed=failed))
@@ -505,7 +489,7 @@ def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(
 
 
 def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.answer(RESCORE, batch(next_cursor="place-2"))
     standin.refuse(RESCORE, 503, "broken today")
@@ -518,7 +502,7 @@ def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
 
 
 def test_without_an_organisers_token_nothing_is_reported(
-    finishline: "Finishline", standin: "StandIn"
+    finishline: Finishline, standin: StandIn
 ) -> None:
     standin.refuse(RESCORE, 403, "This needs a token of role organiser; yours is submitter.")
     ran = finishline("rescore", "--json")
@@ -527,7 +511,7 @@ def test_without_an_organisers_token_nothing_is_reported(
     assert ran.error()["message"] == ("This needs a token of role organiser; yours is submitter.")
 
 
-def test_an_unknown_benchmark_is_not_found(finishline: "Finishline", standin: "StandIn") -> None:
+def test_an_unknown_benchmark_is_not_found(finishline: Finishline, standin: StandIn) -> None:
     standin.refuse(RESCORE, 404, "There is no benchmark 'mnist'.")
     ran = finishline("rescore", "--benchmark", "mnist")
 
@@ -535,5 +519,5 @@ def test_an_unknown_benchmark_is_not_found(finishline: "Finishline", standin: "S
     assert "mnist" in ran.err
 
 
-def test_another_definition_is_wrong_usage(finishline: "Finishline") -> None:
+def test_another_definition_is_wrong_usage(finishline: Finishline) -> None:
     assert finishline("rescore", "--definition", "old").code == 2

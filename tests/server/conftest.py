@@ -156,9 +156,13 @@ def postgresql_url(postgresql: Engine, migrated_postgresql: str) -> Iterator[str
 
 
 @pytest.fixture
-def database_url(sqlite_url: str) -> str:
-    """Which database `client` uses: a test file that runs on both overrides this."""
-    return sqlite_url
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The database of `client`: SQLite, or the kind that a test names by an indirect parameter.
+
+    A file whose tests run on both imports tests.support.both_databases.
+    """
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
+    return url
 
 
 @pytest.fixture

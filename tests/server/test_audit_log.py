@@ -16,13 +16,7 @@ from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
 from server.base.database import Database
 from server.people.audit import Administrator, Subject, record
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Every test here runs on both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
+from tests.support.both_databases import database_url  # noqa: F401
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from server.base.settings import Settings
 from server.boards.encoding import encode_json
 from server.boards.ranked import board_as_seen, board_in_division
 from server.boards.service import cut_board
+from tests.support.both_databases import database_url  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -35,13 +36,6 @@ QUERIES = (
     {"status": "verified", "limit": 5},
 )
 Read = tuple[int, int, bytes]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

@@ -20,17 +20,11 @@ from server.base.models import PoolRun, Quota, Verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_rescoring import wait_until_blocked
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Every test here runs on both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:

@@ -274,6 +274,20 @@ REPLACED = {
 }
 
 
+# Names in addresses, of what is none of a submission's.
+NAMES = {
+    "benchmark_id": "digits",
+    "index": "0",
+    "name": "walter-1",
+    "name:path": "walter-1",
+    "path:path": "rules.md",
+    "page": "rules",
+    "file": "style.css",
+    "calibration_id": "none",
+    "version": "1",
+}
+
+
 # Where its owner must find the word, so that the search can find anything at all.
 FOUND_BY_OWNER = {
     "/api/v1/submissions",
@@ -384,22 +398,13 @@ def hidden(
         headers=olivia.headers,
     )
     assert duel.status_code == 201, duel.text
-    return {
-        "benchmark_id": "digits",
+    return NAMES | {
         "submission_id": submission_id,
         "public": public,
         "verification_id": ids[0],
         "rerun": ids[1],
         "waiting": waiting,
         "duel": duel.json()["id"],
-        "index": "0",
-        "name": "walter-1",
-        "name:path": "walter-1",
-        "path:path": "rules.md",
-        "page": "rules",
-        "file": "style.css",
-        "calibration_id": "none",
-        "version": "1",
     }
 
 

@@ -22,7 +22,7 @@ from server.base.settings import Settings
 from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
-from tests.server.test_embargo import addresses
+from tests.server.test_embargo import NAMES, addresses
 from tests.support.pages import words_of
 from tests.support.services import services_of
 
@@ -266,22 +266,13 @@ def claim(
 
 
 def known(claim: dict[str, Any], verification_id: str) -> dict[str, str]:
-    return {
-        "benchmark_id": "digits",
+    return NAMES | {
         "submission_id": claim["id"],
         "public": claim["id"],
         "verification_id": verification_id,
         "rerun": verification_id,
         "waiting": verification_id,
         "duel": verification_id,
-        "index": "0",
-        "name": "walter-1",
-        "name:path": "walter-1",
-        "path:path": "rules.md",
-        "page": "rules",
-        "file": "style.css",
-        "calibration_id": "none",
-        "version": "1",
     }
 
 

@@ -16,7 +16,7 @@ from server.people.accounts import find_token, holder_of
 from server.people.dependencies import Caller, caller_of
 from tests.server.test_accounts import ACCOUNT, secret_in
 from tests.server.test_console import Console
-from tests.server.test_users import database_url, on_both_databases
+from tests.server.test_users import on_both_databases
 
 MINE = "/api/v1/me/tokens"
 
@@ -202,9 +202,6 @@ def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
     assert records[1]["after"]["rotated_from"] == number
     assert records[1]["before"]["revoked_at"] is None
     assert made.json()["token"] not in str(records)
-
-
-__all__ = ["database_url"]  # A fixture.
 
 
 TOKENS = "/api/v1/tokens"

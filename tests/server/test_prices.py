@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from server.base.database import Database
+from tests.support.both_databases import database_url  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -20,13 +21,6 @@ BODY = {
     "effective_on": "2026-03-01", "source_url": "https://cloud.example/prices",
 }  # fmt: skip
 HOSTILE = '=<script>alert("x")</script>'
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Every test that asks for it runs on both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

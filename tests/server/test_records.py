@@ -13,18 +13,12 @@ from finishline.rules.ranking.records import Contender, RecordHistory, record_hi
 from server.base.database import Database
 from server.base.models import PublishedResult, RunRow, Submission
 from server.boards.records import _find_histories, _find_records, _find_standing
+from tests.support.both_databases import database_url  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
 Runs = dict[str, list[float]]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Both databases compare days and moments."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

@@ -7,16 +7,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.support.both_databases import database_url  # noqa: F401
+
 BATCH = "/api/v1/verifications/batch"
 COMPARE = "/api/v1/verifications/compare"
 FAR_BELOW = [10.0] * 8
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Every test here runs on both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

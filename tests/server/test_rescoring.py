@@ -285,14 +285,7 @@ def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
     assert "being verified" in summary["failed"][0]["error"]
 
 
-ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql_url"], indirect=True)
-
-
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
-    """SQLite, but for tests in which several transactions write at the same time."""
-    url: str = request.getfixturevalue(getattr(request, "param", "sqlite_url"))
-    return url
+ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
 def wait_until_blocked(database: Database, transactions: int = 1) -> None:

@@ -22,13 +22,6 @@ on_both_databases = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
-    """SQLite, or the database that a test names."""
-    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
-    return url
-
-
-@pytest.fixture
 def as_ada(client: TestClient, ada: Any) -> Callable[..., Any]:
     """Sends a request of the admin's."""
 

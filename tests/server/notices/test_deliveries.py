@@ -18,18 +18,12 @@ from sqlalchemy import update
 from server.base.database import utc_now
 from server.base.models import Delivery, Webhook
 from server.base.settings import Settings
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
 
 # After each failure, in seconds, but for a tenth more or less: a day and some in all.
 PLAIN_WAITS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Claims are decided by either database."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 def ping(hooks: Any, by: Any, hook: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from server.notices.announce import ABOUT, watched_benchmark
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.statements import statements_of
 
 FAR_BELOW = [10.0] * 8
@@ -34,13 +35,6 @@ SYSTEM = WorkerSystem(
     threads=1,
     software={},
 )
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Events are spread under the locks of either database."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 def count(database: Database, table: Any) -> int:

@@ -26,16 +26,10 @@ from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Each test backs up either database."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture
@@ -46,7 +40,7 @@ def another_postgresql_url(postgresql: Engine) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:
+def fresh(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:  # noqa: F811
     """Settings of a host where there is nothing yet."""
     url = f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}"
     if database_url.startswith("postgresql"):

@@ -29,13 +29,6 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
-    """SQLite, unless a test names another."""
-    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
-    return url
-
-
-@pytest.fixture
 def served(
     client: TestClient, digits_submission: SubmissionParts, submit: Callable[..., Any]
 ) -> TestClient:

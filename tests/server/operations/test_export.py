@@ -27,6 +27,7 @@ from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
 from server.people.audit import Administrator, Subject, record
 from tests.server.conftest import SubmissionParts
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.services import services_of
 
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
@@ -36,13 +37,6 @@ SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "cl
 
 
 STRANGE = "=cmd|'/c calc'!A1,\r\n\"é\U0001f3c1\" '"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Each test exports from either database."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

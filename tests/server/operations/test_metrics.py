@@ -20,17 +20,11 @@ from server.base.settings import Settings
 from server.operations.figures import CachedFigures, WorkerSeen, is_free, read_figures
 from server.operations.readiness import Readiness
 from server.verifications.dispatch import Dispatcher
+from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.services import services_of
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """The figures are read in either database's SQL."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 @pytest.fixture

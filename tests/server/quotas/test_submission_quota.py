@@ -5,21 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database, utc_now
 from server.base.models import Submission
+from tests.support.both_databases import database_url  # noqa: F401
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Both count within the transaction."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
 
 
 def age(database: Database, hours: list[float]) -> None:
