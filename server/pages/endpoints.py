@@ -34,10 +34,11 @@ from server.pages import (
 PAGES = (
     home,
     boards,
+    # Before the charts of boards, whose addresses take any name.
+    calibrations,
     board_charts,
     submissions,
     compare,
-    calibrations,
     verifications,
     workers,
     feeds,
