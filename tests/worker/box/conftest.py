@@ -15,10 +15,10 @@ from worker.box.start import BoxUnavailableError, Order, find_bubblewrap
 
 TRUTH = bytes(range(8))
 LIMITS = Limits(
-    prepare_seconds=5,
-    run_seconds=5,
-    silence_seconds=2,
-    hello_seconds=20,
+    prepare_seconds=10,
+    run_seconds=30,
+    silence_seconds=20,
+    hello_seconds=60,
     memory_bytes=256 << 20,
     scratch_bytes=1 << 20,
     shared_memory_bytes=1 << 20,
