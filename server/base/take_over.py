@@ -5,7 +5,6 @@ that it lacks. Then its rows are moved as those migrations did, each by its numb
 first migration does not have go last.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -14,6 +13,8 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import JSON, Boolean, Column, Connection, MetaData, Table, false, inspect, text
 
+from finishline.rules.errors import RuleError
+from finishline.rules.text import parse_toml
 from finishline.rules.verification.control_points import opening_of
 from server.base.earlier_verdicts import measure_earlier_verdicts
 
@@ -246,8 +247,9 @@ def _add_trainings(connection: Connection, tables: MetaData) -> None:
 
 def _reference_in(content: str) -> str:
     try:
-        return str(tomllib.loads(content).get("replay", {}).get("reference", ""))
-    except tomllib.TOMLDecodeError:
+        definition = parse_toml(content.encode(), file="definition")
+        return str(definition.get("replay", {}).get("reference", ""))
+    except RuleError:
         return ""
 
 
