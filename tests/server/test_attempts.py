@@ -538,7 +538,7 @@ def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
     assert [line.split(" ", 1)[1] for line in attempt["log_tail"].splitlines()] == [
         "run 1: started",
         "run 1, epoch 1: quality 41.5 after 0.100 s",
-        "run 1: quality not told",
+        "run 1: quality unknown",
         "run 1: train\ufffd",
         "run 1: ended, not reached",
     ]
