@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
@@ -115,20 +116,21 @@ def run(
     if nonce is not None and not _is_nonce(nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
     screen = open_screen(as_json=as_json)
-    arguments = [str(path), str(file), "--runs", str(runs)]
+    arguments = [str(file), "--runs", str(runs)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
-    for event in _events(arguments):
-        if event["kind"] == "exit":
-            code = event["code"]
-        elif event["kind"] == "run_started":
-            drawn = event["nonce"]
-        elif event["kind"] == "run_finished":
-            finished.append(event)
-        screen.say(*_event_lines(event, unit=definition.target.unit))
+    with _copied(package) as folder:
+        for event in _events([folder, *arguments]):
+            if event["kind"] == "exit":
+                code = event["code"]
+            elif event["kind"] == "run_started":
+                drawn = event["nonce"]
+            elif event["kind"] == "run_finished":
+                finished.append(event)
+            screen.say(*_event_lines(event, unit=definition.target.unit))
     document = {"nonce": drawn, "package_sha256": package.sha256, "runs": finished}
     reached = [each["seconds"] for each in finished if each["status"] == "reached"]
     screen.answer(document, _result_lines(reached, finished, drawn, path))
@@ -161,6 +163,21 @@ def open_package(path: Path, benchmarks_dir: Path | None) -> Package:
             problems=listed,
         )
     return package
+
+
+@contextmanager
+def _copied(package: Package) -> Iterator[str]:
+    """A folder with the files that were checked, readable by the box's own user."""
+    with tempfile.TemporaryDirectory(prefix="finishline-package-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for file, content in package.files.items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for path in folder.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        yield name
 
 
 def _benchmarks_with_tasks(benchmarks_dir: Path | None) -> list[str]:

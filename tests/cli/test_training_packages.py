@@ -1,0 +1,156 @@
+"""`finishline training`: an example is made, checked and trained in a box on this machine."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from finishline.cli.main import main
+from worker.box.start import BoxUnavailableError, find_bubblewrap
+
+
+@pytest.fixture
+def package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The example package."""
+    folder = tmp_path / "mine"
+    assert main(["training", "init", str(folder)]) == 0
+    capsys.readouterr()
+    return folder
+
+
+@pytest.fixture
+def boxed() -> None:
+    """Skip where there is no bubblewrap; fail if it must be there."""
+    try:
+        find_bubblewrap()
+    except BoxUnavailableError as error:
+        if os.environ.get("FINISHLINE_REQUIRE_BOX"):
+            raise
+        pytest.skip(f"{error}; no package is trained")
+
+
+def test_the_example_breaks_no_rule(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["training", "check", str(package), "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(found["files"]) == ["train.py", "training.toml"]
+    assert found["bytes"] == sum(found["files"].values())
+    assert found["manifest"]["benchmark"] == "digits"
+
+
+def test_init_leaves_a_folder_with_files_alone(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (package / "train.py").read_bytes()
+
+    assert main(["training", "init", str(package)]) == 2
+    assert "Choose a new or empty folder" in capsys.readouterr().err
+    assert (package / "train.py").read_bytes() == before
+
+
+def link(package: Path) -> None:
+    (package / "notes.txt").symlink_to("/etc/passwd")
+
+
+def binary(package: Path) -> None:
+    (package / "model.so").write_bytes(b"\x7fELF\0")
+
+
+def shadow(package: Path) -> None:
+    (package / "json.py").write_text("x = 1\n")
+
+
+def other_benchmark(package: Path) -> None:
+    manifest = package / "training.toml"
+    manifest.write_text(manifest.read_text().replace('"digits"', '"imagenet"'))
+
+
+@pytest.mark.parametrize(
+    ("damage", "file", "expected"),
+    [
+        (link, "notes.txt", "a regular file"),
+        (binary, "model.so", ".py .toml .md .txt"),
+        (shadow, "json.py", "another name"),
+        (other_benchmark, "training.toml", "digits"),
+    ],
+)
+def test_a_bad_package_is_refused_with_its_file_and_the_expected(
+    package: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    file: str,
+    expected: str,
+) -> None:
+    damage(package)
+
+    assert main(["training", "check", str(package), "--json"]) == 1
+
+    problems = json.loads(capsys.readouterr().err)["error"]["problems"]
+    assert (file, expected) in [(each["file"], each["expected"]) for each in problems]
+
+
+def test_a_path_without_a_folder_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["training", "check", str(tmp_path / "none")]) == 2
+    assert "expected a training package" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("boxed")
+def test_the_example_reaches_the_target_in_a_box(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "train.py").chmod(0o600)  # Another user than the box's.
+    nonce = "5" * 64
+
+    code = main(["training", "run", str(package), "--runs", "2", "--nonce", nonce, "--json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0, found
+    assert found["nonce"] == nonce
+    assert [run["status"] for run in found["runs"]] == ["reached", "reached"]
+    for run in found["runs"]:
+        assert run["quality"] >= 97.5
+        assert 0 < run["seconds"] <= run["ledger"]["train"] + run["ledger"]["eval"] + 1e-6
+
+
+@pytest.mark.usefixtures("boxed")
+def test_equal_seeds_give_equal_qualities(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def qualities() -> list[float]:
+        main(["training", "run", str(package), "--runs", "2", "--seed", "3", "--json"])
+        return [run["quality"] for run in json.loads(capsys.readouterr().out)["runs"]]
+
+    assert qualities() == qualities()
+
+
+@pytest.mark.usefixtures("boxed")
+def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (package / "train.py").open("a") as file:
+        file.write("\n\ndef prepare(task):\n    raise ValueError('no luck')\n")
+
+    assert main(["training", "run", str(package), "--runs", "1"]) == 3
+
+    told = capsys.readouterr().out
+    assert "entry_died: the package raised an error" in told
+    assert "ValueError: no luck" in told
+
+
+@pytest.mark.usefixtures("boxed")
+def test_an_environment_that_is_not_here_is_named(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = package / "training.toml"
+    text = "\n".join(
+        'environment = "numpy-1.0"' if line.startswith("environment") else line
+        for line in manifest.read_text().splitlines()
+    )
+    manifest.write_text(text)
+
+    assert main(["training", "run", str(package)]) == 1
+    assert "environment numpy-1.0 is not installed here" in capsys.readouterr().err
