@@ -1,0 +1,54 @@
+"""Two halves: the second half of the test items confirms a set of runs, or does not."""
+
+import pytest
+from scipy import stats
+
+from finishline.rules.trainings.halves import judge_halves
+
+# The examples of the rule's docstring: second halves, outcome, points missing, p-value by scipy.
+EXAMPLES = [
+    ((96.9, 96.4, 97.0, 96.6, 96.6), "confirmed", 0.0),
+    ((96.3, 96.5, 96.4, 96.6, 96.2), "short", 0.1),
+    ((95.8, 96.0, 95.9, 96.1, 95.7), "disagrees", 0.6),
+]
+
+
+@pytest.mark.parametrize(("values", "outcome", "missing"), EXAMPLES)
+def test_the_mean_of_the_second_halves_is_held_against_the_target(
+    values: tuple[float, ...], outcome: str, missing: float
+) -> None:
+    found = judge_halves(values, target=96.5, direction="higher")
+
+    assert (found.outcome, found.missing) == (outcome, pytest.approx(missing))
+    assert found.mean == pytest.approx(sum(values) / 5)
+    if outcome == "confirmed":
+        assert found.p_value is None
+    else:
+        expected = stats.ttest_1samp(values, 96.5, alternative="less").pvalue
+        assert found.p_value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("values", "outcome", "missing"), EXAMPLES)
+def test_a_loss_is_judged_as_its_mirror_image(
+    values: tuple[float, ...], outcome: str, missing: float
+) -> None:
+    losses = [100 - value for value in values]
+
+    found = judge_halves(losses, target=3.5, direction="lower")
+
+    assert (found.outcome, found.missing) == (outcome, pytest.approx(missing))
+
+
+def test_a_mean_exactly_at_the_target_confirms() -> None:
+    assert judge_halves([96.0, 97.0], target=96.5, direction="higher").outcome == "confirmed"
+    assert judge_halves([0.5, 0.75], target=0.625, direction="lower").outcome == "confirmed"
+
+
+def test_one_run_below_the_target_is_short_without_a_test() -> None:
+    found = judge_halves([10.0], target=96.5, direction="higher")
+
+    assert (found.outcome, found.missing, found.p_value) == ("short", 86.5, None)
+
+
+def test_equal_runs_below_the_target_disagree() -> None:
+    assert judge_halves([96.0] * 5, target=96.5, direction="higher").outcome == "disagrees"
