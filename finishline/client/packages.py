@@ -7,7 +7,8 @@ from pathlib import Path
 
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.manifest import PackageError
-from finishline.rules.trainings.package import LARGEST_PACKAGE_BYTES, MOST_FILES
+from finishline.rules.trainings.package import MOST_FILES
+from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 
 # Folders that tools leave beside code; they are no part of a package.
 SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from finishline.rules.archive.definitions import shipped_file
-from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     Phases,
@@ -448,6 +448,6 @@ def test_what_scoring_reads_makes_other_rules_and_words_do_not(
     assert before in text
     changed = text.replace(before, after, 1)
     earlier, current = (
-        parse_benchmark(each.encode(), file="digits.toml") for each in (text, changed)
+        read_benchmark(each.encode(), file="digits.toml") for each in (text, changed)
     )
     assert rules_that_differ(earlier, current) == differ

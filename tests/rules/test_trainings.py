@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
+from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
+from finishline.rules.errors import BenchmarkError
 from finishline.rules.trainings.manifest import PackageError, read_manifest
-from finishline.rules.trainings.package import LARGEST_PACKAGE_BYTES, Package, read_package
+from finishline.rules.trainings.package import Package, read_package
+from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.protocol import (
     HEADER,
     ArraySpec,
@@ -205,3 +209,36 @@ def test_arrays_begin_at_multiples_of_64_bytes() -> None:
 
 def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock() -> None:
     assert Limits(prepare_seconds=20).prepare_clock_seconds == 60
+
+
+DIGITS = Path(__file__).parents[2] / "benchmarks/digits.toml"
+
+
+@pytest.mark.parametrize("folder", sorted(DIGITS.parent.glob("*/task.py")))
+def test_a_shipped_definition_pins_the_files_of_its_folder(folder: Path) -> None:
+    """A task that changes changes the hash of its definition."""
+    benchmark = load_benchmark(folder.parent.with_suffix(".toml"))
+    assert benchmark.trainings is not None
+    for name, digest in benchmark.trainings.files.items():
+        content = (folder.parent / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest, f"[trainings.files] {name}"
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "field"),
+    [
+        ('trust = "demonstration"', 'trust = "sure"', "trainings.trust"),
+        ("runs = 5", "runs = 2", "trainings.runs"),
+        ('"task.py" = "', '"../task.py" = "', "trainings.files.../task.py"),
+        ('"task.py" = "', '"task.py" = "g', "trainings.files.task.py"),
+        ('"task.py" = "', '"other.py" = "', "trainings.files.task.py"),
+        ('clock = "mlperf"', 'clock = "dawnbench"', "clock"),
+        ('divisions = ["closed", "open"]', 'divisions = ["closed"]', "divisions"),
+    ],
+)
+def test_a_policy_that_cannot_hold_names_its_field(written: str, instead: str, field: str) -> None:
+    """Also where the rest of the definition does not go with packages."""
+    text = DIGITS.read_text().replace(written, instead)
+    with pytest.raises(BenchmarkError) as caught:
+        parse_benchmark(text.encode(), file="digits.toml")
+    assert caught.value.field == field

@@ -14,6 +14,7 @@ from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint
 from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
 from finishline.rules.scoring.run import CLOCK_NAMES, Clock
 from finishline.rules.text import count_text, parse_toml
+from finishline.rules.trainings.policy import TrainingPolicy, read_training_policy
 
 DIVISIONS = ("closed", "open")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
@@ -146,7 +147,7 @@ class Benchmark:
     `sha256` is the hash of that file: a result names the definition it was scored under.
     `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
     reference convergence points are known, `latency` where the latency of its model is not
-    measured.
+    measured, `trainings` where no package is trained.
     """
 
     benchmark_id: str
@@ -169,6 +170,7 @@ class Benchmark:
     rcp: RcpRule | None = None
     latency: LatencyProtocol | None = None
     ranking: RankingRule = RankingRule()
+    trainings: TrainingPolicy | None = None
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -232,6 +234,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
         rcp=_rcp(root.optional_table("rcp"), runs),
         latency=read_latency_protocol(root.optional_table("latency")),
         ranking=_ranking(root.optional_table("ranking")),
+        trainings=read_training_policy(root.optional_table("trainings")),
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")

@@ -19,6 +19,28 @@ def check_offered(benchmark: "Benchmark", *, file: str) -> None:
         _check_target(also, file=file, field=f"target.also[{number}]")
     _check_target(benchmark.target, file=file, field="target")
     _check_direction(benchmark, file=file)
+    _check_trainings(benchmark, file=file)
+
+
+def _check_trainings(benchmark: "Benchmark", *, file: str) -> None:
+    """Packages are timed by a clock that never pauses, to the first crossing, in one division."""
+    if benchmark.trainings is None:
+        return
+    for field, found, needed in (
+        ("clock", benchmark.clock.name, "mlperf"),
+        ("target.reach", benchmark.reach.name, "first_crossing"),
+    ):
+        if found != needed:
+            raise BenchmarkError(
+                f"{found!r} with [trainings]", file=file, field=field, expected=f"{needed!r}"
+            )
+    if "open" not in benchmark.divisions:
+        raise BenchmarkError(
+            "no open division with [trainings]",
+            file=file,
+            field="divisions",
+            expected="open among them: packages are ranked there",
+        )
 
 
 def _check_target(target: QualityTarget, *, file: str, field: str) -> None:

@@ -11,10 +11,10 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
+from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 
 MOST_FILES = 32
 LARGEST_FILE_BYTES = 128 << 10
-LARGEST_PACKAGE_BYTES = 256 << 10
 LONGEST_LINE = 1_000
 SUFFIXES = (".py", ".toml", ".md", ".txt")
 FUNCTIONS = {"prepare": 1, "train": 3}
