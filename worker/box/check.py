@@ -68,11 +68,8 @@ def _probe() -> list[str]:
             extra=[Bind(RUNNER, "/runner.py")],
             runner=PROBE,
         )
-        box = Box(order)
-        try:
+        with Box(order) as box:
             return _read(box)
-        finally:
-            box.kill()
 
 
 def _read(box: Box) -> list[str]:
@@ -86,5 +83,4 @@ def _read(box: Box) -> list[str]:
         if status is not None and not box.reads:
             break
         time.sleep(0.01)
-    last = box.log_tail().strip().splitlines()[-1:]
-    raise BoxUnavailableError(f"a box did not start: {last[0] if last else f'status {status}'}")
+    raise BoxUnavailableError(box.why_not_started())

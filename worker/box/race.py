@@ -1,14 +1,17 @@
 """One run of a package in a box: the protocol's steps, the clock, and the run's rows.
 
 The clock starts before the first byte of `go` and stops at the last byte of the predictions that
-reach the target. It never pauses: evaluations, copies and late imports count.
+reach the target. It never pauses: evaluations, copies and late imports count. Another thread scores
+predictions while the box is listened to. The first ask at the target ends the run, and nothing that
+the package does after it changes the result.
 """
 
 import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from finishline.rules.scoring.run import Ledger, Phase
@@ -20,7 +23,8 @@ from finishline.rules.trainings.protocol import (
     ProtocolError,
 )
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
-from worker.box.start import Box, Order
+from worker.box.scorer import Scorer
+from worker.box.start import Box, BoxUnavailableError, Order
 from worker.box.watch import MemoryWatch
 
 EXIT_SECONDS = 5.0
@@ -37,7 +41,8 @@ EXITS = {
 class Course:
     """A task as a box meets it: public facts, the data of this run, and a way to score.
 
-    `score` takes predictions as bytes and returns the quality on each half; labels stay in it.
+    `score` takes predictions as bytes and returns the quality on each half; labels stay in it. It
+    runs in a thread beside the clock, which it delays if it computes long without leaving Python.
     `task` has names that `prepare` gets beside shapes and prediction.
     """
 
@@ -98,21 +103,18 @@ def race(
 ) -> RaceResult:
     """Run a package once in a box of its own; a failure is a value. No process is left.
 
-    Raises BoxUnavailableError if no box can be started.
+    `on_ask` is called for each ask in order, by the thread that scores. Raises BoxUnavailableError
+    if no box can be started, and an error of `score` or `on_ask`.
     """
-    data = seal(course.train)
-    box = Box(order)
-    runner = _Runner(box, course, on_ask=on_ask, stop=stop)
-    watch = MemoryWatch(
-        box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
-    )
-    try:
-        runner.run(seed, data)
-    finally:
-        watch.stop()
-        box.kill()
-        os.close(data)
-    return runner.result(peak_bytes=watch.peak_bytes)
+    with Box(order) as box, Scorer(ended=box.stop) as scorer:
+        runner = _Runner(box, course, scorer, on_ask=on_ask, stop=stop)
+        with MemoryWatch(
+            box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
+        ) as watch:
+            runner.run(seed)
+            box.kill()
+        scorer.finish(stop=stop)
+        return runner.result(peak_bytes=watch.peak_bytes)
 
 
 class _Runner:
@@ -122,11 +124,13 @@ class _Runner:
         self,
         box: Box,
         course: Course,
+        scorer: Scorer,
         *,
         on_ask: Callable[[Ask], None],
         stop: Callable[[], bool],
     ) -> None:
         self._box, self._course, self._limits = box, course, box.limits
+        self._scorer = scorer
         self._on_ask, self._stop = on_ask, stop
         self._conversation = Conversation(
             course.prediction.nbytes, max_evaluations=box.limits.max_evaluations
@@ -139,18 +143,18 @@ class _Runner:
         self._over_memory: int | None = None
         self._hello: Mapping[str, Any] = {}
         self._status: RaceStatus = "failed"
-        self._seconds: float | None = None
         self._code: str | None = None
         self._message: str | None = None
 
     def exceed_memory(self, used: int) -> None:
-        """Note that the box holds too much memory; the next look ends the run."""
+        """End the run, as the box holds too much memory."""
         self._over_memory = used
+        self._box.stop()
 
-    def run(self, seed: int, data: int) -> None:
+    def run(self, seed: int) -> None:
         """Hold the conversation to its end."""
         try:
-            self._hold(seed, data)
+            self._hold(seed)
         except _StopError as error:
             self._end("cancelled" if error.code is None else "failed", error.code, str(error))
         except ProtocolError as error:
@@ -158,38 +162,76 @@ class _Runner:
         except DeadlineError:
             self._end("failed", *self._late())
 
-    def _hold(self, seed: int, data: int) -> None:
+    def _hold(self, seed: int) -> None:
         try:
             self._prepare()
-            self._train(seed, data)
+            self._train(seed)
         except ClosedError:
             self._end("failed", *self._death())
 
     def result(self, *, peak_bytes: int) -> RaceResult:
-        """The run as it ended."""
-        return RaceResult(
+        """The run as it ended: at the first ask that reached the target, if one did."""
+        found = RaceResult(
             status=self._status,
             asks=tuple(self._asks),
             ledger=self._ledger,
-            seconds=self._seconds,
             code=self._code,
             message=self._message,
             log_tail=self._box.log_tail(),
             peak_bytes=peak_bytes,
             hello=self._hello,
         )
+        last = self._asks[-1] if self._asks else None
+        if last is None or not self._course.is_reached(last.quality):
+            return found
+        return replace(
+            found,
+            status="reached",
+            ledger=last.ledger,
+            seconds=last.seconds,
+            code=None,
+            message=None,
+        )
 
     def _prepare(self) -> None:
-        frame = self._channel.receive(deadline=self._box.started_at + self._limits.hello_seconds)
-        self._stamp(Phase.INIT, frame.at)
-        self._hello = _read_hello(frame.body)
-        deadline = frame.at + self._limits.prepare_clock_seconds
+        began = self._receive_hello()
+        self._stamp(Phase.INIT, began)
+        deadline = began + self._limits.prepare_clock_seconds
         body = json.dumps(public_task(self._course)).encode()
         self._channel.send(FrameType.TASK, body, deadline=deadline)
         frame = self._channel.receive(deadline=deadline)
         self._stamp(Phase.WARMUP, frame.at)
 
-    def _train(self, seed: int, data: int) -> None:
+    def _receive_hello(self) -> float:
+        """Read the first frame. No code of the package runs before it: a failure is the host's."""
+        deadline = self._box.started_at + self._limits.hello_seconds
+        try:
+            frame = self._channel.receive(deadline=deadline)
+            self._hello = _read_hello(frame.body)
+            return frame.at
+        except (ClosedError, DeadlineError, ProtocolError):
+            self._box.exit_status(wait_seconds=EXIT_SECONDS)
+            self._look()
+            raise BoxUnavailableError(self._box.why_not_started()) from None
+
+    def _train(self, seed: int) -> None:
+        data, inputs = seal(self._course.train), seal(self._course.inputs)
+        try:
+            self._go(seed, data)
+            while self._receive_ask():
+                self._evaluate(inputs)
+        finally:
+            os.close(data)
+            os.close(inputs)
+
+    def _receive_ask(self) -> bool:
+        frame = self._channel.receive(deadline=self._deadline())
+        self._stamp(Phase.TRAIN, frame.at)
+        if frame.kind is FrameType.DONE:
+            self._end("not_reached", None, None)
+        return frame.kind is FrameType.ASK
+
+    def _go(self, seed: int, data: int) -> None:
         go = {
             "seed": seed,
             "shapes": {
@@ -201,51 +243,37 @@ class _Runner:
         body = json.dumps(go).encode()
         self._started_at = self._last = time.perf_counter()
         self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
-        while True:
-            frame = self._channel.receive(deadline=self._deadline())
-            self._stamp(Phase.TRAIN, frame.at)
-            if frame.kind is FrameType.DONE:
-                self._end("not_reached", None, None)
-                return
-            if self._evaluate():
-                return
 
-    def _evaluate(self) -> bool:
-        """Answer an ask with the inputs and score the predictions: whether the target is met."""
-        self._send_inputs()
+    def _evaluate(self, inputs: int) -> None:
+        """Answer an ask with the inputs, stamp the predictions, and have them scored."""
+        self._send_inputs(inputs)
         frame = self._channel.receive(deadline=self._deadline())
         self._stamp(Phase.EVAL, frame.at)
-        quality, second = self._course.score(bytes(frame.body))
         assert self._started_at is not None  # noqa: S101
-        ask = Ask(
+        ask = partial(
+            Ask,
             number=self._conversation.asks,
             seconds=frame.at - self._started_at,
-            quality=quality,
-            second_half=second,
             ledger=self._ledger,
         )
+        self._scorer.put(partial(self._score, ask, bytes(frame.body)))
+
+    def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
+        """Score an ask: whether the target is met."""
+        quality, second = self._course.score(predictions)
+        ask = made(quality=quality, second_half=second)
         self._asks.append(ask)
         self._on_ask(ask)
-        if not self._course.is_reached(quality):
-            return False
-        self._seconds = ask.seconds
-        self._end("reached", None, None)
-        return True
+        return self._course.is_reached(quality)
 
-    def _send_inputs(self) -> None:
-        deadline = self._deadline()
+    def _send_inputs(self, inputs: int) -> None:
+        deadline, size = self._deadline(), os.fstat(inputs).st_size
         if self._conversation.asks > 1:
             self._channel.send(FrameType.INPUTS, deadline=deadline)
-            return
-        number = seal(self._course.inputs)
-        try:
-            size = os.fstat(number).st_size
-            if size > INLINE_LIMIT_BYTES:
-                self._channel.send(FrameType.INPUTS, deadline=deadline, descriptor=number)
-            else:
-                self._channel.send(FrameType.INPUTS, os.pread(number, size, 0), deadline=deadline)
-        finally:
-            os.close(number)
+        elif size > INLINE_LIMIT_BYTES:
+            self._channel.send(FrameType.INPUTS, deadline=deadline, descriptor=inputs)
+        else:
+            self._channel.send(FrameType.INPUTS, os.pread(inputs, size, 0), deadline=deadline)
 
     def _deadline(self) -> float:
         """The end of the next frame: silence ends a run, and so does its own limit."""

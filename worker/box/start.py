@@ -71,7 +71,7 @@ class Order:
 
 
 class Box:
-    """A running box: the worker's end of its channel, its log, and its end.
+    """A running box: the worker's end of its channel, its log, and its end. Use it as a context.
 
     Start it from a thread that lives as long as the box: the kernel kills the box with that thread.
     """
@@ -79,21 +79,28 @@ class Box:
     def __init__(self, order: Order) -> None:
         self.limits = order.limits
         self.started_at = time.perf_counter()
-        self.socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.log_is_full = False
         self._tail = b""
         self._stage = tempfile.mkdtemp(prefix="finishline-box-") if os.geteuid() == 0 else None
-        information, written = os.pipe()
+        self.socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._process = _start(order, inside, written, self._stage)
-        except OSError as error:
-            raise BoxUnavailableError(f"bubblewrap could not be started: {error}") from error
+            self._process = _start(order, inside, self._stage)
+        except BaseException as error:
+            self.socket.close()
+            self._remove_stage()
+            if isinstance(error, OSError):
+                raise BoxUnavailableError(f"bubblewrap could not be started: {error}") from error
+            raise
         finally:
             inside.close()
-            os.close(written)
-        self._information = information
         self._reader = threading.Thread(target=self._read_log, name="box-log", daemon=True)
         self._reader.start()
+
+    def __enter__(self) -> "Box":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def pid(self) -> int:
@@ -112,22 +119,31 @@ class Box:
         except subprocess.TimeoutExpired:
             return None
 
-    def kill(self) -> None:
-        """Kill every process of the box and free its files. May be called again."""
+    def stop(self) -> None:
+        """Kill every process of the box. May be called from any thread, and again."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill every process of the box and free its files. May be called again."""
+        self.stop()
         self._process.wait()
         self.socket.close()
         self._reader.join(5.0)
-        with suppress(OSError):
-            os.close(self._information)
-        self._information = -1
-        if self._stage is not None:
-            shutil.rmtree(self._stage, ignore_errors=True)
+        self._remove_stage()
+
+    def why_not_started(self) -> str:
+        """The reason of a box that ended before the runner's first frame."""
+        last = self.log_tail().strip().splitlines()[-1:]
+        return f"a box did not start: {last[0] if last else f'status {self._process.returncode}'}"
 
     def log_tail(self) -> str:
         """The last lines that the package wrote."""
         return self._tail.decode(errors="replace")
+
+    def _remove_stage(self) -> None:
+        if self._stage is not None:
+            shutil.rmtree(self._stage, ignore_errors=True)
 
     def _read_log(self) -> None:
         output: IO[bytes] = self._process.stdout  # type: ignore[assignment]
@@ -141,9 +157,7 @@ class Box:
                     return
 
 
-def _start(
-    order: Order, inside: socket.socket, information: int, stage: str | None
-) -> "subprocess.Popen[bytes]":
+def _start(order: Order, inside: socket.socket, stage: str | None) -> "subprocess.Popen[bytes]":
     arguments, binds = _arguments(order, channel=inside.fileno(), staged=stage)
     rules = os.open(filter_path(), os.O_RDONLY | os.O_CLOEXEC)
     listed = os.memfd_create("arguments")
@@ -154,7 +168,6 @@ def _start(
             find_bubblewrap(),
             "--args", str(listed),
             "--seccomp", str(rules),
-            "--info-fd", str(information),
             "--",
             *_inner_command(order, inside.fileno()),
         ]  # fmt: skip
@@ -166,7 +179,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-            pass_fds=(inside.fileno(), rules, listed, information),
+            pass_fds=(inside.fileno(), rules, listed),
             start_new_session=True,
         )
     finally:
@@ -179,7 +192,8 @@ def _inner_command(order: Order, channel: int) -> list[str]:
     orders = {
         "channel": channel,
         "module": order.module,
-        "path": [SITE, PACKAGE],
+        "site": SITE,
+        "package": PACKAGE,
         "packages": list(order.packages),
         "preload": list(order.preload),
         "limits": _rlimits(order.limits),

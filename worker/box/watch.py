@@ -10,7 +10,10 @@ PERIOD_SECONDS = 0.1
 
 
 class MemoryWatch:
-    """Call `exceeded` once when the processes below `pid` hold more than `limit_bytes`."""
+    """Call `exceeded` once when the processes below `pid` hold more than `limit_bytes`.
+
+    Use it as a context: the watch ends with it.
+    """
 
     def __init__(self, pid: int, *, limit_bytes: int, exceeded: Callable[[int], None]) -> None:
         self.peak_bytes = 0
@@ -21,8 +24,10 @@ class MemoryWatch:
         self._thread = threading.Thread(target=self._run, name="box-memory", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop watching."""
+    def __enter__(self) -> "MemoryWatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join(5.0)
 

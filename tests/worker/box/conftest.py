@@ -10,7 +10,7 @@ import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from worker.box.packages import requirements_of
-from worker.box.race import Course, RaceResult, race
+from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.start import BoxUnavailableError, Order, find_bubblewrap
 
 TRUTH = bytes(range(8))
@@ -38,13 +38,17 @@ def _bubblewrap() -> None:
         pytest.skip(f"{error}; the box is not tested")
 
 
-def course() -> Course:
-    """Eight items whose classes are 0 to 7; the quality is the share that is right."""
+Score = Callable[[bytes], tuple[float, float]]
 
-    def score(predictions: bytes) -> tuple[float, float]:
-        right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
-        return right / 8, right / 8
 
+def share_right(predictions: bytes) -> tuple[float, float]:
+    """The share of the eight items that is right."""
+    right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
+    return right / 8, right / 8
+
+
+def course(score: Score = share_right) -> Course:
+    """Eight items whose classes are 0 to 7; the target is that six are right."""
     return Course(
         task={"benchmark": "numbers", "factors": {}},
         train={"x": np.arange(8, dtype=np.int64)},
@@ -69,7 +73,16 @@ def run_code(tmp_path: Path) -> RunCode:
             yield lambda inputs: bytes(range(8))
     """
 
-    def run(code: str, *, limits: Limits = LIMITS, packages: tuple[str, ...] = ()) -> RaceResult:
+    def run(
+        code: str,
+        *,
+        limits: Limits = LIMITS,
+        packages: tuple[str, ...] = (),
+        preload: tuple[str, ...] = (),
+        score: Score = share_right,
+        on_ask: Callable[[Ask], None] = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> RaceResult:
         folder = tmp_path / "package"
         folder.mkdir(exist_ok=True)
         tmp_path.chmod(0o755)
@@ -78,8 +91,9 @@ def run_code(tmp_path: Path) -> RunCode:
             package=folder,
             module="train",
             packages=dict(requirements_of(packages)),
+            preload=preload,
             limits=limits,
         )
-        return race(order, course(), seed=7)
+        return race(order, course(score), seed=7, on_ask=on_ask, stop=stop)
 
     return run

@@ -9,7 +9,7 @@ from finishline.rules.trainings.protocol import Limits
 from tests.support.seccomp import build
 from tests.worker.box.conftest import LIMITS, RunCode
 from worker.box.check import check_box
-from worker.box.start import RUNNER, filter_path
+from worker.box.start import RUNNER, BoxUnavailableError, filter_path
 
 
 def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) -> None:
@@ -108,6 +108,13 @@ def test_a_package_that_fails_is_told_why(
     assert (result.status, result.code) == ("failed", failure), result
     assert said in result.log_tail
     assert result.message
+
+
+def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(
+    run_code: RunCode,
+) -> None:
+    with pytest.raises(BoxUnavailableError, match="No module named 'absent'"):
+        run_code("", preload=("absent",))
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def main() -> int:
     """Run the package that the orders name. Exits with a status that says who failed."""
     orders = json.loads(sys.argv[1])
     limit(orders)
-    sys.path[:] = [*sys.path, *orders["path"]]
+    sys.path.append(orders["site"])
     for name in orders["preload"]:
         importlib.import_module(name)
     channel = Channel(orders["channel"])
@@ -180,6 +180,7 @@ def main() -> int:
     }
     channel.send(HELLO, json.dumps(hello).encode())
     task = json.loads(channel.receive(TASK)[0])
+    sys.path.append(orders["package"])
     try:
         module = load(orders["module"])
     except BaseException:  # noqa: BLE001  (whatever a stranger raises is told apart by the status)

@@ -43,7 +43,7 @@ def main() -> int:
     """Answer draws and scores until the worker is gone."""
     orders = json.loads(sys.argv[1])
     runner.limit(orders)
-    sys.path[:] = [*sys.path[1:], *orders["path"]]
+    sys.path[:] = [*sys.path[1:], orders["site"], orders["package"]]
     import numpy as np
 
     module = importlib.import_module(orders["module"])

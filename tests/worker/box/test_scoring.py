@@ -1,0 +1,129 @@
+"""Scores of a run in a box: beside the clock, in order, and the first at the target counts."""
+
+import ast
+import itertools
+import statistics
+import time
+
+import pytest
+
+from finishline.rules.trainings.protocol import Limits
+from tests.worker.box.conftest import LIMITS, RunCode, share_right
+from worker.box.race import Ask
+
+MANY = Limits(**(vars(LIMITS) | {"max_evaluations": 12}))
+LATEST_SECONDS = 0.002
+
+
+def slow_share_right(predictions: bytes) -> tuple[float, float]:
+    time.sleep(0.1)
+    return share_right(predictions)
+
+
+def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code: RunCode) -> None:
+    result = run_code(
+        """
+        import time
+
+        def train(prepared, data, seed):
+            waits, ends = [], []
+            for _ in range(11):
+                asked = time.perf_counter()
+                def predict(inputs):
+                    waits.append(time.perf_counter() - asked)
+                    ends.append(time.perf_counter())
+                    return bytes(8)
+                yield predict
+            print([waits, ends])
+        """,
+        limits=MANY,
+        score=slow_share_right,
+    )
+
+    waits, ends = ast.literal_eval(result.log_tail)
+    true = [later - earlier for earlier, later in itertools.pairwise(ends)]
+    stamps = [ask.seconds for ask in result.asks]
+    measured = [later - earlier for earlier, later in itertools.pairwise(stamps)]
+    lateness = [abs(a - b) for a, b in zip(measured, true, strict=True)]
+    assert (result.status, len(result.asks)) == ("not_reached", 11)
+    assert statistics.median(waits) <= LATEST_SECONDS
+    assert statistics.median(lateness) <= LATEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "return",
+        "os._exit(9)",
+        "raise ValueError",
+        "while True: yield lambda inputs: bytes(8)",
+        "yield lambda inputs: [1]",
+        "yield lambda inputs: bytes(range(8))",
+        "time.sleep(60)",
+    ],
+)
+def test_the_first_ask_at_the_target_counts_whatever_follows(run_code: RunCode, then: str) -> None:
+    told: list[Ask] = []
+    begun = time.monotonic()
+
+    result = run_code(
+        f"""
+        import os, time
+
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes(range(8))
+            {then}
+            yield
+        """,
+        score=slow_share_right,
+        on_ask=told.append,
+    )
+
+    assert (result.status, result.code, result.message) == ("reached", None, None)
+    assert [(ask.number, ask.quality) for ask in told] == [(1, 0.125), (2, 1.0)]
+    assert result.asks == tuple(told)
+    assert (result.seconds, result.ledger) == (told[1].seconds, told[1].ledger)
+    assert time.monotonic() - begun < 15
+
+
+def test_a_failed_score_ends_the_run_with_its_error(run_code: RunCode) -> None:
+    def score(predictions: bytes) -> tuple[float, float]:
+        raise LookupError("no such score")
+
+    with pytest.raises(LookupError, match="no such score"):
+        run_code(
+            """
+            import time
+
+            def train(prepared, data, seed):
+                yield lambda inputs: bytes(8)
+                time.sleep(60)
+            """,
+            score=score,
+        )
+
+
+def test_a_cancelled_run_scores_nothing_more(run_code: RunCode) -> None:
+    scored: list[bytes] = []
+
+    def score(predictions: bytes) -> tuple[float, float]:
+        scored.append(predictions)
+        time.sleep(1.0)
+        return 0.0, 0.0
+
+    result = run_code(
+        """
+        import time
+
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes(range(8))
+            time.sleep(60)
+        """,
+        score=score,
+        stop=lambda: bool(scored),
+    )
+
+    assert (result.status, result.message) == ("cancelled", "the run was cancelled")
+    assert (len(scored), len(result.asks)) == (1, 1)
