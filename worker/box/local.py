@@ -84,13 +84,27 @@ def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
             expected=" or ".join(installed) or "an installed one",
         )
     family = family_of(manifest.environment)
-    seconds = float(benchmark.replay.run_limit_seconds) if benchmark.replay is not None else 3600.0
     return Order(
         package=package.resolve(),
         module=manifest.module,
         packages=dict(environment.packages),
         preload=family.preload if family is not None else (),
-        limits=Limits(run_seconds=seconds, silence_seconds=min(300.0, seconds)),
+        limits=limits_of(benchmark),
+    )
+
+
+def limits_of(benchmark: Benchmark) -> Limits:
+    """Limits of a benchmark's packages."""
+    policy = benchmark.trainings
+    if policy is None:
+        return Limits()
+    return Limits(
+        prepare_seconds=policy.prepare_seconds,
+        run_seconds=policy.run_limit_seconds,
+        silence_seconds=min(300.0, policy.run_limit_seconds),
+        max_evaluations=policy.max_evaluations,
+        memory_bytes=policy.memory_mib << 20,
+        threads=policy.threads,
     )
 
 
@@ -125,7 +139,7 @@ def draw_course(
     data_nonce = hashlib.sha256(DATA_LABEL + bytes.fromhex(nonce) + str(index).encode()).digest()
     facts = {
         "benchmark": benchmark.benchmark_id,
-        "threads": 1,
+        "threads": limits_of(benchmark).threads,
         "device": "cpu",
         "factors": dict.fromkeys(manifest.factors or {}, True),
     }

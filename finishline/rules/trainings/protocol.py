@@ -18,7 +18,15 @@ HELLO_LIMIT_BYTES = 4096
 # Inputs above this go as a sealed memory file, smaller ones in the frame.
 INLINE_LIMIT_BYTES = 1 << 20
 ALIGNMENT = 64
-ITEM_BYTES = {"uint8": 1, "uint16": 2, "int32": 4, "int64": 8, "float32": 4, "float64": 8}
+ITEM_BYTES = {
+    "int8": 1,
+    "uint8": 1,
+    "uint16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float32": 4,
+    "float64": 8,
+}
 # Of predictions: a class per item, or logits.
 CLASS_TYPES = ("uint8", "uint16")
 LOGIT_TYPE = "float32"

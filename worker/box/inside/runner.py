@@ -19,6 +19,7 @@ MAGIC = b"FLE1"
 HEADER = struct.Struct("<4sBIQ")
 TASK, HELLO, READY, GO, ASK, INPUTS, PREDICTIONS, DONE = range(8)
 FORMATS: dict[str, Any] = {
+    "int8": "b",
     "uint8": "B",
     "uint16": "H",
     "int32": "i",
@@ -26,7 +27,15 @@ FORMATS: dict[str, Any] = {
     "float32": "f",
     "float64": "d",
 }
-ITEM_BYTES = {"uint8": 1, "uint16": 2, "int32": 4, "int64": 8, "float32": 4, "float64": 8}
+ITEM_BYTES = {
+    "int8": 1,
+    "uint8": 1,
+    "uint16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float32": 4,
+    "float64": 8,
+}
 ALIGNMENT = 64
 IMPORT_FAILED, PACKAGE_RAISED, WRONG_RESULT = 3, 4, 5
 

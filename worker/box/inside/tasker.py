@@ -18,8 +18,8 @@ ALIGNMENT = 64
 MOST_ARRAYS = 32
 
 
-def packed(task: Any) -> bytes:
-    """A drawn task as JSON facts, a line feed, and its arrays one after the other."""
+def packed(task: Any) -> tuple[dict[str, Any], bytes]:
+    """Types and shapes of a drawn task; these as JSON, a line feed, and the arrays in a row."""
     import numpy as np
 
     parts: list[bytes] = []
@@ -34,9 +34,28 @@ def packed(task: Any) -> bytes:
             parts.append(b"\0" * (-array.nbytes % ALIGNMENT))
     if len(shapes["train"]) + len(shapes["inputs"]) > MOST_ARRAYS:
         raise ValueError(f"more than {MOST_ARRAYS} arrays")
-    dtype, shape = task.predictions
-    facts = shapes | {"prediction": [dtype, list(shape)]}
-    return b"".join([json.dumps(facts).encode(), b"\n", *parts])
+    shapes["prediction"] = listed(task.predictions)
+    return shapes, b"".join([json.dumps(shapes).encode(), b"\n", *parts])
+
+
+def listed(spec: Any) -> list[Any]:
+    """A type and a shape as they stand in JSON."""
+    dtype, shape = spec
+    return [str(dtype), list(shape)]
+
+
+def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
+    """Refuse a draw with other arrays than the module's `shapes()`, if it has that function."""
+    if not hasattr(module, "shapes"):
+        return
+    told = module.shapes()
+    expected: dict[str, Any] = {
+        group: {name: listed(spec) for name, spec in told[group].items()}
+        for group in ("train", "inputs")
+    }
+    expected["prediction"] = listed(told["predictions"])
+    if drawn != expected:
+        raise ValueError(f"the draw has {drawn}; shapes() says {expected}")
 
 
 def main() -> int:
@@ -54,7 +73,9 @@ def main() -> int:
         kind, body = channel.receive_any()
         if kind == DRAW:
             drawn = module.draw(body)
-            channel.send(DRAWN, packed(drawn))
+            shapes, body = packed(drawn)
+            check_shapes(module, shapes)
+            channel.send(DRAWN, body)
         elif kind == SCORE and drawn is not None:
             dtype, shape = drawn.predictions
             predictions = np.frombuffer(body, dtype).reshape(shape)
