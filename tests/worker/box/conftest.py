@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
+from tests.worker.box import wire
 from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.start import BoxUnavailableError, Order, find_bubblewrap
 
 TRUTH = bytes(range(8))
+# A limit in the arguments of the boxes of this process, which tells them from all others.
+MARK = (256 << 20) + os.getpid()
 LIMITS = Limits(
+    file_bytes=MARK,
     prepare_seconds=10,
     run_seconds=30,
     silence_seconds=20,
@@ -87,6 +91,7 @@ def run_code(tmp_path: Path) -> RunCode:
         folder.mkdir(exist_ok=True)
         tmp_path.chmod(0o755)
         (folder / "train.py").write_text(textwrap.dedent(usual) + textwrap.dedent(code))
+        (folder / "wire.py").write_text(Path(wire.__file__).read_text())
         order = Order(
             package=folder,
             module="train",

@@ -1,346 +1,188 @@
-"""Attempts to leave a box, as a package would make them; each tells how it ended."""
+"""Attempts to leave a box, as a package would make them, with the box whole and weakened.
 
-import ast
-import os
-import textwrap
-import time
-from pathlib import Path
-
-import psutil
-import pytest
-
-from tests.worker.box.conftest import RunCode
-from worker.box.start import BOX_UID
-
-# Runs each attempt of `ATTEMPTS` and prints {name: result or error}.
-HARNESS = """
-import ctypes, errno, json, os, signal, socket, subprocess, sys, time
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-def call(number, *arguments):
-    if libc.syscall(number, *arguments) < 0:
-        raise OSError(ctypes.get_errno(), "")
-    return "done"
-
-def outcome(attempt):
-    try:
-        return attempt()
-    except OSError as error:
-        return errno.errorcode.get(error.errno, str(error))
-    except Exception as error:
-        return type(error).__name__
-
-def prepare(task):
-    print("RESULT", {name: outcome(attempt) for name, attempt in ATTEMPTS.items()})
+Each attempt is made twice: in a box, where it is refused, and in one without the protection that
+refuses it, where it succeeds or fails for a reason of its own, such as its empty arguments. A row
+is that of the table in docs/trainings.md.
 """
 
+import functools
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
 
-def attempt(run_code: RunCode, attempts: str) -> dict[str, object]:
-    """Outcomes by name of attempts that are lambdas in the text of a dict."""
-    code = textwrap.dedent(HARNESS) + f"\nATTEMPTS = {{{textwrap.dedent(attempts)}}}\n"
-    result = run_code(code)
-    line = next((each for each in result.log_tail.splitlines() if each.startswith("RESULT ")), "")
-    assert line, result
-    found: dict[str, object] = ast.literal_eval(line.removeprefix("RESULT "))
-    assert result.status == "reached"  # The attempts leave the run as it is.
-    return found
+import pytest
 
-
-def test_files_of_the_box_cannot_be_written(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        **{place: (lambda place=place: open(place + "/new", "w") and "written")
-           for place in ("/", "/dev", "/usr/lib", "/packages", "/package", "/proc/sys/kernel")},
-        "scratch": lambda: open("/scratch/new", "w") and "written",
-        "sysctl": lambda: open("/proc/sys/kernel/hostname", "w").write("x"),
-        """,
-    )
-
-    assert found.pop("scratch") == "written"
-    assert set(found.values()) <= {"EROFS", "EACCES", "ENOENT", "EPERM"}, found
+from tests.support.box_removals import remove
+from tests.worker.box import attempts
+from tests.worker.box.conftest import LIMITS, course
+from worker.box.packages import requirements_of
+from worker.box.race import race
+from worker.box.start import BOX_UID, Order
 
 
-def test_files_of_the_host_are_absent(run_code: RunCode, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("labels")
-    secret.chmod(0o644)
-    names = ["/etc/shadow", "/etc/passwd", "/var/run/docker.sock", "/proc/kcore", "/sys/kernel"]
-    names += ["/dev/mem", "/dev/kmsg", str(secret), str(Path.home() / ".ssh"), "/usr/local/lib"]
+class Attempt(NamedTuple):
+    """An attempt with its outcome in a box; it has another without the protection named."""
 
-    found = attempt(
-        run_code,
-        f"**{{n: (lambda n=n: os.listdir(n) if os.path.isdir(n) else open(n)"
-        f" and 'seen') for n in {names!r}}}",
-    )
-
-    assert set(found.values()) <= {"ENOENT", "EACCES", "EPERM"}, found
+    row: int
+    does: str
+    outcome: str
+    # None: refused by the kernel to any ordinary user, so that only root could show another.
+    without: str | None
+    step: str = "prepare"
 
 
-def test_the_environment_of_the_worker_stays_outside(
-    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FINISHLINE_WORKER_TOKEN", "fl_secret")
-
-    found = attempt(run_code, "'names': lambda: sorted(os.environ)")
-
-    names = found["names"]
-    assert isinstance(names, list)
-    assert not [name for name in names if "FINISHLINE" in name]
-    assert len(names) <= 12
-
-
-def test_only_the_environments_packages_can_be_imported(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        **{name: (lambda name=name: str(__import__(name)))
-           for name in ("sklearn", "worker", "server", "finishline", "pip", "psutil")},
-        """,
-    )
-
-    assert set(found.values()) == {"ModuleNotFoundError"}, found
-
-
-def test_no_network_can_be_reached(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        **{name: (lambda family=getattr(socket, name): socket.socket(family) and "open")
-           for name in ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK")},
-        "dns": lambda: socket.gethostbyname("example.org"),
-        "abstract": lambda: socket.socket(socket.AF_UNIX).connect("\\0/tmp/dbus"),
-        """,
-    )
-
-    assert found.pop("dns") != "done"
-    assert found.pop("abstract") == "ECONNREFUSED"
-    assert set(found.values()) == {"EAFNOSUPPORT"}, found
-
-
-def test_forbidden_calls_are_refused(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        "ptrace": lambda: call(101, 0, 0, 0, 0),
-        "process_vm_readv": lambda: call(310, 1, 0, 0, 0, 0, 0),
-        "memfd_create": lambda: call(319, b"x", 0),
-        "memfd_secret": lambda: call(447, 0),
-        "shmget": lambda: call(29, 0, 4096, 0o1600),
-        "io_uring_setup": lambda: call(425, 8, 0),
-        "bpf": lambda: call(321, 0, 0, 0),
-        "perf_event_open": lambda: call(298, 0, 0, 0, 0, 0),
-        "userfaultfd": lambda: call(323, 0),
-        "keyctl": lambda: call(250, 0, 0, 0, 0, 0),
-        "mount": lambda: call(165, b"x", b"/scratch", b"tmpfs", 0, 0),
-        "unshare": lambda: call(272, 0x10000000),
-        "chroot": lambda: call(161, b"/scratch"),
-        "kexec_load": lambda: call(246, 0, 0, 0, 0),
-        "open_by_handle_at": lambda: call(304, -1, 0, 0),
-        "setns": lambda: call(308, 0, 0),
-        "personality": lambda: call(135, 0x0040000),
-        "sched_setaffinity": lambda: call(203, 0, 8, b"\\1" * 8),
-        "settime": lambda: call(227, 0, 0),
-        "clone_newuser": lambda: call(56, 0x10000000, 0, 0, 0, 0),
-        "inotify": lambda: call(253),
-        """,
-    )
-
-    assert set(found.values()) == {"EPERM"}, found
+LIBRARY = sysconfig.get_path("stdlib")
+FILTERED = (
+    "ptrace process_vm_readv memfd_create memfd_secret shmget io_uring_setup bpf perf_event_open "
+    "userfaultfd keyctl unshare kexec_load name_to_handle_at open_by_handle_at setns personality "
+    "sched_setaffinity clock_settime clone_newuser inotify"
+)
+FAMILIES = ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK")
+TABLE = [
+    Attempt(1, "fork 40", "EAGAIN", "RLIMIT_NPROC"),
+    Attempt(2, "hold_private 320", "ENOMEM", "RLIMIT_DATA"),
+    *(Attempt(17, f"call {name}", "EPERM", "seccomp") for name in FILTERED.split()),
+    Attempt(17, "call clone3", "ENOSYS", "seccomp"),
+    Attempt(17, "call x32", "SIGSYS", "seccomp"),
+    Attempt(17, "start_thread x", "done", None),
+    Attempt(17, "mount /scratch", "EPERM", "seccomp, --disable-userns"),
+    Attempt(17, "call chroot", "EPERM", "seccomp, --cap-drop"),
+    Attempt(6, "fill /scratch", "ENOSPC", "--size"),
+    Attempt(6, "fill /dev/shm", "ENOSPC", "--size"),
+    Attempt(6, "write_large 300000000", "EFBIG", "RLIMIT_FSIZE"),
+    Attempt(6, "open_files 300", "EMFILE", "RLIMIT_NOFILE"),
+    Attempt(7, "write /new", "EROFS", "--remount-ro /"),
+    Attempt(7, "write /usr/lib/new", "EROFS", "--remount-ro /"),
+    Attempt(7, "write /dev/new", "EROFS", "--remount-ro /dev"),
+    Attempt(7, "write /package/new", "EROFS", "read-only binds"),
+    # Kernel memory that only a cgroup bounds: such a host answers `known`.
+    Attempt(8, "folders 5000", "done", None),
+    Attempt(8, "pipes 100", "done", None),
+    *(Attempt(9, f"open_socket {name}", "EAFNOSUPPORT", "seccomp") for name in FAMILIES),
+    Attempt(9, "connect {port}", "EAFNOSUPPORT", "seccomp, network namespace"),
+    Attempt(9, "resolve localhost", "gaierror", None),
+    Attempt(10, "connect {abstract}", "ECONNREFUSED", "network namespace"),
+    Attempt(10, "connect {folder}/socket", "ENOENT", "list of mounts"),
+    Attempt(11, "read {folder}/secret", "ENOENT", "list of mounts"),
+    Attempt(11, "read /etc/passwd", "ENOENT", "list of mounts"),
+    Attempt(11, "read /sys/kernel", "ENOENT", "list of mounts"),
+    *(
+        Attempt(11, f"read {name}", "ENOENT", None)
+        for name in ("/etc/shadow", "/var/run/docker.sock", "/proc/kcore", "/dev/mem", "/dev/kmsg")
+    ),
+    Attempt(12, "variable FINISHLINE_WORKER_TOKEN", "absent from 11", "--clearenv"),
+    *(
+        Attempt(13, f"load {name}", "ModuleNotFoundError", "list of packages")
+        for name in ("sklearn", "psutil", "pydantic")
+    ),
+    Attempt(13, "load worker", "ModuleNotFoundError", None),
+    Attempt(13, f"read {LIBRARY}/site-packages", "empty", "masks"),
+    Attempt(14, "read /proc/1/mem", "EIO", None),
+    Attempt(14, "read /proc/{neighbour}/cmdline", "ENOENT", "process namespace"),
+    Attempt(15, "signal_to {neighbour}", "ESRCH", "process namespace"),
+    Attempt(15, "stop_first x", "done", None),  # A first process is sent no signal from inside.
+    Attempt(16, "batch x", "EPERM", "seccomp"),
+    Attempt(16, "hurry -5", "EPERM", None),
+    Attempt(16, "real_time x", "EPERM", None),
+    Attempt(16, "survive -500", "EACCES", None),
+    Attempt(18, "write /proc/sys/kernel/core_pattern", "EACCES", None),
+    Attempt(18, "write /proc/sys/kernel/hostname", "EACCES", None),
+    Attempt(19, "set_uid 0", "EINVAL", None),
+    Attempt(19, "type_ahead x", "EPERM", "seccomp"),
+    *(
+        Attempt(29, f"change_data {way}", "EPERM", "seals", "train")
+        for way in ("write", "map", "reopen", "truncate")
+    ),
+    Attempt(31, "memory_files x", "none", "data with go"),
+]
+if platform.machine() != "x86_64":  # Calls are made by their numbers on that machine.
+    TABLE = [one for one in TABLE if not one.does.startswith("call ")]
 
 
-def test_clone3_falls_back_to_clone_whose_flags_are_checked(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        "'clone3': lambda: call(435, 0, 0), 'thread': lambda: __import__('threading')"
-        ".Thread(target=int).start() or 'started'",
-    )
-
-    assert found == {"clone3": "ENOSYS", "thread": "started"}
-
-
-def test_processes_outside_cannot_be_signalled_or_read(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        f"""
-        "worker": lambda: os.kill({os.getpid()}, 0),
-        "first": lambda: open("/proc/1/mem", "rb").read(1),
-        "nice": lambda: os.nice(-5),
-        "rise": lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-500"),
-        "seen": lambda: len([name for name in os.listdir("/proc") if name.isdigit()]),
-        "root": lambda: os.setuid(0),
-        "stop": lambda: os.kill(1, signal.SIGSTOP),
-        """,
-    )
-
-    assert found.pop("seen") in (2, 3, 4)  # bubblewrap's own, and the runner
-    assert found.pop("stop") in (None, "EPERM")  # Ignored by a first process.
-    assert set(found.values()) <= {"ESRCH", "EACCES", "EPERM", "EIO", "EINVAL"}, found
-
-
-def test_a_fork_bomb_ends_at_the_limit(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        "children": lambda: bomb(),
+@pytest.fixture(scope="module")
+def facts() -> Iterator[dict[str, object]]:
+    """Things of the host to look for: listeners, a file, a process of the box's uid."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        (folder / "secret").write_text("labels")
+        (folder / "secret").chmod(0o644)
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        abstract = f"\0finishline-{os.getpid()}"
+        for address in (abstract, str(folder / "socket")):
+            end = stack.enter_context(socket.socket(socket.AF_UNIX))
+            end.bind(address)
+            end.listen()
+        (folder / "socket").chmod(0o777)
+        uid = BOX_UID if os.geteuid() == 0 else None
+        sleep = [shutil.which("sleep") or "sleep", "600"]
+        neighbour = stack.enter_context(subprocess.Popen(sleep, user=uid))
+        stack.callback(neighbour.kill)
+        yield {
+            "folder": folder,
+            "port": tcp.getsockname()[1],
+            "abstract": abstract.replace("\0", "@"),
+            "neighbour": neighbour.pid,
         }
-def bomb():
-    children = []
-    try:
-        while len(children) < 500:
-            pid = os.fork()
-            if pid == 0:
-                signal.pause()
-            children.append(pid)
-    except OSError as error:
-        return [len(children), errno.errorcode[error.errno]]
-    finally:
-        for pid in children:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-    return [len(children), "no limit"]
-_ = {
-        """,
-    )
-
-    count, error = found["children"]  # type: ignore[misc]
-    assert count < 24
-    assert error == "EAGAIN"
 
 
-def test_scratch_and_shared_memory_are_as_large_as_their_limits(run_code: RunCode) -> None:
-    found = attempt(
-        run_code,
-        """
-        **{place: (lambda place=place: open(place + "/big", "wb").write(bytes(2 << 20)) or 0)
-           for place in ("/scratch", "/dev/shm")},
-        """,
-    )
-
-    assert set(found.values()) == {"ENOSPC"}, found
+Outcomes = Callable[[str | None], dict[Attempt, str]]
 
 
-def test_the_data_cannot_be_written_or_truncated(run_code: RunCode) -> None:
-    result = run_code(
-        """
-        import os
+@pytest.fixture(scope="module")
+def outcomes(facts: dict[str, object]) -> Outcomes:
+    """Outcomes of the attempts in one box: of all, or of those that a protection refuses."""
 
-        def attempt(action):
-            try:
-                action()
-            except OSError as error:
-                return error.errno
-            except TypeError:
-                return "read-only"
-            return "done"
+    @functools.cache
+    def make(without: str | None) -> dict[Attempt, str]:
+        wanted = [one for one in TABLE if without in (None, one.without)]
+        # Those of the first step are printed before those of the second.
+        wanted.sort(key=lambda one: one.step)
+        with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setenv("FINISHLINE_WORKER_TOKEN", "fl_secret")
+            package = write_package(Path(name), wanted, facts)
+            if without is not None:
+                remove(without, monkeypatch, Path(str(facts["folder"])))
+            packages = dict(requirements_of(["numpy"]))
+            order = Order(package=package, module="train", packages=packages, limits=LIMITS)
+            result = race(order, course(), seed=7)
+        said = [line for line in result.log_tail.splitlines() if line.startswith("RESULT ")]
+        assert said, result
+        assert result.status == "reached"  # The attempts leave the run as it is.
+        found = [outcome for line in said for outcome in json.loads(line.removeprefix("RESULT "))]
+        return dict(zip(wanted, found, strict=True))
 
-        def train(prepared, data, seed):
-            number = next(
-                int(name) for name in os.listdir("/proc/self/fd")
-                if "memfd" in os.readlink(f"/proc/self/fd/{name}")
-            )
-            print("RESULT", [
-                attempt(lambda: data["x"].__setitem__(0, 5)),
-                attempt(lambda: os.ftruncate(number, 0)),
-                attempt(lambda: os.write(number, b"x")),
-                attempt(lambda: os.write(os.open(f"/proc/self/fd/{number}", os.O_RDWR), b"x")),
-            ])
-            yield lambda inputs: bytes(range(8))
-        """
-    )
-
-    assert "RESULT ['read-only', 1, 1, 1]" in result.log_tail or (
-        "RESULT ['read-only', 1, 1, 13]" in result.log_tail
-    ), result.log_tail
+    return make
 
 
-def test_memory_over_many_processes_ends_the_run(run_code: RunCode) -> None:
-    result = run_code(
-        """
-        import os, time
-
-        def prepare(task):
-            for _ in range(6):
-                if os.fork() == 0:
-                    held = bytearray(os.urandom(1 << 20) * 80)
-                    time.sleep(30)
-            time.sleep(30)
-        """
-    )
-
-    assert result.code == "memory_limit"
-    assert result.peak_bytes > 256 << 20
+def write_package(folder: Path, wanted: Iterable[Attempt], facts: dict[str, object]) -> Path:
+    """A package that makes attempts; anybody may write to it, as far as its mount allows."""
+    folder.chmod(0o777)
+    (folder / "train.py").write_text(Path(attempts.__file__).read_text())
+    steps = {
+        step: [one.does.format(**facts) for one in wanted if one.step == step]
+        for step in ("prepare", "train")
+    }
+    (folder / "facts.json").write_text(json.dumps(steps))
+    return folder
 
 
-def test_daemons_end_with_the_box(run_code: RunCode) -> None:
-    result = run_code(
-        """
-        import os, time
-
-        def prepare(task):
-            if os.fork() == 0:
-                os.setsid()
-                if os.fork() == 0:
-                    time.sleep(600)
-                os._exit(0)
-        """
-    )
-
-    assert result.status == "reached"
-    wait_until = time.monotonic() + 5
-    while survivors := boxed_processes():
-        assert time.monotonic() < wait_until, survivors
-        time.sleep(0.05)
+@pytest.mark.parametrize("attempt", TABLE, ids=lambda one: f"{one.row} {one.does}")
+def test_a_box_refuses_an_attempt(attempt: Attempt, outcomes: Outcomes) -> None:
+    assert outcomes(None)[attempt] == attempt.outcome
 
 
-def boxed_processes() -> list[int]:
-    """Processes of boxes that this process started, or of the box's own uid."""
-    own = psutil.Process().children(recursive=True)
-    others = [each for each in psutil.process_iter(["uids"]) if _is_boxed(each)]
-    return [each.pid for each in {*own, *others} if "runner.py" in " ".join(_command(each))]
-
-
-def _is_boxed(process: psutil.Process) -> bool:
-    uids = process.info["uids"]
-    return uids is not None and uids.real == BOX_UID
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def test_descriptors_sent_to_the_worker_are_dropped(run_code: RunCode) -> None:
-    before = psutil.Process().num_fds()
-    result = run_code(
-        """
-        import array, os, socket
-
-        def train(prepared, data, seed):
-            for number in range(3, 64):
-                try:
-                    channel = socket.socket(fileno=os.dup(number))
-                    channel.getpeername()
-                    break
-                except OSError:
-                    continue
-            header = b"FLE1" + bytes([4]) + (2).to_bytes(4, "little") + bytes(8)
-            socket.send_fds(channel, [header], [0, 1, 2])
-            yield
-        """
-    )
-
-    assert result.code in ("protocol_broken", "entry_died")
-    assert psutil.Process().num_fds() <= before
-
-
-def test_nothing_is_left_for_the_next_run(run_code: RunCode) -> None:
-    leave = "import os\ndef prepare(task):\n    open('/scratch/note', 'w').write('hello')\n"
-    look = "import os\ndef prepare(task):\n    print('LEFT', os.listdir('/scratch'))\n"
-
-    run_code(leave)
-
-    assert "LEFT []" in run_code(look).log_tail
+@pytest.mark.parametrize(
+    "attempt", [one for one in TABLE if one.without], ids=lambda one: f"{one.row} {one.does}"
+)
+def test_the_attempt_passes_without_its_protection(attempt: Attempt, outcomes: Outcomes) -> None:
+    assert outcomes(attempt.without)[attempt] != attempt.outcome

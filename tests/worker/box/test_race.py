@@ -117,66 +117,6 @@ def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(
         run_code("", preload=("absent",))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 8, 2, 8))",  # a quality: no such type
-        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 6, 2, 8) + bytes(range(8)))",  # unasked
-        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 4, 9, 0))",  # misnumbered
-        "channel.sendall(struct.pack('<4sBIQ', b'FLE1', 4, 2, 2**62))",  # 4 EiB
-        "channel.sendall(bytes(range(256)) * 8)",  # noise
-    ],
-)
-def test_forged_frames_end_the_run_at_once(run_code: RunCode, body: str) -> None:
-    begun = time.perf_counter()
-    result = run_code(
-        f"""
-        import os, socket, struct, time
-
-        def train(prepared, data, seed):
-            for number in range(3, 64):
-                try:
-                    channel = socket.socket(fileno=os.dup(number))
-                    channel.getpeername()
-                except OSError:
-                    continue
-                {body}
-            time.sleep(60)
-            yield
-        """
-    )
-
-    assert (result.status, result.code) == ("failed", "protocol_broken"), result
-    assert time.perf_counter() - begun < 10
-
-
-def test_a_frame_that_drips_has_one_deadline(run_code: RunCode) -> None:
-    result = run_code(
-        """
-        import os, socket, struct, time
-
-        def train(prepared, data, seed):
-            header = struct.pack('<4sBIQ', b'FLE1', 4, 2, 0)
-            for number in range(3, 64):
-                try:
-                    channel = socket.socket(fileno=os.dup(number))
-                    channel.getpeername()
-                    break
-                except OSError:
-                    continue
-            for byte in header:
-                channel.sendall(bytes([byte]))
-                time.sleep(0.3)
-            time.sleep(60)
-            yield
-        """,
-        limits=Limits(**(vars(LIMITS) | {"silence_seconds": 2.0})),
-    )
-
-    assert result.code == "silence_time_limit"
-    assert len(result.asks) == 0
-
-
 def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
     import runpy
 

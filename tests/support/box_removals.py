@@ -1,0 +1,240 @@
+"""Remove one protection of a box, so that a test of an attack can be seen to fail.
+
+A weakened box still runs as an ordinary user: on a host whose tests are root, by its own uid.
+"""
+
+import dataclasses
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType, Limits
+from worker.box import channel, start, watch
+from worker.box.channel import Channel
+from worker.box.packages import SITE, Bind
+
+ALLOW_ALL = struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
+OTHER_NAMESPACES = ("ipc", "net", "uts", "cgroup-try")
+Arguments = list[str]
+Removal = Callable[[pytest.MonkeyPatch, Path], None]
+
+
+def without(flag: str, values: int = 0, *, first: str | None = None) -> Removal:
+    """Drop a flag of bubblewrap and its values: everywhere, or where they begin with `first`."""
+
+    def edit(given: Arguments, folder: Path) -> Arguments:
+        found, at = [], 0
+        while at < len(given):
+            if given[at] == flag and first in (None, given[at + 1]):
+                at += 1 + values
+            else:
+                found.append(given[at])
+                at += 1
+        assert found != given, f"bubblewrap is not given {flag}"
+        return found
+
+    return edited(edit)
+
+
+def edited(edit: Callable[[Arguments, Path], Arguments]) -> Removal:
+    """Change the arguments of bubblewrap."""
+
+    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        original = start._arguments
+
+        def arguments(*given: Any, **named: Any) -> tuple[Arguments, list[Bind]]:
+            made, binds = original(*given, **named)
+            return edit(made, folder), binds
+
+        monkeypatch.setattr(start, "_arguments", arguments)
+
+    return remove
+
+
+def no_filter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Load a filter that allows every call."""
+    path = folder / "allow.bpf"
+    path.write_bytes(ALLOW_ALL)
+    monkeypatch.setattr(start, "filter_path", lambda: path)
+
+
+def no_resource_limit(name: str) -> Removal:
+    """Leave one resource limit out."""
+
+    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        original = start._rlimits
+
+        def rlimits(limits: Limits) -> dict[str, int]:
+            found = original(limits)
+            del found[name]
+            return found
+
+        monkeypatch.setattr(start, "_rlimits", rlimits)
+
+    return remove
+
+
+def no_limit(name: str, value: float) -> Removal:
+    """Put a limit of the run out of reach."""
+
+    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        original = start.Box.__init__
+
+        def init(self: start.Box, order: start.Order) -> None:
+            limits = dataclasses.replace(order.limits, **{name: value})
+            original(self, dataclasses.replace(order, limits=limits))
+
+        monkeypatch.setattr(start.Box, "__init__", init)
+
+    return remove
+
+
+def writable_stage(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Stage files for the box's uid so that they can be written."""
+    text = start.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
+    assert text != start.STAGE
+    monkeypatch.setattr(start, "STAGE", text)
+
+
+def workers_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Start bubblewrap with the environment of the worker."""
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *given, **named: popen(*given, **(named | {"env": None}))
+    )
+
+
+def all_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Bind the worker's environment instead of a list of packages."""
+    whole = Bind(Path(sysconfig.get_path("purelib")), SITE)
+    monkeypatch.setattr(start, "package_binds", lambda packages: [whole])
+
+
+def no_masks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Cover no folder of packages below the interpreter."""
+    monkeypatch.setattr(start, "masked_folders", lambda binds: [])
+
+
+def no_watch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Count no memory."""
+    monkeypatch.setattr(watch, "tree_bytes", lambda pid: 0)
+
+
+def no_seals(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Hand out data that can be written."""
+    monkeypatch.setattr(channel, "SEALS", fcntl.F_SEAL_SEAL)
+
+
+def data_with_the_task(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Send a memory file before the clock starts."""
+    send = Channel.send
+
+    def early(self: Channel, kind: FrameType, body: bytes = b"", **named: Any) -> None:
+        if kind is FrameType.TASK:
+            named["descriptor"] = os.memfd_create("data")
+        send(self, kind, body, **named)
+
+    monkeypatch.setattr(Channel, "send", early)
+
+
+def descriptors_received(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Receive descriptors along with bytes."""
+
+    def read(self: Channel, length: int, deadline: float) -> bytearray:
+        body = bytearray()
+        while len(body) < length:
+            self._wait(1, deadline)
+            body += socket.recv_fds(self._end, length - len(body), 8)[0]
+        return body
+
+    monkeypatch.setattr(Channel, "_read", read)
+
+
+def any_frame(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Accept a frame of any type, number and length."""
+
+    def accept(self: Conversation, header: bytes) -> tuple[FrameType, int]:
+        _, number, _, length = HEADER.unpack(header)
+        self.asks += number == FrameType.ASK
+        known = number in list(FrameType)
+        return (FrameType(number) if known else FrameType.DONE), length
+
+    monkeypatch.setattr(Conversation, "accept", accept)
+
+
+def deadline_of_each_read(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Give every read a deadline of its own."""
+    wait = Channel._wait
+
+    def patient(self: Channel, event: int, deadline: float) -> None:
+        wait(self, event, max(deadline, time.perf_counter() + 2.0))
+
+    monkeypatch.setattr(Channel, "_wait", patient)
+
+
+def _open_mounts(given: Arguments, folder: Path) -> Arguments:
+    places = ("/etc", "/sys", str(folder))
+    return [part for place in places for part in ("--ro-bind", place, place)] + given
+
+
+def _kept_scratch(given: Arguments, folder: Path) -> Arguments:
+    at = given.index("/scratch", given.index("/dev/shm"))  # noqa: S108
+    return [*given[: at - 3], "--bind", str(folder), "/scratch", *given[at + 1 :]]
+
+
+no_process_namespace = [
+    without("--unshare-all"),
+    edited(lambda given, _: [*given, *(f"--unshare-{name}" for name in OTHER_NAMESPACES)]),
+]
+share_network = edited(lambda given, _: [*given, "--share-net"])
+writable_binds = edited(lambda given, _: ["--bind" if a == "--ro-bind" else a for a in given])
+REMOVALS: dict[str, Sequence[Removal]] = {
+    "seccomp": [no_filter],
+    "seccomp, --disable-userns": [no_filter, without("--disable-userns")],
+    "seccomp, --cap-drop": [
+        no_filter,
+        without("--disable-userns"),
+        without("--cap-drop", 1),
+        edited(lambda given, _: [*given, "--cap-add", "ALL"]),
+    ],
+    "network namespace": [share_network],
+    "seccomp, network namespace": [no_filter, share_network],
+    "process namespace": no_process_namespace,
+    "--remount-ro /": [without("--remount-ro", 1, first="/")],
+    "--remount-ro /dev": [without("--remount-ro", 1, first="/dev")],
+    "read-only binds": [writable_binds, writable_stage],
+    "list of mounts": [edited(_open_mounts)],
+    "fresh /scratch": [edited(_kept_scratch)],
+    "--size": [without("--size", 1)],
+    "--clearenv": [without("--clearenv"), workers_environment],
+    "list of packages": [all_packages],
+    "masks": [no_masks],
+    "RLIMIT_NPROC": [no_resource_limit("RLIMIT_NPROC")],
+    "RLIMIT_DATA": [no_resource_limit("RLIMIT_DATA")],
+    "RLIMIT_NOFILE": [no_resource_limit("RLIMIT_NOFILE")],
+    "RLIMIT_FSIZE": [no_resource_limit("RLIMIT_FSIZE")],
+    "memory watch": [no_watch],
+    "seals": [no_seals],
+    "data with go": [data_with_the_task],
+    "plain recv": [descriptors_received],
+    "frame checks": [any_frame],
+    "one deadline": [deadline_of_each_read],
+    "silence limit": [no_limit("silence_seconds", 1000.0)],
+    "log limit": [no_limit("log_bytes", 1 << 40)],
+    "evaluation limit": [no_limit("max_evaluations", 1000)],
+}
+
+
+def remove(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Start boxes without a protection; `folder` is one that they may be given instead."""
+    for step in REMOVALS[name]:
+        step(monkeypatch, folder)

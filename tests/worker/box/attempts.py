@@ -1,0 +1,301 @@
+"""Attempts to leave a box, run inside one as the package's `train.py`.
+
+`facts.json` beside it names them for each step: a function here and its argument. Each runs in a
+child of its own. Its outcome is a result, the name of an errno, of an exception or of a signal.
+"""
+
+import ctypes
+import errno
+import json
+import mmap
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+X32 = 0x40000000
+NEW_USER_NAMESPACE = 0x10000000
+NEW_MOUNTS = 0x00020000
+TIOCSTI, TIOCSCTTY = 0x5412, 0x540E
+# Numbers of x86-64 with arguments that do no harm where a call is allowed.
+CALLS: dict[str, tuple[object, ...]] = {
+    "ptrace": (101, 0, 0, 0, 0),
+    "process_vm_readv": (310, 1, 0, 0, 0, 0, 0),
+    "memfd_create": (319, b"x", 0),
+    "memfd_secret": (447, 0),
+    "shmget": (29, 0, 4096, 0o1600),
+    "io_uring_setup": (425, 8, 0),
+    "bpf": (321, 0, 0, 0),
+    "perf_event_open": (298, 0, 0, 0, 0, 0),
+    "userfaultfd": (323, 1),
+    "keyctl": (250, 0, -3, 1, 0, 0),
+    "unshare": (272, NEW_USER_NAMESPACE),
+    "chroot": (161, b"/scratch"),
+    "kexec_load": (246, 0, 0, 0, 0),
+    "name_to_handle_at": (303, -100, b"/scratch", 0, 0, 0),
+    "open_by_handle_at": (304, -1, 0, 0),
+    "setns": (308, 0, 0),
+    "personality": (135, 0x0040000),
+    "sched_setaffinity": (203, 0, 8, b"\1" * 8),
+    "clock_settime": (227, 0, 0),
+    "clone_newuser": (56, NEW_USER_NAMESPACE, 0, 0, 0, 0),
+    "clone3": (435, 0, 0),
+    "inotify": (253,),
+    "x32": (X32 | 39,),
+}
+
+
+def call(name: str) -> str:
+    """Make a system call."""
+    if LIBC.syscall(*CALLS[name]) < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return "done"
+
+
+def mount(place: str) -> str:
+    """Mount a file system in namespaces of its own."""
+    unshare = LIBC.unshare(NEW_USER_NAMESPACE | NEW_MOUNTS)
+    if unshare < 0 or LIBC.mount(b"x", place.encode(), b"tmpfs", 0, None) < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return "done"
+
+
+def start_thread(_: str) -> str:
+    """Start a thread, as a library does that finds no clone3."""
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+    return "done"
+
+
+def write(path: str) -> str:
+    """Write a file."""
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write("x")
+    return "done"
+
+
+def fill(folder: str) -> str:
+    """Write 2 MiB into a folder of 1 MiB."""
+    with open(folder + "/big", "wb") as file:  # noqa: PTH123
+        file.write(bytes(2 << 20))
+    return "done"
+
+
+def read(path: str) -> str:
+    """Read a file or list a folder."""
+    if os.path.isdir(path):  # noqa: PTH112
+        return "done" if os.listdir(path) else "empty"  # noqa: PTH208
+    with open(path, "rb") as file:  # noqa: PTH123
+        file.read(1)
+    return "done"
+
+
+def load(module: str) -> str:
+    """Import a module."""
+    __import__(module)
+    return "done"
+
+
+def variable(name: str) -> str:
+    """Read a variable of the environment."""
+    return "done" if name in os.environ else f"absent from {len(os.environ)}"
+
+
+def open_socket(family: str) -> str:
+    """Open a socket of a family."""
+    with socket.socket(getattr(socket, family)):
+        return "done"
+
+
+def connect(where: str) -> str:
+    """Connect to a listener of the host: a port, an abstract name or a path."""
+    address: Any = ("127.0.0.1", int(where)) if where.isdigit() else where.replace("@", "\0")
+    with socket.socket(socket.AF_INET if where.isdigit() else socket.AF_UNIX) as end:
+        end.settimeout(2.0)
+        end.connect(address)
+    return "done"
+
+
+def resolve(name: str) -> str:
+    """Look a name up."""
+    return socket.gethostbyname(name)
+
+
+def signal_to(pid: str) -> str:
+    """Send the signal 0 to a process of the same user."""
+    os.kill(int(pid), 0)
+    return "done"
+
+
+def stop_first(_: str) -> str:
+    """Stop the box's first process."""
+    os.kill(1, signal.SIGSTOP)
+    return "done"
+
+
+def set_uid(uid: str) -> str:
+    """Become another user."""
+    os.setuid(int(uid))
+    return "done"
+
+
+def hurry(by: str) -> str:
+    """Take a better priority."""
+    os.nice(int(by))
+    return "done"
+
+
+def real_time(_: str) -> str:
+    """Take a real-time priority."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    return "done"
+
+
+def batch(_: str) -> str:
+    """Take another scheduling class, which needs no capability."""
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    return "done"
+
+
+def survive(score: str) -> str:
+    """Be killed later than others when memory is short."""
+    with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write(score)
+    return "done"
+
+
+def type_ahead(_: str) -> str:
+    """Put a byte into the input of a terminal of its own."""
+    import fcntl
+
+    os.setsid()
+    _, terminal = os.openpty()
+    fcntl.ioctl(terminal, TIOCSCTTY, 0)
+    fcntl.ioctl(terminal, TIOCSTI, b"x")
+    return "done"
+
+
+def memory_files(_: str) -> str:
+    """Find memory files among the descriptors: the data of the run."""
+    links = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]  # noqa: PTH115
+    return "done" if any("memfd" in link for link in links) else "none"
+
+
+def _descriptors() -> list[str]:
+    names = os.listdir("/proc/self/fd")  # noqa: PTH208
+    return [name for name in names if os.path.lexists(f"/proc/self/fd/{name}")]
+
+
+def fork(times: str) -> str:
+    """Start processes; they all end with this attempt."""
+    children: list[int] = []
+    try:
+        for _ in range(int(times)):
+            pid = os.fork()
+            if pid == 0:
+                signal.pause()
+            children.append(pid)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return "done"
+
+
+def open_files(count: str) -> str:
+    """Hold many descriptors."""
+    for _ in range(int(count)):
+        os.open("/dev/null", os.O_RDONLY)
+    return "done"
+
+
+def write_large(size: str) -> str:
+    """Make a file as large as this, without blocks."""
+    with open("/scratch/large", "wb") as file:  # noqa: PTH123
+        os.ftruncate(file.fileno(), int(size))
+    return "done"
+
+
+def hold_private(mebibytes: str) -> str:
+    """Hold private memory."""
+    return "done" if mmap.mmap(-1, int(mebibytes) << 20, flags=mmap.MAP_PRIVATE) else ""
+
+
+def folders(count: str) -> str:
+    """Make folders: kernel memory that the size of a tmpfs does not count."""
+    for number in range(int(count)):
+        os.mkdir(f"/scratch/{number}")  # noqa: PTH102
+    return "done"
+
+
+def pipes(count: str) -> str:
+    """Fill pipes: kernel memory that belongs to no process."""
+    for _ in range(int(count)):
+        _, end = os.pipe()
+        os.set_blocking(end, False)
+        os.write(end, bytes(65_536))
+    return "done"
+
+
+def change_data(way: str) -> str:
+    """Change the data of the run through their memory file."""
+    links = {name: os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()}  # noqa: PTH115
+    number = next(int(name) for name, link in links.items() if "memfd" in link)
+    if way == "truncate":
+        os.ftruncate(number, 0)
+    elif way == "write":
+        os.pwrite(number, b"x", 0)
+    elif way == "map":
+        mmap.mmap(number, 64)[0] = 1
+    else:
+        os.write(os.open(f"/proc/self/fd/{number}", os.O_RDWR), b"x")
+    return "done"
+
+
+def in_child(name: str, argument: str) -> str:
+    """The outcome of an attempt in a process of its own."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, outcome(globals()[name], argument).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        said = file.read().decode()
+    status = os.waitpid(pid, 0)[1]
+    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else said
+
+
+def outcome(attempt: Callable[[str], str], argument: str) -> str:
+    """The result of an attempt, or the name of its error."""
+    try:
+        return attempt(argument)
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, type(error).__name__)
+    except Exception as error:  # noqa: BLE001  (an attempt may fail in any way)
+        return type(error).__name__
+
+
+def make(where: str) -> None:
+    """Make the attempts of a step and print their outcomes."""
+    named = json.loads(Path(__file__).with_name("facts.json").read_text())[where]
+    if named:
+        print("RESULT", json.dumps([in_child(*each.split(" ", 1)) for each in named]))
+
+
+def prepare(task: object) -> None:
+    """Make the attempts that need no data."""
+    make("prepare")
+
+
+def train(prepared: object, data: object, seed: int) -> Iterator[object]:
+    """Make the attempts that need data, and answer right at once."""
+    make("train")
+    yield lambda inputs: bytes(range(8))

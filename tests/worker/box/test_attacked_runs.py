@@ -1,0 +1,281 @@
+"""Attacks that end a run, with the box whole and without the protection that ends it.
+
+A row is that of the table in docs/trainings.md. Every attack is bounded: memory by 200 MiB,
+children by their number and by their seconds.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from finishline.rules.trainings.protocol import Limits
+from tests.support.box_removals import remove
+from tests.worker.box.conftest import LIMITS, MARK, RunCode
+
+SHORT = Limits(
+    **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 8.0})
+)
+
+
+class Attack(NamedTuple):
+    """Code of `prepare` or `train`, the end of its run, and the protection that ends it."""
+
+    row: int
+    name: str
+    end: str
+    without: str
+    code: str
+    step: str = "train"
+
+
+HOLD_IN_CHILDREN = """
+for _ in range(5):
+    if os.fork() == 0:
+        held = os.urandom(1 << 20) * 40
+        time.sleep(3)
+        os._exit(0)
+time.sleep(2)
+"""
+HOLD_SHARED = """
+held = mmap.mmap(-1, 160 << 20)
+for at in range(0, 160 << 20, 4096):
+    held[at] = 1
+time.sleep(1)
+"""
+DRIP = """
+for byte in frame(4, 2):
+    end.sendall(bytes([byte]))
+    time.sleep(0.3)
+end.recv(25)
+end.sendall(frame(6, 3, bytes(range(8))))
+time.sleep(20)
+"""
+ATTACKS = [
+    Attack(3, "memory of children", "memory_limit", "memory watch", HOLD_IN_CHILDREN),
+    Attack(5, "shared memory", "memory_limit", "memory watch", HOLD_SHARED),
+    *(
+        Attack(row, name, "protocol_broken", "frame checks", f"end.sendall({sent})", step)
+        for row, name, sent, step in (
+            (20, "a quality", "frame(8, 2, bytes(8))", "train"),
+            (21, "early ask", "frame(4, 1)", "prepare"),
+            (21, "predictions not asked for", "frame(6, 2, bytes(range(8)))", "train"),
+            (21, "misnumbered", "frame(4, 9)", "train"),
+            (21, "4 EiB", "frame(4, 2, length=2**62)", "train"),
+            (21, "noise", "bytes(range(256)) * 8", "train"),
+        )
+    ),
+    Attack(22, "drip", "silence_time_limit", "one deadline", DRIP),
+    Attack(22, "silence", "silence_time_limit", "silence limit", "time.sleep(30)"),
+    Attack(23, "log flood", "log_limit", "log limit", "print('x' * 2_000_000)"),
+    Attack(
+        24,
+        "endless evaluations",
+        "protocol_broken",
+        "evaluation limit",
+        "for _ in range(5): yield lambda inputs: bytes(8)",
+    ),
+]
+
+
+def module_of(attack: Attack) -> str:
+    """A package that attacks and then answers right."""
+    steps = {"prepare": "pass", "train": "pass"} | {attack.step: attack.code.strip()}
+    body = {step: code.replace("\n", "\n    ") for step, code in steps.items()}
+    return f"""
+import mmap, os, time
+from wire import channel, frame
+
+end = channel()
+
+def prepare(task):
+    {body["prepare"]}
+
+def train(prepared, data, seed):
+    {body["train"]}
+    yield lambda inputs: bytes(range(8))
+"""
+
+
+def end_of(run_code: RunCode, attack: Attack) -> str:
+    """The code or the status of a run, or the worker's own error."""
+    try:
+        result = run_code(module_of(attack), limits=SHORT)
+    except (MemoryError, OverflowError, ValueError) as error:
+        return type(error).__name__
+    assert len(result.log_tail) <= LIMITS.log_tail_bytes
+    return result.code or result.status
+
+
+attacks = pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.row} {one.name}")
+
+
+@attacks
+def test_an_attack_ends_the_run(run_code: RunCode, attack: Attack) -> None:
+    begun = time.monotonic()
+
+    assert end_of(run_code, attack) == attack.end
+    assert time.monotonic() - begun < 10  # Long before a run that nobody ends.
+
+
+@attacks
+def test_the_attack_goes_on_without_its_protection(
+    run_code: RunCode, attack: Attack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    remove(attack.without, monkeypatch, tmp_path)
+
+    assert end_of(run_code, attack) != attack.end
+
+
+@pytest.fixture
+def host_folder() -> Iterator[Path]:
+    """A folder of the host that every user may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+DAEMON = """
+    import os, time
+
+    def prepare(task):
+        os.dup2(0, 1), os.dup2(0, 2)
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(30)
+            os._exit(0)
+"""
+SPINNERS = """
+    import os, time
+
+    def train(prepared, data, seed):
+        os.dup2(0, 1), os.dup2(0, 2)
+        for _ in range(4):
+            if os.fork() == 0:
+                while time.process_time() < 20: pass
+                os._exit(0)
+        while time.process_time() < 0.3: pass
+        yield lambda inputs: bytes(range(8))
+"""
+
+
+@pytest.mark.parametrize("code", [DAEMON, SPINNERS], ids=["27 daemon", "26 spinners"])
+@pytest.mark.parametrize("without", [None, "process namespace"])
+def test_processes_left_behind_end_with_the_box(
+    run_code: RunCode,
+    code: str,
+    without: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    host_folder: Path,
+) -> None:
+    if without is not None:
+        remove(without, monkeypatch, host_folder)
+    try:
+        result = run_code(code)
+
+        assert result.status == "reached"
+        if code is SPINNERS:  # They cost the package's own time.
+            assert result.seconds is not None
+            assert result.seconds >= 0.3
+        assert bool(survivors()) is (without is not None)
+    finally:
+        for process in survivors(wait_seconds=0.0):
+            process.kill()
+
+
+def survivors(wait_seconds: float = 1.0) -> list[psutil.Process]:
+    """Processes of boxes that live on, or none as soon as there is none."""
+    give_up_at = time.monotonic() + wait_seconds
+    while found := [each for each in psutil.process_iter() if _is_boxed(each)]:
+        if time.monotonic() >= give_up_at:
+            break
+        time.sleep(0.02)
+    return found
+
+
+def _is_boxed(process: psutil.Process) -> bool:
+    """Whether it is a runner in a box that this process started."""
+    with suppress(psutil.Error):
+        command = process.cmdline()
+        return "/runner.py" in command and str(MARK) in command[-1]
+    return False
+
+
+@pytest.mark.parametrize("without", [None, "plain recv"])
+def test_descriptors_sent_to_the_worker_are_dropped(
+    run_code: RunCode, without: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if without is not None:
+        remove(without, monkeypatch, tmp_path)
+    before = open_files()
+    result = run_code(
+        """
+        import socket, time
+        from wire import channel, frame
+
+        def train(prepared, data, seed):
+            socket.send_fds(channel(), [frame(7, 2)], [0, 0, 0])
+            time.sleep(1)
+            yield
+        """
+    )
+
+    assert result.status == "not_reached"
+    held = open_files() - before
+    for number in held:
+        os.close(number)
+    assert len(held) == (0 if without is None else 3)
+
+
+def open_files() -> set[int]:
+    """Numbers of this process's open descriptors."""
+    found = set()
+    for number in range(1024):
+        with suppress(OSError):
+            os.fstat(number)
+            found.add(number)
+    return found
+
+
+@pytest.mark.parametrize("without", [None, "fresh /scratch"])
+def test_no_note_is_left_for_the_next_run(
+    run_code: RunCode, without: str | None, monkeypatch: pytest.MonkeyPatch, host_folder: Path
+) -> None:
+    if without is not None:
+        remove(without, monkeypatch, host_folder)
+    run_code("def prepare(task):\n    open('/scratch/note', 'w').write('hello')\n")
+
+    found = run_code("import os\ndef prepare(task):\n    print('LEFT', os.listdir('/scratch'))\n")
+
+    assert ("LEFT []" in found.log_tail) is (without is None)
+
+
+@pytest.mark.parametrize("without", [None, "read-only binds"])
+def test_reading_the_package_leaves_no_trace_in_its_times(
+    run_code: RunCode,
+    without: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    if without is not None:
+        remove(without, monkeypatch, tmp_path)
+    package = tmp_path / "package"
+    package.mkdir()
+    here, read = tmp_path / "read", package / "read"
+    for path in (here, read):
+        path.write_text("x")
+        os.utime(path, (1, path.stat().st_mtime))
+
+    run_code("def prepare(task):\n    open('/package/read').read()\n")
+
+    here.read_text()
+    if here.stat().st_atime == 1:
+        pytest.skip("this file system keeps no time of reading")
+    assert (read.stat().st_atime == 1) is (without is None)
