@@ -51,6 +51,7 @@ from server.people.accounts import find_role
 from server.people.last_use import LastUses
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
+from server.submissions import package_endpoints as packages
 from server.submissions import quota_admin as quotas
 from server.submissions import rescoring, tickets, withdrawals
 from server.submissions.quotas import MEASURES
@@ -65,6 +66,7 @@ API = "/api/v1"
 # A request is matched with the routes in this order: the heaviest are found first.
 FEATURES = (
     submissions,
+    packages,
     tickets,
     accounts,
     users,

@@ -186,7 +186,7 @@ class RunRecorder:
             self.end("below_band")
 
     def _samples(self) -> int:
-        return self.evaluations[-1].samples if self.evaluations else 0
+        return (self.evaluations[-1].samples or 0) if self.evaluations else 0
 
     def _seconds(self) -> float | None:
         if self._watch.started_at is None:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
+from finishline.api.trainings import PackageView
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -226,7 +227,8 @@ class SubmissionView(EvidenceFields):
     is the narrowest floating type the training touches as claimed, `precision_measured` as
     replayed. `trained_with` says whether the benchmark's reference trained or code of the
     submitter's own; `tuning` is null if its submitter does not state it.
-    `ticket` is the ticket that its seeds came with, null for a claim without one.
+    `ticket` is the ticket that its seeds came with, null for a claim without one. An entry has a
+    `package` and no logs: its runs are those of its measurements.
 
     `judged_on` has the earlier figures behind its status if its runs were rescored since. It is
     given for a single submission, and null in a list.
@@ -268,6 +270,7 @@ class SubmissionView(EvidenceFields):
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
     judged_on: JudgedOnView | None = None
+    package: PackageView | None = None
     rank: int | None = None
 
 

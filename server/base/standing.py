@@ -22,7 +22,7 @@ from server.base.errors import ConflictError, NotFoundError
 from server.base.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
-# A training is replayed, and an inference has its latency measured.
+# A training is replayed, a package measured, and an inference has its latency measured.
 KIND_THAT_CHECKS = {each.checks_claims: name for name, each in PURPOSES.items()}
 DecisionWord = Literal["publish", "keep", "pending"]
 
@@ -46,7 +46,13 @@ def checks_claim(verification: Verification, submission: Submission) -> bool:
     """
     if verification.fresh or verification.witness_token_id is not None:
         return False
-    return verification.kind == KIND_THAT_CHECKS[submission.kind]
+    return verification.kind == kind_that_checks(submission)
+
+
+def kind_that_checks(submission: Submission) -> str:
+    """The kind of verification that a submission's status follows."""
+    is_package = submission.trained_with == "package"
+    return KIND_THAT_CHECKS["package" if is_package else submission.kind]
 
 
 def published_verification(submission: Submission) -> Verification | None:
@@ -217,6 +223,7 @@ def claim_of(submission: Submission) -> Claim:
         kind="inference" if submission.kind == "inference" else "train",
         precision=cast(PrecisionName | None, submission.precision),
         trained_with=cast(TrainedWith, submission.trained_with),
+        package=submission.claim_sha256 if submission.trained_with == "package" else None,
     )
 
 

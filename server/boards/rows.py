@@ -74,6 +74,11 @@ UNDER_WAY = ("queued", "running")
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
 ROWS_AT_ONCE = 100
+# Kinds of verifications that the rows of a board rest on: it has claims and packages.
+CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
+    "train": (KIND_THAT_CHECKS["train"], KIND_THAT_CHECKS["package"]),
+    "inference": (KIND_THAT_CHECKS["inference"],),
+}
 # More ids than these are read with the whole board.
 MOST_IDS = 1000
 
@@ -279,7 +284,7 @@ def _verifications_behind(
         .outerjoin(Decision, Decision.verification_id == Verification.id)
         .where(
             *which,
-            Verification.kind == KIND_THAT_CHECKS[kind],
+            Verification.kind.in_(CHECKING_KINDS[kind]),
             (Decision.decision == PUBLISH) | Verification.state.in_(UNDER_WAY),
         )
         .order_by(Decision.decided_at, Verification.created_at)

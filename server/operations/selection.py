@@ -31,6 +31,7 @@ from server.base.models import (
     Pool,
     PublishedResult,
     Submission,
+    TrainingPackage,
     Verification,
 )
 from server.base.standing import OPEN
@@ -70,7 +71,7 @@ def _included(
 DECISIONS: Mapping[str, Included | LeftOut] = {
     "organisations": _included("id name created_at"),
     "users": _included(
-        "id name created_at role organisation_id disabled_at",
+        "id name created_at role organisation_id disabled_at known_at",
         email="reaches a person",
     ),
     "tokens": LeftOut(OF_ITS_OWNER),
@@ -92,6 +93,10 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "evidence check_word witnessed_by pool_id trained_with tuning source",
         joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",
+    ),
+    "trainings": _included(
+        "submission_id package_sha256 hardware_class environment environment_sha256 manifest files "
+        "size_bytes compressed_bytes published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(
@@ -137,7 +142,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "replay_openings": _included("verification_id run benchmark_id seed opening"),
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
-        "baseline_since confirmed_at confirmed_by witness_for",
+        "baseline_since confirmed_at confirmed_by witness_for box",
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,
         held_by=FOR_ONE_SERVER,
@@ -286,7 +291,9 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 
 
 def _sealed() -> Overrides:
-    """The draw of a verification, absent while it is open."""
+    """The draw of a verification, absent while it is open; a package's files before its verdict."""
+    packages = TrainingPackage.__table__.columns
+    files = cast(packages["files"], Text)
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
     ended = verifications["state"].not_in(OPEN)
     of_ended = training["verification_id"].in_(select(verifications["id"]).where(ended))
@@ -297,6 +304,7 @@ def _sealed() -> Overrides:
             "data_nonce": case((of_ended, training["data_nonce"])),
             "settings": case((of_ended, cast(training["settings"], Text))),
         },
+        "trainings": {"files": case((packages["published_at"].is_not(None), files), else_="{}")},
     }
 
 

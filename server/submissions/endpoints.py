@@ -122,7 +122,7 @@ async def create_submission(
     With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
     refused submission leaves nothing behind; the answer names file, line and field.
     """
-    form = await _read_form(request, max_files=services.settings.max_log_files + 1)
+    form = await read_form(request, max_files=services.settings.max_log_files + 1)
     try:
         view, repeated = await run_in_threadpool(_submit, services, caller, form, idempotency_key)
     finally:
@@ -134,7 +134,8 @@ async def create_submission(
     return view
 
 
-async def _read_form(request: Request, *, max_files: int) -> FormData:
+async def read_form(request: Request, *, max_files: int) -> FormData:
+    """Read a multipart form. Raises UnsupportedMediaError or TooLargeError."""
     content_type = request.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
         raise UnsupportedMediaError(
@@ -165,7 +166,9 @@ def _submit(
     with staged_upload(form, services.artifacts, services.settings) as upload:
         accepted = submit(services, caller, upload, key=key)
     if isinstance(accepted, Repeated):
-        return _view(services, accepted.submission_id, Viewer(user_ids=(caller.user_id,))), True
+        return view_submission(
+            services, accepted.submission_id, Viewer(user_ids=(caller.user_id,))
+        ), True
     with services.database.read() as session:
         view = submission_view(
             accepted.submission,
@@ -176,7 +179,8 @@ def _submit(
     return view, False
 
 
-def _view(services: ServicesDep, submission_id: str, viewer: Viewer) -> SubmissionView:
+def view_submission(services: ServicesDep, submission_id: str, viewer: Viewer) -> SubmissionView:
+    """View of a stored submission as a viewer may see it. Raises NotFoundError."""
     with services.database.read(viewer) as session:
         submission = find_submission(session, submission_id)
         judged_on = judged_on_others(session, submission)
@@ -226,7 +230,7 @@ def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep)
     While it is under embargo, 404 for all but its submitter, the members of their organisation
     and organisers.
     """
-    return _view(services, submission_id, viewer)
+    return view_submission(services, submission_id, viewer)
 
 
 @router.get("/submissions/{submission_id}/runs")

@@ -21,13 +21,14 @@ from finishline.api.submissions import (
     VerificationSummary,
     WithdrawalView,
 )
+from finishline.api.trainings import PackageFileView, PackageView
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.verdict import changed_figures
 from server.base.models import Evidence as EvidenceRow
-from server.base.models import RunRow, Submission
+from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.models.visibility import is_hidden
 from server.base.standing import (
     claimed_runs,
@@ -204,12 +205,42 @@ def submission_view(
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
         judged_on=judged_on,
+        package=_package_view(submission),
         evidence=cast(Evidence, submission.evidence),
         check=cast(Check | None, submission.check_word),
         witnessed_by=submission.witnessed_by,
         claimed_seconds=submission.tta_seconds,
         pool_id=submission.pool_id,
         source=_source_view(submission),
+    )
+
+
+def _package_view(submission: Submission) -> PackageView | None:
+    """View of an entry's package, without its files."""
+    if submission.trained_with != "package" or submission.package is None:
+        return None
+    return package_view(submission.package)
+
+
+def package_view(package: TrainingPackage, *, with_files: bool = False) -> PackageView:
+    """View of a package, with the names of its files or without."""
+    manifest = package.manifest
+    files = sorted(package.files.items()) if with_files else []
+    return PackageView(
+        sha256=package.package_sha256,
+        title=manifest["title"],
+        module=manifest["module"],
+        license=manifest["licence"],
+        environment=package.environment,
+        environment_sha256=package.environment_sha256,
+        based_on=manifest["based_on"],
+        deterministic=manifest["deterministic"],
+        precision=manifest["precision"],
+        factors=manifest["factors"] or {},
+        size_bytes=package.size_bytes,
+        compressed_bytes=package.compressed_bytes,
+        published_at=package.published_at,
+        files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
     )
 
 

@@ -5,12 +5,21 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import PURPOSES, names_where
-from server.base.models import Attempt, Submission, User, Verification, WorkerRow
+from server.base.models import (
+    Attempt,
+    Submission,
+    TrainingPackage,
+    User,
+    Verification,
+    WorkerRow,
+)
+from server.submissions.packages import takes_packages_of
 from server.verifications.holds import FAILED, Pauses, read_pauses
 from server.verifications.jobs import NOBODY_YET
 from server.verifications.workers import is_organisers, owner_of
@@ -23,7 +32,8 @@ class FreeWorkers:
     """Idle workers by hardware class in `free`, less those with a message in flight.
 
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
-    that wants a present or a paused class waits for it and goes to no other. `witnesses` has the
+    that wants a present or a paused class waits for it and goes to no other. `boxes` has the
+    BoxWord of each worker that trains packages. `witnesses` has the
     free workers with a witness's token, by the submission that they serve.
     """
 
@@ -31,6 +41,7 @@ class FreeWorkers:
     present: Mapping[str, Sequence[str]]
     pauses: Pauses
     owners: Mapping[str, int] = field(default_factory=dict)
+    boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     witnesses: Mapping[str, list[str]] = field(default_factory=dict)
 
     def only(self, hardware_classes: Set[str]) -> "FreeWorkers":
@@ -50,17 +61,18 @@ class FreeWorkers:
         barred: Callable[[set[int]], set[int]],
         *,
         never: Set[int | None] = frozenset(),
+        may_train: Callable[[str], bool] = lambda _name: True,
     ) -> str | None:
         """Take a random free worker of a class, so that nobody can foresee it.
 
         `barred` returns the owners, among those of the class's workers, that are drawn only if
-        there is no other owner. Returns None if all other owners' workers are busy, or if only
-        owners in `never` are left.
+        there is no other owner. Returns None if all other owners' workers are busy, if only owners
+        in `never` are left, or if no worker `may_train` the attempt.
         """
         named = [
             name
             for name in self.present.get(hardware_class, ())
-            if self.owners.get(name) not in never
+            if self.owners.get(name) not in never and may_train(name)
         ]
         owners = {self.owners[name] for name in named if name in self.owners}
         out = barred(owners) if len(owners) > 1 else set()
@@ -91,6 +103,7 @@ def read_free_workers(
             WorkerRow.held,
             WorkerRow.user_id,
             WorkerRow.witness_for,
+            WorkerRow.box,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
             WorkerRow.state != "stopping",
@@ -118,7 +131,8 @@ def read_free_workers(
         present.setdefault(worker.hardware_class, []).append(worker.name)
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
-    return FreeWorkers(free, present, pauses, owners, witnesses)
+    boxes = {one.name: one.box for one in workers if one.box}
+    return FreeWorkers(free, present, pauses, owners, boxes, witnesses)
 
 
 def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
@@ -164,6 +178,29 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
         partial(barred_owners, session, attempt.id),
         never=owners_at(session, attempt.verification.checks_id),
     )
+
+
+def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
+    """Condition on workers that may train an attempt: for a package, their box and environment."""
+    row = session.execute(
+        select(TrainingPackage, User, Attempt.hardware_class)
+        .join(Submission, Submission.id == TrainingPackage.submission_id)
+        .join(User, User.id == Submission.user_id)
+        .join(Verification, Verification.submission_id == Submission.id)
+        .join(Attempt, Attempt.verification_id == Verification.id)
+        .where(Attempt.id == attempt_id)
+    ).first()
+    if row is None:
+        return lambda _name: True
+    package, user, hardware_class = row
+    named = set(idle.present.get(hardware_class or "", ()))
+
+    def may_train(name: str) -> bool:
+        box = idle.boxes.get(name, {})
+        has = package.environment_sha256 in box.get("environments", {}).values()
+        return name in named and has and takes_packages_of(box, user, owner=idle.owners.get(name))
+
+    return may_train
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:

@@ -16,7 +16,7 @@ from finishline.rules.verification.job import (
     run_limit_seconds,
     seal,
 )
-from finishline.rules.verification.messages import Training
+from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.base.database import utc_now
@@ -125,10 +125,11 @@ def queue_job(session: Session, order: Order) -> Verification:
     they cannot be planned.
     """
     benchmark, purpose = order.request.benchmark, order.purpose
-    policy = benchmark.replay
-    if policy is None:
-        raise ValueError(f"{benchmark.benchmark_id} has no reference model to replay")
     trainings = purpose.plan(order.request)
+    in_box = any(training.in_box for training in trainings)
+    policy = benchmark.trainings if in_box else benchmark.replay
+    if policy is None:
+        raise ValueError(f"{benchmark.benchmark_id} has no policy for {purpose.name}")
     drawn = draw_of_trainings(trainings, order.request.entropy.hex())
     submission_id = order.submission.id if order.submission is not None else None
     band = []
@@ -199,6 +200,11 @@ def trainings_of(verification: Verification) -> list[Training]:
         )
         for row in verification.trainings
     ]
+
+
+def trains_packages(verification: Verification) -> bool:
+    """Whether a job trains packages, in a box."""
+    return any(row.package.startswith(PACKAGE_PREFIX) for row in verification.trainings)
 
 
 def is_apart(verification: Verification) -> bool:

@@ -168,7 +168,7 @@ def show_energy(verification: Verification) -> None:
     Call this where a verdict is published, which raises the board's version.
     """
     submission, report = verification.submission, report_of(verification)
-    if submission is None or report is None or not purpose_of(verification).is_evidence:
+    if submission is None or report is None or not purpose_of(verification).fills_pool:
         return
     if is_published(verification):
         shown = _is_of_its_system(submission, report)

@@ -42,16 +42,16 @@ def keep_sealed_runs(
 ) -> None:
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
-    Only the reference with its settings is a configuration, and only a quiet worker of its own
-    hardware class measures its time. Without a `report` the runs are those that lost attempts
-    finished. A pool closed meanwhile gets no runs, and no witnessed run is added.
+    The reference with its settings is a configuration, and so is a package. Only a quiet worker of
+    its own hardware class measures its time. Without a `report` the runs are those that lost
+    attempts finished. A pool closed meanwhile gets no runs, and no witnessed run is added.
     """
     submission = verification.submission
-    if submission is None or not purpose_of(verification).is_evidence:
+    if submission is None or not purpose_of(verification).fills_pool:
         return
     if verification.witness_token_id is not None:
         return
-    if submission.trained_with != "reference" or submission.published is not None:
+    if submission.trained_with == "own" or submission.published is not None:
         return
     benchmark = benchmark_of(session, verification)
     hardware_class = submission.system["hardware_class"]
@@ -85,7 +85,8 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
 
     If the rules changed so that figures do not compare, the pool is closed and another one opened.
     """
-    configuration = configuration_of(benchmark, claim_of(submission))
+    environment = None if submission.package is None else submission.package.environment_sha256
+    configuration = configuration_of(benchmark, claim_of(submission), environment=environment)
     pool = latest_pool(session, configuration.sha256)
     if pool is not None:
         others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)

@@ -17,6 +17,7 @@ from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.free_workers import (
     FreeWorkers,
+    able_to_train,
     barred_owners,
     draw_apart,
     forget_lost_messages,
@@ -156,7 +157,11 @@ def _resend_lost(session: Session, idle: FreeWorkers, now: datetime) -> list[tup
             if free and idle.may_take(name, row.hardware_class)
         ]
         for hardware_class in able[:1]:
-            sent_to = idle.draw(hardware_class, partial(barred_owners, session, row.id))
+            sent_to = idle.draw(
+                hardware_class,
+                partial(barred_owners, session, row.id),
+                may_train=able_to_train(session, idle, row.id),
+            )
             if sent_to and _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
                 chosen.append((row.id, sent_to))
     return chosen
@@ -194,7 +199,8 @@ def _draw(
     """First of some attempts that a free worker may take, and the worker."""
     for attempt_id, _ in oldest:
         barred = partial(barred_owners, session, attempt_id)
-        if (sent_to := idle.draw(hardware_class, barred)) is not None:
+        able = able_to_train(session, idle, attempt_id)
+        if (sent_to := idle.draw(hardware_class, barred, may_train=able)) is not None:
             return attempt_id, sent_to
     return None
 

@@ -10,7 +10,7 @@ from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel, measured_history
 from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
-from finishline.rules.verification.purposes import REPLAY
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
 from server.base.board_versions import raise_board_version
@@ -25,7 +25,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.models.visibility import ranks
-from server.base.standing import OPEN
+from server.base.standing import OPEN, kind_that_checks
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
 from server.verifications.jobs import order_about, queue_job
@@ -307,7 +307,7 @@ def ask_for_fresh_runs(
     order = order_about(
         session,
         submission,
-        purpose=REPLAY,
+        purpose=PURPOSES[kind_that_checks(submission)],
         wishes={FRESH_RUNS: runs},
         requested_by=requested_by,
         reason=reason,

@@ -38,6 +38,7 @@ from server.benchmarks.calibrations import (
 from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
+from server.verifications.jobs import trains_packages
 
 
 def why_refused(
@@ -58,6 +59,8 @@ def why_refused(
         check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
         for run in report.runs:
             check_qualities(run, benchmark)
+        if trains_packages(verification):
+            return None  # Equal curves and a long preparation say something of references alone.
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(session, benchmark, report.system.hardware_class)
         check_off_clock(report, benchmark.clock, calibrated)

@@ -23,7 +23,7 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
 )
 from server.verifications.holds import pause_failing
-from server.verifications.jobs import queue_attempt
+from server.verifications.jobs import queue_attempt, trains_packages
 from server.verifications.outcomes import (
     conclude_replay,
     end_measured,
@@ -79,6 +79,7 @@ def finish_attempt(
             report,
             seeds=verification.seeds,
             stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
+            two_clocks=not trains_packages(verification),
         )
         posted = posted_events(session, attempt)
         refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
@@ -222,6 +223,8 @@ def end_with_report(session: Session, verification: Verification, report: Replay
         end_cross_check(session, verification, report, verdict)
     elif purpose.is_evidence:
         _await_cross_checks(session, verification, report, verdict)
+    elif purpose.fills_pool:
+        conclude_replay(session, verification, report, None)
     else:
         end_measured(session, verification, report, verdict)
 

@@ -15,9 +15,9 @@ from server.base.models import Charge, Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.settings import Settings
 from server.base.standing import (
-    KIND_THAT_CHECKS,
     OPEN,
     find_verification,
+    kind_that_checks,
     lock_verification,
     purpose_of,
     standing,
@@ -76,7 +76,7 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    counts = purpose_of(verification).is_evidence and verification.witness_token_id is None
+    counts = purpose_of(verification).fills_pool and verification.witness_token_id is None
     is_finished_first = counts and verification.state == "running"
     if is_finished_first:
         mark_cancelled(verification)
@@ -175,7 +175,7 @@ def why_no_room(
 def _require_first(session: Session, submission: Submission, kind: str) -> None:
     if submission.published is not None:
         raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
-    if kind != KIND_THAT_CHECKS[submission.kind]:
+    if kind != kind_that_checks(submission):
         raise NotAllowedError(
             f"A {kind} does not check the claim of this submission. {ASK_AN_ORGANISER}"
         )
@@ -193,7 +193,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     for verification in earlier:
         if verification.state in OPEN:
             raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
-        if _says_something(verification):
+        if _says_something(verification) and not purpose_of(verification).may_be_repeated:
             raise NotAllowedError(
                 f"Verification {verification.id} ended {verification.outcome}, and that stands. "
                 f"{ASK_AN_ORGANISER}"

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import REPLAY
+from finishline.rules.verification.purposes import PURPOSES, REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
@@ -27,6 +27,7 @@ from server.base.standing import (
     OPEN,
     checks_claim,
     find_verification,
+    kind_that_checks,
     published_status,
     purpose_of,
     settle,
@@ -53,7 +54,8 @@ def request_verification(
     """Plan and seal a job about one submission, and queue its first attempt.
 
     A witnessed job waits for its own worker. Raises ContentError if the submission cannot be
-    trained for this purpose, ConflictError if a job of the purpose is under way.
+    trained for this purpose, ConflictError if a job of the purpose is under way or is not for such
+    a submission.
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
@@ -76,6 +78,9 @@ def request_verification(
     )
     request = order.request
     unable = purpose.why_not(request.benchmark, request.claims)
+    trains_package = request.claims[0].package is not None
+    if unable is not None and trains_package != (purpose.checks_claims == "package"):
+        raise ConflictError(f"Submission {submission.id} {purpose.unable}: {unable}.")
     if unable is not None:
         raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
     verification = queue_job(session, order)
@@ -86,7 +91,11 @@ def request_verification(
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
     """Request the verification that a benchmark's policy requires, and charge its submitter."""
     verification = request_verification(
-        session, event.submission, requested_by=event.requested_by, reason="by policy"
+        session,
+        event.submission,
+        requested_by=event.requested_by,
+        reason="by policy",
+        purpose=PURPOSES[kind_that_checks(event.submission)],
     )
     if event.reserved is not None:
         charge(session, verification, user_id=event.requested_by, reserved=event.reserved)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Response
 
 from finishline.api.queues import Hold, QueueHold, QueueResume, QueueView, Resume
 from finishline.api.workers import (
@@ -22,14 +22,17 @@ from finishline.rules.verification.messages import (
     HelloAnswer,
     Lease,
     ReplayReport,
+    TrainingGrant,
     WorkerHello,
 )
 from server.base import hardware_classes
 from server.base.database import utc_now
 from server.base.services import Services, ServicesDep
+from server.base.viewer import ORGANISER
 from server.people.dependencies import Caller, OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
+from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import read_worker
@@ -134,6 +137,28 @@ def claim_attempt(
         with services.database.write() as session:
             send_again_now(session, attempt_id)
         raise
+
+
+@router.get("/attempts/{attempt_id}/training")
+def get_training(
+    attempt_id: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
+) -> TrainingGrant:
+    """Read the packages, data nonces and limits of an attempt that trains in a box.
+
+    For the worker with its lease. 409 for any other, and for an attempt without packages.
+    """
+    with services.database.read(ORGANISER) as session:
+        return training_grant(session, attempt_id, secret, fence=fence)
+
+
+@router.get("/attempts/{attempt_id}/task/{name:path}", response_class=Response)
+def get_task_file(
+    attempt_id: str, name: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
+) -> Response:
+    """Read a file of the benchmark's task, for the worker with the attempt's lease."""
+    with services.database.read(ORGANISER) as session:
+        content = task_file(services, session, attempt_id, secret, name, fence=fence)
+    return Response(content, media_type="application/octet-stream")
 
 
 @router.post("/attempts/{attempt_id}/evaluations")

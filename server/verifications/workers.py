@@ -43,6 +43,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         "state": hello.state,
         "system": asdict(hello.system),
         "last_seen_at": now,
+        "box": asdict(hello.box),
     }
     name = hello.system.worker
     hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)

@@ -30,6 +30,7 @@ NOBODYS = "1 44443 111 3"  # whose it was is told nobody: it is not there
 ORGANISERS = "1 33..3 111 3"
 ADMINS = "1 333.3 111 3"
 WORKERS = "1 3333. 111 3"
+NO_PACKAGE = "4 44444 444 4"  # asks for no token; a claim with logs has no package
 CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token is told to stop
 
 API = {
@@ -69,6 +70,9 @@ API = {
     "GET /api/v1/submissions/{submission_id}/runs": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/log": PUBLIC,
+    "POST /api/v1/trainings": SUBMITTERS,
+    "GET /api/v1/submissions/{submission_id}/package": NO_PACKAGE,
+    "GET /api/v1/submissions/{submission_id}/package/files/{name}": NO_PACKAGE,
     "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
     "POST /api/v1/submissions/{submission_id}/witness-token": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/withdrawal": SUBMITTERS,
@@ -115,6 +119,8 @@ API = {
     "GET /api/v1/hardware-classes": PUBLIC,
     "POST /api/v1/attempts/{attempt_id}/claim": WORKERS,
     "POST /api/v1/attempts/{attempt_id}/evaluations": CLAIM,
+    "GET /api/v1/attempts/{attempt_id}/training": CLAIM,
+    "GET /api/v1/attempts/{attempt_id}/task/{name}": CLAIM,
     "POST /api/v1/attempts/{attempt_id}/report": CLAIM,
     "POST /api/v1/rescore": ORGANISERS,
     "GET /api/v1/prices": PUBLIC,

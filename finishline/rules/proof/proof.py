@@ -9,7 +9,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import canonical, sha256_of
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import System
+from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.untrusted import read_plain
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_stream import StreamedEvent
@@ -76,7 +76,7 @@ class ClaimPart:
     hyperparameters: dict[str, float]
     system: System
     precision: PrecisionName | None = None
-    trained_with: Literal["reference", "own"] | None = None
+    trained_with: TrainedWith | None = None
 
 
 @dataclass(frozen=True)

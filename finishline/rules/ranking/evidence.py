@@ -60,13 +60,13 @@ def may_be_measured(
 ) -> bool:
     """Whether sealed runs measure a submission itself, and not only its epochs.
 
-    The reference with these settings, trained on its own hardware class by a worker that was quiet
-    and had not drifted, with a verdict that verifies the claim.
+    The reference with these settings, or a package, trained on its own hardware class by a worker
+    that was quiet and had not drifted, with a verdict that verifies the claim.
     """
     return (
         kind == "train"
         and status == "verified"
-        and trained_with == "reference"
+        and trained_with in ("reference", "package")
         and same_class
         and timed
     )

@@ -220,7 +220,7 @@ def samples_per_second(run: ReplayRun) -> float | None:
         return None
     last = run.evaluations[-1]
     seconds = last.ledger.get(Phase.TRAIN.value, 0.0)
-    return last.samples / seconds if last.samples > 0 and seconds > 0 else None
+    return last.samples / seconds if last.samples and seconds > 0 else None
 
 
 def _why_no_roof(figures: Mapping[str, Figure], precision: str | None) -> str:

@@ -20,7 +20,9 @@ TICKET_LENGTH = 20
 MOST_UNFINISHED = 100
 MAX_SEED = 2**63 - 1
 
-TrainedWith = Literal["reference", "own"]
+TrainedWith = Literal["reference", "own", "package"]
+# A claim with logs; a package is handed in without any.
+CLAIMED_WITH = ("reference", "own")
 MOST_TRIALS = 10**9
 MOST_SECONDS = 1e12
 
@@ -39,8 +41,7 @@ def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str
     Raises ClaimError for a reference that the benchmark does not have, or with a setting that the
     reference does not take.
     """
-    choices = get_args(TrainedWith)
-    trained_with = cast(TrainedWith, root.choice("trained_with", choices, default="own"))
+    trained_with = cast(TrainedWith, root.choice("trained_with", CLAIMED_WITH, default="own"))
     if trained_with == "own":
         return trained_with
     if benchmark.replay is None:
@@ -154,7 +155,8 @@ class Claim:
     matmul or convolution of the training touches, as the submitter states it. `trained_with` says
     whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
     spent on finding the settings. `ticket` names the ticket its seeds came with, and `unfinished`
-    has its seeds without a log (rules.tickets).
+    has its seeds without a log (rules.tickets). `package` is the SHA-256 of a training package,
+    which has no runs before its measurement.
     """
 
     benchmark_id: str
@@ -175,6 +177,7 @@ class Claim:
     tuning: Tuning | None = None
     ticket: str | None = None
     unfinished: tuple[int, ...] = ()
+    package: str | None = None
 
 
 def stored_system(table: Mapping[str, Any]) -> System:

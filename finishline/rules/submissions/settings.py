@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
 from finishline.rules.errors import RuleError
@@ -61,12 +62,17 @@ def _file(benchmark: Benchmark) -> str:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The reference's full settings in a division of a benchmark, on one hardware class."""
+    """The reference's full settings in a division of a benchmark, on one hardware class.
+
+    Of a package it is `code`: its hash, that of its environment, and the files and limits that its
+    benchmark trains it by.
+    """
 
     benchmark_id: str
     division: str
     hardware_class: str
     settings: Mapping[str, float] = field(default_factory=dict)
+    code: Mapping[str, Any] | None = None
 
     @property
     def sha256(self) -> str:
@@ -74,21 +80,34 @@ class Configuration:
 
         Adding 0.0 makes 64 and 64.0 one number, and 0.0 and -0.0.
         """
-        return sha256_of(
-            {
-                "benchmark": self.benchmark_id,
-                "division": self.division,
-                "hardware_class": self.hardware_class,
-                "settings": {name: value + 0.0 for name, value in self.settings.items()},
-            }
-        )
+        key: dict[str, Any] = {
+            "benchmark": self.benchmark_id,
+            "division": self.division,
+            "hardware_class": self.hardware_class,
+            "settings": {name: value + 0.0 for name, value in self.settings.items()},
+        }
+        return sha256_of(key if self.code is None else key | {"code": dict(self.code)})
 
 
-def configuration_of(benchmark: Benchmark, claim: Claim) -> Configuration:
-    """The configuration that a claim names: the reference's defaults fill omitted settings."""
+def configuration_of(
+    benchmark: Benchmark, claim: Claim, *, environment: str | None = None
+) -> Configuration:
+    """The configuration that a claim names: the reference's defaults fill omitted settings.
+
+    `environment` is the hash of a package's environment.
+    """
+    policy, code = benchmark.trainings, None
+    if claim.package is not None and policy is not None:
+        code = {
+            "package": claim.package,
+            "environment": environment,
+            "files": dict(policy.files),
+            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
+        }
     return Configuration(
         benchmark_id=benchmark.benchmark_id,
         division=claim.division,
         hardware_class=claim.system.hardware_class,
-        settings=benchmark.defaults() | dict(claim.hyperparameters),
+        settings={} if code else benchmark.defaults() | dict(claim.hyperparameters),
+        code=code,
     )

@@ -31,17 +31,20 @@ class Package:
     @property
     def sha256(self) -> str:
         """Hash over the sorted (name, size, SHA-256) of the files, in hex."""
-        return sha256_of(
-            [
-                [name, len(content), hashlib.sha256(content).hexdigest()]
-                for name, content in sorted(self.files.items())
-            ]
-        )
+        return sha256_of(package_index(self.files))
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(map(len, self.files.values()))
+
+
+def package_index(files: Mapping[str, bytes]) -> list[list[str | int]]:
+    """Name, size in bytes and SHA-256 of each file, by name: a package's hash is over this."""
+    return [
+        [name, len(content), hashlib.sha256(content).hexdigest()]
+        for name, content in sorted(files.items())
+    ]
 
 
 def read_package(

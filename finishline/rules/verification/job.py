@@ -125,13 +125,15 @@ class Purpose:
 
     `claims` counts the submissions it is asked for, 0 where the server alone asks. One that
     `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the
-    seal. Evidence is judged by the adopted calibration, stays in its band, is trained again on
-    other owners' workers, and its sealed runs measure the time of a configuration: a cancelled one
-    finishes its runs first. One `by_other_owners` goes only to workers of owners who have not
-    trained its claim, one with `organisers_first` to an organisers' worker if there is any. If
-    `organisers_decide`, the word of other workers leaves the verdict open. One that
-    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. The end of
-    one that `may_set_record` can change the holder of a record.
+    seal. Evidence is judged by the adopted calibration, stays in its band and is trained again on
+    other owners' workers. The sealed runs of one that `fills_pool` measure the time of a
+    configuration: a cancelled one finishes its runs first. One `by_other_owners` goes only to
+    workers of owners who have not trained its claim, one with `organisers_first` to an organisers'
+    worker if there is any. If `organisers_decide`, the word of other workers leaves the verdict
+    open. One that `stops_when_withdrawn` is cancelled while it runs, if one of its claims is
+    withdrawn. The end of one that `may_set_record` can change the holder of a record. One that
+    `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
+    together.
     """
 
     name: str
@@ -145,11 +147,13 @@ class Purpose:
     checks_claims: str | None = None
     seals_settings: bool = False
     is_evidence: bool = False
+    fills_pool: bool = False
     by_other_owners: bool = False
     organisers_first: bool = False
     organisers_decide: bool = False
     stops_when_withdrawn: bool = False
     may_set_record: bool = False
+    may_be_repeated: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,7 +296,7 @@ def build_job(
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
-        trainings=[replace(each, settings=defaults | each.settings) for each in trainings],
+        trainings=[_told(each, defaults) for each in trainings],
         target=TargetSpec(
             metric=target.metric,
             value=target.value,
@@ -309,6 +313,13 @@ def build_job(
     )
 
 
+def _told(training: Training, defaults: Mapping[str, float]) -> Training:
+    """A training as its message has it: the data's nonce comes with the lease."""
+    if training.in_box:
+        return replace(training, data_nonce=None)
+    return replace(training, settings=dict(defaults) | training.settings)
+
+
 def measures(trainings: Sequence[Training], figure: str) -> bool:
     """Whether any of some trainings takes a figure."""
     return any(figure in training.measure for training in trainings)
@@ -317,8 +328,12 @@ def measures(trainings: Sequence[Training], figure: str) -> bool:
 def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
     """The seconds that one run may take; 0 for a benchmark without replays.
 
-    A latency is measured in the time its protocol adds to that of the training.
+    A latency is measured in the time its protocol adds to that of the training, and a package
+    prepares before its clock starts.
     """
+    policy = benchmark.trainings
+    if policy is not None and any(training.in_box for training in trainings):
+        return policy.run_limit_seconds + policy.start_seconds
     training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
     measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
     return training + measuring if measures(trainings, "latency") else training

@@ -15,7 +15,9 @@ FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of 
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause", "drain"]
+Entries = Literal["anyone", "known", "off"]
 Measure = Literal["tta", "latency", "profile"]
+PACKAGE_PREFIX = "sha256:"  # Of a training package, where a reference has its name.
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
 AbsenceCode = Literal[
@@ -43,6 +45,14 @@ FailureCode = Literal[
     "report_refused",  # infrastructure: the server does not believe the report
     "host_busy",  # infrastructure: the time limit came on a processor that others had
     "run_time_limit",  # time_limit
+    "entry_import_failed",  # submitter
+    "entry_died",  # submitter
+    "protocol_broken",  # submitter
+    "memory_limit",  # submitter
+    "log_limit",  # submitter
+    "prepare_time_limit",  # time_limit
+    "silence_time_limit",  # time_limit
+    "box_unavailable",  # infrastructure: no box could be started, or its task failed
 ]
 
 
@@ -96,7 +106,8 @@ class LatencyOrder:
 class Training:
     """One training of a job, from `seed` with `settings` over the reference's defaults.
 
-    `package` names its code: a reference, or a training package by its SHA-256. `stop_at` "end"
+    `package` names its code: a reference, or a training package by its SHA-256, whose data are
+    drawn from `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end"
     trains every epoch, past the target and out of any band. `measure` lists the figures to take:
     the time to accuracy, the latency of the model at the target, the precision and work of the
     training. `own` marks a seed of the claim's own, which the seal did not keep from anybody.
@@ -109,6 +120,11 @@ class Training:
     stop_at: StopAt = "target"
     measure: tuple[Measure, ...] = ("tta",)
     own: bool = False
+
+    @property
+    def in_box(self) -> bool:
+        """Whether it is a training package, which is trained in a box."""
+        return self.package.startswith(PACKAGE_PREFIX)
 
 
 @dataclass(frozen=True)
@@ -164,6 +180,36 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class PackageContent:
+    """A training package as a worker trains it: its files by name, and its environment's hash."""
+
+    files: dict[str, str]
+    module: str
+    environment: str
+    environment_sha256: str
+    factors: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingGrant:
+    """Everything that a worker with a lease needs beside its job to train packages in a box.
+
+    `packages` are by the name in their trainings, `data_nonces` by the index of the training.
+    `task_files` has the SHA-256 of each file of the benchmark's task. `prepare_seconds` are of the
+    processor.
+    """
+
+    packages: dict[str, PackageContent]
+    data_nonces: list[str]
+    task_files: dict[str, str]
+    run_seconds: float
+    prepare_seconds: float
+    max_evaluations: int
+    memory_mib: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class Failure:
     """Reason why a run or an attempt ended without a result, from a closed list, and the remedy."""
 
@@ -194,6 +240,7 @@ class ReplayEvent:
     ledger: dict[str, float] | None = None
     cpu_seconds: float | None = None
     failure: Failure | None = None
+    second_half: float | None = None
 
 
 @dataclass(frozen=True)
@@ -213,13 +260,18 @@ class BatchAnswer:
 
 @dataclass(frozen=True)
 class ReplayEvaluation:
-    """One evaluation of a replay; `seconds` on the benchmark's clock."""
+    """One evaluation of a replay; `seconds` on the benchmark's clock.
+
+    Of a package `epoch` is the number of the evaluation, `samples` None, and `second_half` the
+    quality on the test items that stop no clock.
+    """
 
     epoch: float
-    samples: int
+    samples: int | None
     seconds: float
     quality: float
     ledger: dict[str, float]
+    second_half: float | None = None
 
 
 @dataclass(frozen=True)
@@ -310,6 +362,19 @@ class ReplayReport:
 
 
 @dataclass(frozen=True)
+class BoxWord:
+    """Whose packages a worker trains, and in which environments (name to SHA-256).
+
+    "anyone": its box held against every probe; "known": it has no memory cgroup, so packages of
+    participants whom an organiser knows; "off": none, and `why`.
+    """
+
+    entries: Entries = "off"
+    why: str | None = None
+    environments: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
@@ -318,6 +383,7 @@ class WorkerHello:
 
     system: WorkerSystem
     state: WorkerWord
+    box: BoxWord = BoxWord()
 
 
 @dataclass(frozen=True)

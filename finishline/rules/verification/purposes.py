@@ -6,6 +6,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
 from finishline.rules.verification.duel import DUEL
+from finishline.rules.verification.entry import ENTRY
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
@@ -15,6 +16,7 @@ __all__ = [
     "CALIBRATION",
     "CROSS_CHECK",
     "DUEL",
+    "ENTRY",
     "LATENCY",
     "PURPOSES",
     "REPLAY",
@@ -22,7 +24,8 @@ __all__ = [
     "purpose_named",
 ]
 
-PURPOSES = {purpose.name: purpose for purpose in (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK)}
+ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY)
+PURPOSES = {purpose.name: purpose for purpose in ALL}
 # Those that somebody asks for about one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
 

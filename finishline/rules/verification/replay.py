@@ -69,5 +69,6 @@ REPLAY = Purpose(
     ),
     checks_claims="train",
     is_evidence=True,
+    fills_pool=True,
     may_set_record=True,
 )

@@ -53,6 +53,8 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     """Reason why the reference model cannot replay a claim, or None if it can."""
     if claim.kind == "inference":
         return "it is an inference result. Request its latency instead (kind latency)"
+    if claim.package is not None:
+        return "it is a training package. Request its measurement instead (kind entry)"
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:

@@ -14,7 +14,7 @@ CLOCK_SLACK_SECONDS = 0.25
 RESOLUTION_SECONDS = 0.005
 CLOCK_DRIFT = 0.001  # Two sound clocks run apart by less than a thousandth.
 PREPARATION = frozenset({Phase.INIT, Phase.COMPILE, Phase.WARMUP})
-COMPARED = ("epoch", "samples", "seconds", "quality", "ledger")
+COMPARED = ("epoch", "samples", "seconds", "quality", "ledger", "second_half")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class StreamedEvent:
     seconds: float | None = None
     quality: float | None = None
     ledger: dict[str, float] | None = None
+    second_half: float | None = None
 
 
 def check_stream(

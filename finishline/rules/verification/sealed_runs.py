@@ -48,7 +48,8 @@ def sealed_runs(benchmark: Benchmark, report: ReplayReport, *, own_runs: int) ->
 
 
 Event = Mapping[str, Any]
-FIELDS = ("epoch", "samples", "seconds", "quality", "ledger")
+FIELDS = ("epoch", "samples", "seconds", "quality", "ledger", "second_half")
+NEEDED = ("epoch", "seconds", "quality", "ledger")
 
 
 def streamed_runs(
@@ -100,12 +101,13 @@ def _finished(
 
 
 def _evaluation(event: Event) -> ReplayEvaluation:
-    missing = [name for name in FIELDS if event[name] is None]
+    missing = [name for name in NEEDED if event[name] is None]
     if missing:
         raise RuleError(
             "missing", field=f"runs[{event['run']}].evaluations.{missing[0]}", expected="a figure"
         )
-    return ReplayEvaluation(**{name: event[name] for name in FIELDS})
+    told: dict[str, Any] = {name: event.get(name) for name in FIELDS}
+    return ReplayEvaluation(**told)
 
 
 def _failure(told: Mapping[str, Any] | None) -> Failure | None:

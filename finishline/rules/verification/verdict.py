@@ -45,6 +45,9 @@ ReasonCode = Literal[
     "latency_not_compared",
     "claim_has_no_latency",
     "backend_absent",
+    "second_half_agrees",
+    "second_half_short",
+    "second_half_disagrees",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

@@ -25,6 +25,7 @@ from server.base.models.people import (
 )
 from server.base.models.pools import Pool, PoolRun
 from server.base.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission, TicketRow
+from server.base.models.trainings import TrainingPackage
 from server.base.models.verifications import (
     Calibration,
     CalibrationRunRow,
@@ -71,6 +72,7 @@ __all__ = [
     "Submission",
     "TicketRow",
     "Token",
+    "TrainingPackage",
     "User",
     "Verification",
     "Webhook",

@@ -23,7 +23,8 @@ class User(Base):
     """Somebody who submits, organises or lends a worker.
 
     `role` is the highest their tokens may have (server.people.accounts). The tokens and sessions of
-    a user with a `disabled_at` are refused.
+    a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
+    `known_at`, go to workers without a memory cgroup too.
     """
 
     __tablename__ = "users"
@@ -35,6 +36,7 @@ class User(Base):
     organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"), index=True)
     email: Mapped[str | None] = mapped_column(String(254))
     disabled_at: Mapped[datetime | None]
+    known_at: Mapped[datetime | None]
 
     organisation: Mapped[Organisation | None] = relationship()
 

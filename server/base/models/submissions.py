@@ -20,6 +20,7 @@ from server.base.models.base import Base
 from server.base.models.people import User
 
 if TYPE_CHECKING:
+    from server.base.models.trainings import TrainingPackage
     from server.base.models.verifications import Verification
 
 
@@ -36,9 +37,10 @@ class Submission(Base):
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
     (rules.ranking.evidence); the sealed runs of its configuration are in `pool_id`.
 
-    `trained_with` is "reference" or "own" code; `tuning` has the trials and seconds of the search
-    that found its settings, where its submitter states them. `ticket_id` is the ticket that its
-    seeds came with, if any.
+    `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
+    runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
+    the search that found its settings, where its submitter states them. `ticket_id` is the ticket
+    that its seeds came with, if any.
 
     One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
     kept with whatever rules it breaks.
@@ -128,6 +130,7 @@ class Submission(Base):
 
     user: Mapped[User] = relationship(lazy="joined")
     published: Mapped["PublishedResult | None"] = relationship(lazy="joined")
+    package: Mapped["TrainingPackage | None"] = relationship()
     runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
     verifications: Mapped[list["Verification"]] = relationship(
         foreign_keys="Verification.submission_id",

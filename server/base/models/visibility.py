@@ -68,9 +68,15 @@ def hides_runs() -> ColumnElement[bool]:
 
 
 def reveal(submission: Submission) -> None:
-    """Show seeds, curves and logs of a claim to everybody, as its first verdict does."""
+    """Show seeds, curves and logs of a claim, or the source of a package, to everybody.
+
+    Its first verdict does.
+    """
     if is_hidden(submission):
         submission.revealed_at = utc_now()
+    package = submission.package if submission.trained_with == "package" else None
+    if package is not None and package.published_at is None:
+        package.published_at = utc_now()
 
 
 def _is_theirs(

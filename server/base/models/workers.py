@@ -17,7 +17,8 @@ class WorkerRow(Base):
     once it ended for that, "drained" where an organiser said so: by whom, since when and why.
     It is `confirmed_by` an organiser, or by the server's own administration where that is None.
     One on a submitter's machine, with a witness's token, is never confirmed: it is sent the
-    verification of the submission `witness_for` and nothing else.
+    verification of the submission `witness_for` and nothing else. `box` is a BoxWord: whose
+    packages it trains, and in which environments; None of a worker of an earlier version.
     """
 
     __tablename__ = "workers"
@@ -39,6 +40,7 @@ class WorkerRow(Base):
     confirmed_at: Mapped[datetime | None]
     confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     witness_for: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
+    box: Mapped[dict[str, Any] | None]
 
 
 class HardwareClassRow(Base):

@@ -1,0 +1,39 @@
+"""Response models of training packages."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from finishline.api.schema import Schema
+
+
+class PackageFileView(Schema):
+    """A file of a package; its text is at `/submissions/{id}/package/files/{name}`."""
+
+    name: str
+    size_bytes: int
+
+
+class PackageView(Schema):
+    """A training package that was handed in as an entry.
+
+    `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
+    parent that its submitter names, `factors` the ideas that can be switched off.
+    `compressed_bytes` is its size under xz. Its `files` are its submitter's and the organisers'
+    until `published_at`, that of its first verdict, and empty for others.
+    """
+
+    sha256: str
+    title: str
+    module: str
+    license: str
+    environment: str
+    environment_sha256: str
+    based_on: str | None = None
+    deterministic: bool = False
+    precision: str | None = None
+    factors: dict[str, str] = Field(default_factory=dict)
+    size_bytes: int
+    compressed_bytes: int
+    published_at: datetime | None = None
+    files: list[PackageFileView] = Field(default_factory=list)

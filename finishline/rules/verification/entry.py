@@ -1,0 +1,138 @@
+"""Entry: train a package in a box from drawn data and seeds; its time is the measurement."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.scoring.measured_time import measured_seconds
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.text import count_text
+from finishline.rules.trainings.halves import HalvesOutcome, judge_halves
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
+from finishline.rules.verification.judge import is_excused
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.judge_time import why_not_timed
+from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayRun, Training
+from finishline.rules.verification.replay_plan import FRESH_RUNS
+from finishline.rules.verification.verdict import Outcome, Reason, ReasonCode, Verdict, Weight
+
+DATA_LABEL = b"finishline data"
+HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {
+    "confirmed": ("second_half_agrees", "supports"),
+    "short": ("second_half_short", "leaves_open"),
+    "disagrees": ("second_half_disagrees", "rejects"),
+}
+
+
+def data_nonce(entropy: bytes, index: int) -> bytes:
+    """Nonce that the data of run `index` are drawn from: SHA-256 over a label, the nonce and it."""
+    return hashlib.sha256(DATA_LABEL + entropy + str(index).encode()).digest()
+
+
+def plan_entry(request: Request) -> list[Training]:
+    """Plan as many runs as the benchmark wants, each with a seed and data of its own."""
+    policy, claim = request.benchmark.trainings, request.claims[0]
+    if policy is None or claim.package is None:
+        raise ValueError("an entry is planned for a package and a benchmark that trains packages")
+    drawn = draw(request.entropy, runs=request.wishes.get(FRESH_RUNS, policy.runs))
+    planned = trainings_of(drawn, PACKAGE_PREFIX + claim.package, {})
+    return [
+        replace(each, data_nonce=data_nonce(request.entropy, index).hex())
+        for index, each in enumerate(planned)
+    ]
+
+
+def judge_entry(case: Case) -> Verdict:
+    """Verdict on an entry: its runs reached the target, and the second half bears them out."""
+    benchmark, trained = case.benchmark, [run for run in case.report.runs if not is_excused(run)]
+    reasons = [_judge_reach(benchmark, trained, planned=len(case.trainings))]
+    reasons += _judge_halves(benchmark, trained)
+    hardware_class = case.require_claim().system.hardware_class
+    untimed = why_not_timed(case.report, hardware_class=hardware_class)
+    if untimed is not None:
+        reasons.append(replace(untimed, weight="leaves_open"))
+    weights = {reason.weight for reason in reasons}
+    outcome: Outcome = "verified"
+    if "rejects" in weights:
+        outcome = "rejected"
+    elif "leaves_open" in weights:
+        outcome = "inconclusive"
+    return Verdict(outcome, tuple(reasons))
+
+
+def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned: int) -> Reason:
+    """Every started run counts, a failure as infinite."""
+    at_target = [evaluation_at_target(benchmark, run) for run in trained]
+    times = [None if found is None else found.seconds for found in at_target]
+    reached, target = sum(time is not None for time in times), _target_words(benchmark.target)
+    numbers = {"reached": float(reached), "started": float(len(trained))}
+    message = f"{reached} of {count_text(len(trained), 'run')} reached {target}"
+    if measured_seconds(times) is not None:
+        return Reason("reached_target", "supports", message, numbers)
+    if len(trained) < planned:
+        told = f"only {len(trained)} of {planned} runs were trained, for no fault of the package"
+        return Reason("infrastructure", "leaves_open", told, numbers | {"planned": float(planned)})
+    return Reason("did_not_reach", "rejects", message, numbers)
+
+
+def _target_words(target: QualityTarget) -> str:
+    return f"{target.metric} {target.value:g}"
+
+
+def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Reason]:
+    """Hold the half that stopped no clock against the target, where the benchmark has one."""
+    if benchmark.trainings is None or not benchmark.trainings.halves:
+        return []
+    target = benchmark.target
+    deciding = [
+        next((each for each in run.evaluations if target.is_reached(each.quality)), None)
+        for run in trained
+    ]
+    found = [each.second_half for each in deciding if each is not None]
+    second = [quality for quality in found if quality is not None]
+    if not second:
+        return []
+    verdict = judge_halves(second, target=target.value, direction=target.direction)
+    code, weight = HALVES[verdict.outcome]
+    numbers = {"mean": verdict.mean, "target": target.value, "runs": float(len(second))}
+    if verdict.p_value is not None:
+        numbers["p_value"] = verdict.p_value
+    end = "at the target" if weight == "supports" else f"{verdict.missing:.3g} short of the target"
+    message = f"on the second half of the test items the runs have a mean of {verdict.mean:.4g}"
+    return [Reason(code, weight, f"{message}, {end}", numbers)]
+
+
+def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    """Reason why a claim cannot be measured as an entry; None if it can."""
+    if benchmark.trainings is None:
+        return f"{benchmark.benchmark_id} trains no packages"
+    if claims[0].package is None:
+        return "it is a claim with run logs. Request its replay instead (kind replay)"
+    return None
+
+
+ENTRY = Purpose(
+    name="entry",
+    plan=plan_entry,
+    judge=judge_entry,
+    why_not=why_no_entry,
+    unable="cannot be measured",
+    words=Words(
+        to_do="measurement",
+        doing="Training the package in",
+        endings={
+            "verified": "Measured: {runs} of the package in a box, timed by the worker.",
+            "rejected": "Not measured: the package did not hold the target in {runs}.",
+            "": "Undecided: {runs} of the package left its time open.",
+        },
+        about="train its package in a box, and measure its time",
+        subject="the package",
+    ),
+    checks_claims="package",
+    fills_pool=True,
+    organisers_first=True,
+    may_set_record=True,
+    may_be_repeated=True,
+)

@@ -1,0 +1,382 @@
+"""Accept a training package as an entry: check it, find workers for it, store it, ask for its runs.
+
+The submission has no logs: its runs are those that a worker makes in a box.
+"""
+
+import lzma
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import SubmissionError
+from finishline.rules.proof.hash_chain import canonical
+from finishline.rules.scoring.scoring import Result
+from finishline.rules.submissions.claim import System
+from finishline.rules.trainings.manifest import FILE, PackageError
+from finishline.rules.trainings.package import Package, package_index, read_package
+from server.base.artifacts import Staged
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.events import SubmissionAccepted, VerificationWanted, emit
+from server.base.models import Submission, TrainingPackage, User, WorkerRow
+from server.base.services import Services
+from server.base.viewer import Viewer
+from server.benchmarks.phases import FrozenOtherwiseError, admit
+from server.benchmarks.queries import definition, keep_definition
+from server.people.accounts import ORGANISERS
+from server.people.dependencies import Caller
+from server.submissions.accept import Repeated, check_idempotency_key
+from server.submissions.quota_check import require_room_for_submission, reserve_replay
+from server.submissions.rows import new_id, stored_result, table_of
+from server.submissions.service import find_submission, id_under_key
+
+# A worker that was not heard for so long may not come back: nothing is accepted to wait for it.
+RECENTLY = timedelta(days=7)
+DIVISION = "open"
+
+
+@dataclass(frozen=True)
+class Host:
+    """Workers of one hardware class that have an environment: its hash, and one's system."""
+
+    hardware_class: str
+    environment_sha256: str
+    system: Mapping[str, Any]
+
+
+def hand_in(
+    services: Services,
+    caller: Caller,
+    files: Mapping[str, bytes],
+    *,
+    hardware_class: str | None = None,
+    key: str | None = None,
+) -> str | Repeated:
+    """Store a package as an entry and ask for its measurement; returns the submission's id.
+
+    It goes to workers of `hardware_class`, or of the one that has its environment. With an
+    idempotency key the same request is stored once. Raises a RuleError with every problem of the
+    package, ConflictError for one that was handed in before, ContentError where no worker trains
+    it, UsedUpError without room in a quota.
+    """
+    check_idempotency_key(key)
+    package = check_package(services, files)
+    earlier = _find_earlier(services, caller, package, key)
+    if earlier is not None:
+        return earlier
+    index = services.artifacts.stage_bytes(canonical(package_index(package.files)))
+    settled = services.artifacts.settle([index])
+    try:
+        submission_id = _store(
+            services, caller, package, settled, hardware_class=hardware_class, key=key
+        )
+    except (IntegrityError, ConflictError):
+        # Two requests under one key came at the same time; the other one won.
+        earlier = _find_earlier(services, caller, package, key)
+        if earlier is None:
+            raise
+        return earlier
+    finally:
+        services.artifacts.discard(index)
+    return submission_id
+
+
+def check_package(services: Services, files: Mapping[str, bytes]) -> Package:
+    """Check files as a package. Raises SubmissionError with every problem."""
+    offered = {name: each for name, each in services.benchmarks.items() if each.trainings}
+    package, problems = read_package(files, benchmarks=offered)
+    if package is not None:
+        policy = offered[package.manifest.benchmark].trainings
+        if policy is not None and package.size_bytes > policy.max_bytes:
+            expected = f"at most {policy.max_bytes} bytes on {package.manifest.benchmark}"
+            problems.append(PackageError(f"{package.size_bytes} bytes", expected=expected))
+    if package is None or problems:
+        raise SubmissionError(problems)
+    return package
+
+
+def _find_earlier(
+    services: Services, caller: Caller, package: Package, key: str | None
+) -> Repeated | None:
+    if key is None:
+        return None
+    with services.database.read_columns() as connection:
+        submission_id = id_under_key(connection, caller.user_id, key)
+    if submission_id is None:
+        return None
+    with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
+        if find_submission(session, submission_id).request_sha256 != package.sha256:
+            raise ConflictError(
+                f"This Idempotency-Key was used for submission {submission_id} with other content; "
+                "use a new key for a new submission."
+            )
+    return Repeated(submission_id)
+
+
+def _store(
+    services: Services,
+    caller: Caller,
+    package: Package,
+    settled: Collection[Staged],
+    *,
+    hardware_class: str | None,
+    key: str | None,
+) -> str:
+    """Store a package, and its index last: a stored submission always has its file."""
+    benchmark = services.benchmarks[package.manifest.benchmark]
+    try:
+        with services.database.write() as session:
+            stored = _insert(services, session, caller, package, benchmark, hardware_class, key)
+            services.artifacts.keep(settled)
+            return stored
+    except FrozenOtherwiseError as error:
+        # Another server froze the rules since this one last polled: the frozen rules apply.
+        with services.database.write() as session:
+            frozen = definition(session, error.sha256)
+            stored = _insert(services, session, caller, package, frozen, hardware_class, key)
+            services.artifacts.keep(settled)
+            return stored
+
+
+def _insert(
+    services: Services,
+    session: Session,
+    caller: Caller,
+    package: Package,
+    benchmark: Benchmark,
+    hardware_class: str | None,
+    key: str | None,
+) -> str:
+    host = choose_host(session, caller, package.manifest.environment, hardware_class)
+    _refuse_known(session, caller, package, host.hardware_class)
+    settings, organises = services.settings, caller.may("organise")
+    if not organises:
+        require_room_for_submission(
+            session, settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
+        )
+    admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
+    keep_definition(session, benchmark, settings.benchmarks_dir)
+    row = _submission(caller, package, benchmark, host, key=key)
+    submission = Submission(**row, embargoed=admission.embargoed)
+    submission.package = _package_row(package, host)
+    session.add(submission)
+    session.flush()
+    raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+    emit(session, SubmissionAccepted(submission))
+    reserved = None
+    if not organises:
+        reserved = reserve_replay(
+            session, settings, submission, user_id=caller.user_id, kind="entry"
+        )
+    emit(session, VerificationWanted(submission, caller.user_id, reserved))
+    return submission.id
+
+
+def choose_host(
+    session: Session, caller: Caller, environment: str, hardware_class: str | None
+) -> Host:
+    """Choose the workers that train a package: those heard last, the organisers' first.
+
+    Raises ContentError where none has the environment, or only workers without a memory cgroup
+    that train packages of known participants.
+    """
+    found = [worker for worker in _workers(session) if environment in _environments(worker)]
+    if hardware_class is not None:
+        found = [worker for worker in found if worker.hardware_class == hardware_class]
+    if not found:
+        raise _no_worker(session, environment, hardware_class)
+    user = session.get_one(User, caller.user_id)
+    able = [
+        worker
+        for worker in found
+        if takes_packages_of(worker.box or {}, user, owner=worker.user_id)
+    ]
+    if not able:
+        raise ContentError(
+            "The workers with this environment have no memory cgroup, so they train packages of "
+            "participants whom an organiser knows. Ask an organiser to approve you "
+            f"(finishline user approve {user.name})."
+        )
+    first = able[0]
+    return Host(first.hardware_class, _environments(first)[environment], first.system)
+
+
+def takes_packages_of(box: Mapping[str, Any], user: User, *, owner: int | None) -> bool:
+    """Whether a worker's box trains packages of a user.
+
+    Without a memory cgroup those of organisers, of participants known to one, and of its owner.
+    """
+    if box.get("entries") == "anyone":
+        return True
+    if box.get("entries") != "known":
+        return False
+    return user.id == owner or user.role in ORGANISERS or user.known_at is not None
+
+
+def _workers(session: Session) -> Iterator[WorkerRow]:
+    """Confirmed workers with a box, the latest heard first."""
+    statement = (
+        select(WorkerRow)
+        .where(
+            WorkerRow.confirmed_at.is_not(None),
+            WorkerRow.witness_for.is_(None),
+            WorkerRow.last_seen_at >= utc_now() - RECENTLY,
+        )
+        .order_by(WorkerRow.last_seen_at.desc())
+    )
+    for worker in session.scalars(statement):
+        if (worker.box or {}).get("entries", "off") != "off":
+            yield worker
+
+
+def _environments(worker: WorkerRow) -> dict[str, str]:
+    return dict((worker.box or {}).get("environments", {}))
+
+
+def _no_worker(session: Session, environment: str, hardware_class: str | None) -> ContentError:
+    offered = {
+        f"{name} ({worker.hardware_class})"
+        for worker in _workers(session)
+        for name in _environments(worker)
+    }
+    where = "" if hardware_class is None else f" of hardware class {hardware_class}"
+    problem = {
+        "file": FILE,
+        "line": None,
+        "field": "environment",
+        "message": f"no worker{where} has {environment}",
+        "expected": " or ".join(sorted(offered)) or "a worker that trains packages; none does",
+    }
+    message = f"{FILE}, field environment: {problem['message']}; expected {problem['expected']}."
+    return ContentError(message, problems=[problem])
+
+
+def _refuse_known(session: Session, caller: Caller, package: Package, hardware_class: str) -> None:
+    """Raise ConflictError for a package that somebody handed in before.
+
+    Its owner may hand it in again for another hardware class; more runs on one are asked for.
+    """
+    statement = select(TrainingPackage, Submission.user_id).join(
+        Submission, Submission.id == TrainingPackage.submission_id
+    )
+    found = session.execute(statement.where(TrainingPackage.package_sha256 == package.sha256)).all()
+    for known, user_id in found:
+        if user_id == caller.user_id and known.hardware_class != hardware_class:
+            continue
+        if user_id != caller.user_id and known.published_at is None:
+            raise ConflictError("This package was handed in before, and is not published yet.")
+        raise ConflictError(
+            f"This package was handed in before, as submission {known.submission_id} "
+            f"(/submissions/{known.submission_id}). More runs of it: finishline training run-again "
+            f"{package.sha256[:12]}."
+        )
+
+
+def _submission(
+    caller: Caller, package: Package, benchmark: Benchmark, host: Host, *, key: str | None
+) -> dict[str, Any]:
+    manifest, system = package.manifest, host.system
+    return {
+        "id": new_id(),
+        "user_id": caller.user_id,
+        "benchmark_id": benchmark.benchmark_id,
+        "benchmark_sha256": benchmark.sha256,
+        "division": DIVISION,
+        "model": manifest.title,
+        "framework": manifest.environment,
+        "system": table_of(
+            System(
+                name=host.hardware_class,
+                hardware_class=host.hardware_class,
+                processor=system["processor"],
+                processor_count=system["processor_count"],
+                memory_gib=system["memory_gib"],
+                accelerator=system["accelerator"],
+                accelerator_count=system["accelerator_count"],
+            )
+        ),
+        "hyperparameters": {},
+        "claim_sha256": package.sha256,
+        "status": "claimed",
+        "kind": "train",
+        "precision": None,
+        "trained_with": "package",
+        "eligible": True,
+        "result": stored_result(_no_result(benchmark)),
+        "idempotency_key": key,
+        "request_sha256": package.sha256,
+        "submitted_at": utc_now(),
+        "evidence": "claimed",
+        "check_word": "none",
+    }
+
+
+def _no_result(benchmark: Benchmark) -> Result:
+    """Result of no runs: an entry's time is measured, not claimed."""
+    absent = dict.fromkeys(
+        (
+            *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
+            *("epochs_to_target", "cost_usd", "best_quality", "evaluation_interval_seconds"),
+        )
+    )
+    return Result(
+        benchmark_sha256=benchmark.sha256,
+        clock=benchmark.clock.name,
+        runs=(),
+        started=0,
+        reached=0,
+        violations=(),
+        **absent,  # type: ignore[arg-type]  # each may be None
+    )
+
+
+def _package_row(package: Package, host: Host) -> TrainingPackage:
+    texts = {name: content.decode() for name, content in sorted(package.files.items())}
+    return TrainingPackage(
+        package_sha256=package.sha256,
+        hardware_class=host.hardware_class,
+        environment=package.manifest.environment,
+        environment_sha256=host.environment_sha256,
+        manifest=asdict(package.manifest),
+        files=texts,
+        size_bytes=package.size_bytes,
+        compressed_bytes=len(lzma.compress("".join(texts.values()).encode())),
+    )
+
+
+def find_package(session: Session, submission_id: str) -> TrainingPackage:
+    """Find the package of a submission. Raises NotFoundError."""
+    package = session.get(TrainingPackage, submission_id)
+    if package is None:
+        find_submission(session, submission_id)
+        raise NotFoundError(f"Submission {submission_id!r} is no training package.")
+    return package
+
+
+def sees_source(viewer: Viewer, package: TrainingPackage, submission: Submission) -> bool:
+    """Whether a viewer may read a package's files."""
+    return (
+        package.published_at is not None or viewer.sees_all or submission.user_id in viewer.user_ids
+    )
+
+
+def read_source(session: Session, viewer: Viewer, submission_id: str, name: str) -> str:
+    """Text of a file of a package. Raises NotFoundError, also for one that is not published yet."""
+    submission = find_submission(session, submission_id)
+    package = find_package(session, submission_id)
+    if not sees_source(viewer, package, submission):
+        raise NotFoundError(
+            "The files of this package are its submitter's and the organisers' until its first "
+            "verdict."
+        )
+    if name not in package.files:
+        known = ", ".join(sorted(package.files))
+        raise NotFoundError(f"The package has no file {name!r}; it has {known}.")
+    return str(package.files[name])

@@ -1,0 +1,390 @@
+"""Entries: a package is handed in, a worker is chosen, its runs are measured and rank."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.trainings.package import package_index
+from finishline.rules.verification.entry import data_nonce
+from finishline.rules.verification.messages import (
+    BoxWord,
+    Failure,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerHello,
+)
+from server.base.database import Database, utc_now
+from server.base.models import Attempt, PoolRun, TrainingPackage, User, Verification
+from server.verifications.queue_order import take_due
+from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.support.streams import stream_report
+from tests.support.workers import latest_attempt, send_to
+
+ENVIRONMENT = "numpy-2.4"
+ENVIRONMENT_SHA256 = "e" * 64
+MANIFEST = f"""
+schema = 1
+benchmark = "digits"
+title = "Random features"
+module = "train"
+environment = "{ENVIRONMENT}"
+license = "MIT"
+[factors]
+cosines = "Random features instead of a linear model"
+"""
+TRAIN = """
+def prepare(task): ...
+
+
+def train(prepared, data, seed):
+    yield lambda inputs: None
+"""
+FILES = {"training.toml": MANIFEST.encode(), "train.py": TRAIN.encode()}
+
+
+@dataclass
+class Entries:
+    """Packages that are handed in, and the worker that trains them."""
+
+    client: TestClient
+    database: Database
+    worker: Person
+
+    def greet(self, *, entries: str = "anyone", sha256: str = ENVIRONMENT_SHA256) -> None:
+        """Say hello as a confirmed worker with a box."""
+        box = BoxWord(entries, None, {ENVIRONMENT: sha256})  # type: ignore[arg-type]
+        hello = WorkerHello(WORKER_SYSTEM, "idle", box)
+        answer = self.client.post(
+            "/api/v1/workers/hello", json=asdict(hello), headers=self.worker.headers
+        )
+        assert answer.status_code == 200, answer.text
+
+    def hand_in(
+        self,
+        person: Person,
+        files: Mapping[str, bytes] = FILES,
+        *,
+        key: str | None = None,
+        **fields: str,
+    ) -> Any:
+        """Send a package."""
+        parts = [("files", (name, content)) for name, content in files.items()]
+        headers = person.headers | ({"Idempotency-Key": key} if key else {})
+        return self.client.post("/api/v1/trainings", files=parts, data=fields, headers=headers)
+
+    def measurement(self, submission_id: str) -> str:
+        """The id of the latest verification of an entry."""
+        view = self.client.get(f"/api/v1/submissions/{submission_id}").json()
+        return str(view["verifications"][-1]["id"])
+
+    def sent(self) -> list[str]:
+        """The workers that one round of the dispatch sends waiting attempts to."""
+        with self.database.write() as session:
+            return [each.queue for each in take_due(session, alive_seconds=60.0)]
+
+    def lease(self, submission_id: str) -> dict[str, Any]:
+        """Claim the waiting attempt of an entry, as the worker it was sent to."""
+        attempt_id = latest_attempt(self.database, self.measurement(submission_id))
+        send_to(self.database, attempt_id, WORKER_SYSTEM.worker)
+        answer = self.client.post(
+            f"/api/v1/attempts/{attempt_id}/claim",
+            json={"worker": WORKER_SYSTEM.worker, "hardware_class": "cpu-test"},
+            headers=self.worker.headers,
+        )
+        assert answer.status_code == 200, answer.text
+        lease: dict[str, Any] = answer.json()
+        return lease
+
+    def report(self, lease: dict[str, Any], report: ReplayReport) -> Any:
+        """Send a report after its events."""
+        stream_report(self.database, lease["attempt_id"], report, fence=lease["fence"])
+        return self.client.post(
+            f"/api/v1/attempts/{lease['attempt_id']}/report",
+            json=asdict(report),
+            headers=claim_headers(lease),
+        )
+
+    def measure(self, submission_id: str, **how: Any) -> Any:
+        """Train an entry and report its runs."""
+        lease = self.lease(submission_id)
+        with self.database.read() as session:
+            attempt = session.get_one(Attempt, lease["attempt_id"])
+            seeds = attempt.verification.seeds
+        return self.report(lease, boxed_report(seeds, **how))
+
+
+def boxed_report(
+    seeds: list[int], *, seconds: float = 2.0, quality: float = 97.9, failed: str | None = None
+) -> ReplayReport:
+    """The report of a package that asks twice a run, the second time at this quality."""
+    runs = []
+    for index, seed in enumerate(seeds):
+        pace = seconds * (1 + 0.01 * index) / 2
+        evaluations = [
+            ReplayEvaluation(
+                epoch=float(number),
+                samples=None,
+                seconds=number * (pace + 0.001),
+                quality=found,
+                ledger={"init": 0.4, "warmup": 0.1, "train": number * pace, "eval": number * 0.001},
+                second_half=found,
+            )
+            for number, found in ((1, 90.0), (2, quality))
+        ]
+        reached = quality >= 97.5
+        runs.append(
+            ReplayRun(
+                index=index,
+                seed=seed,
+                status="reached" if reached else "not_reached",
+                evaluations=evaluations,
+                ledger=evaluations[-1].ledger,
+                tta_seconds=evaluations[-1].seconds if reached else None,
+                parent_seconds=evaluations[-1].seconds,
+            )
+        )
+    if failed is None:
+        return ReplayReport(runs=runs, system=WORKER_SYSTEM)
+    failure = Failure("submitter", failed, "the package raised an error", "Read its log.")  # type: ignore[arg-type]
+    last = replace(
+        runs[0],
+        status="failed",
+        evaluations=[],
+        tta_seconds=None,
+        parent_seconds=None,
+        failure=failure,
+        log_tail="ValueError: no such thing",
+    )
+    return ReplayReport(runs=[last], system=WORKER_SYSTEM, failure=failure)
+
+
+@pytest.fixture
+def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+    """A server with a worker that trains packages of anyone."""
+    found = Entries(client, database, walter)
+    found.greet()
+    return found
+
+
+def test_a_package_is_measured_and_ranks(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    answer = entries.hand_in(alice)
+
+    assert answer.status_code == 201, answer.text
+    entry = answer.json()
+    assert entry["package"]["sha256"] == sha256_of(package_index(FILES))
+    assert (entry["division"], entry["status"], entry["runs"]) == ("open", "verifying", [])
+    assert entry["model"] == "Random features"
+
+    assert entries.measure(entry["id"]).status_code == 200
+    shown = client.get(f"/api/v1/submissions/{entry['id']}").json()
+    assert (shown["status"], shown["evidence"]) == ("verified", "measured")
+    assert shown["measured_seconds"] == pytest.approx(2.042, abs=0.001)
+    board = client.get("/api/v1/leaderboards/digits").json()
+    assert [(row["submission_id"], row["rank"]) for row in board["entries"]] == [(entry["id"], 1)]
+    records = client.get("/api/v1/benchmarks/digits/records").json()
+    assert entry["id"] in str(records)
+
+
+def test_a_worker_gets_package_and_nonces_with_its_lease_alone(
+    entries: Entries, alice: Person, client: TestClient, database: Database
+) -> None:
+    entry = entries.hand_in(alice).json()
+    assert entries.sent() == ["replay.walter-1"]
+    lease = entries.lease(entry["id"])
+    path = f"/api/v1/attempts/{lease['attempt_id']}/training"
+
+    grant = client.get(path, headers=claim_headers(lease)).json()
+
+    with database.read() as session:
+        verification = session.get_one(Verification, entries.measurement(entry["id"]))
+        entropy = bytes.fromhex(verification.nonce)
+    assert grant["data_nonces"] == [data_nonce(entropy, index).hex() for index in range(5)]
+    (package,) = grant["packages"].values()
+    assert package["files"] == {name: text.decode() for name, text in FILES.items()}
+    assert (package["environment_sha256"], package["factors"]) == (
+        ENVIRONMENT_SHA256,
+        {"cosines": True},
+    )
+    task = client.get(
+        f"/api/v1/attempts/{lease['attempt_id']}/task/task.py", headers=claim_headers(lease)
+    )
+    assert hashlib.sha256(task.content).hexdigest() == grant["task_files"]["task.py"]
+    stale = claim_headers(lease) | {"Finishline-Fence": "0"}
+    assert client.get(path, headers=stale).status_code == 409
+    assert client.get(path, headers=alice.headers | {"Finishline-Fence": "1"}).status_code == 409
+    other = client.get(path.replace("/training", "/task/../digits.toml"), headers=stale)
+    assert other.status_code == 404
+
+
+def test_the_source_is_published_with_the_verdict(
+    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    path = f"/api/v1/submissions/{entry_id}/package"
+
+    def sees(person: Person | None) -> tuple[int, int]:
+        headers = person.headers if person else {}
+        listed = client.get(path, headers=headers).json()["files"]
+        return len(listed), client.get(f"{path}/files/train.py", headers=headers).status_code
+
+    assert [sees(who) for who in (alice, olivia, bob, None)] == [
+        (2, 200),
+        (2, 200),
+        (0, 404),
+        (0, 404),
+    ]
+    entries.measure(entry_id)
+    assert sees(bob) == sees(None) == (2, 200)
+    text = client.get(f"{path}/files/train.py")
+    assert (text.text, text.headers["content-type"]) == (TRAIN, "text/plain; charset=utf-8")
+    assert client.get(f"{path}/files/other.py").status_code == 404
+
+
+def test_a_package_is_handed_in_once(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice, key="k").json()["id"]
+
+    again = entries.hand_in(alice, key="k")
+    assert (again.json()["id"], again.headers["Idempotent-Replayed"]) == (entry_id, "true")
+    own = entries.hand_in(alice)
+    assert own.status_code == 409
+    assert f"/submissions/{entry_id}" in own.json()["detail"]
+    other = entries.hand_in(bob)
+    assert other.status_code == 409
+    assert entry_id not in other.json()["detail"]
+    entries.measure(entry_id)
+    assert entry_id in entries.hand_in(bob).json()["detail"]
+
+
+def test_more_runs_join_the_same_pool(
+    entries: Entries, alice: Person, client: TestClient, database: Database
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+
+    more = client.post(
+        f"/api/v1/submissions/{entry_id}/verifications",
+        json={"kind": "entry"},
+        headers=alice.headers,
+    )
+
+    assert more.status_code == 201, more.text
+    entries.measure(entry_id, seconds=3.0)
+    with database.read() as session:
+        runs = session.query(PoolRun).all()
+    assert (len(runs), len({run.pool_id for run in runs})) == (10, 1)
+    replay = client.post(
+        f"/api/v1/submissions/{entry_id}/verifications", json={}, headers=alice.headers
+    )
+    assert replay.status_code == 403
+
+
+def test_a_crash_costs_one_attempt_and_its_run_counts(
+    entries: Entries, alice: Person, client: TestClient, database: Database
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+
+    assert entries.measure(entry_id, failed="entry_died").status_code == 200
+
+    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    assert (view["state"], len(view["attempts"])) == ("failed", 1)
+    assert "the package raised an error" in view["reasons"][0]["message"]
+    assert view["attempts"][0]["failure"]["code"] == "entry_died"
+    shown = client.get(f"/api/v1/submissions/{entry_id}").json()
+    assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
+
+
+def test_a_package_that_misses_the_target_is_rejected(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id, quality=97.0)
+
+    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    assert (view["outcome"], view["reasons"][0]["code"]) == ("rejected", "did_not_reach")
+    assert client.get("/api/v1/leaderboards/digits").json()["entries"][0]["rank"] is None
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "told"),
+    [
+        ({"train.py": TRAIN.encode()}, "training.toml", "missing"),
+        (FILES | {"json.py": b""}, "json.py", "the name of a module"),
+        (FILES | {"../x.py": b""}, "../x.py", "name"),
+        (FILES | {"data.bin": b"\0"}, "data.bin", "kind of file"),
+        (FILES | {"notes.md": b"\xff"}, "notes.md", "not UTF-8"),
+        (
+            FILES | {"training.toml": MANIFEST.replace("digits", "cifar10").encode()},
+            "training.toml",
+            "unknown benchmark",
+        ),
+        (
+            FILES | {"training.toml": MANIFEST.replace("numpy-2.4", "numpy-1.0").encode()},
+            "training.toml",
+            "no worker has numpy-1.0",
+        ),
+    ],
+)
+def test_a_broken_package_is_refused_with_file_and_expectation(
+    entries: Entries, alice: Person, files: dict[str, bytes], file: str, told: str
+) -> None:
+    answer = entries.hand_in(alice, files)
+
+    assert answer.status_code == 422
+    problem = answer.json()["problems"][0]
+    assert problem["file"] == file
+    assert told in problem["message"]
+    assert problem["expected"]
+
+
+def test_a_package_of_257_kib_is_refused(entries: Entries, alice: Person) -> None:
+    lines = b"#" * 999 + b"\n"
+    parts = {f"part{number}.py": lines * 88 for number in range(3)}
+    answer = entries.hand_in(alice, FILES | parts)
+    assert answer.status_code == 422
+    assert "at most 262144 bytes" in str(answer.json()["problems"])
+
+
+def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
+    entries: Entries, alice: Person, olivia: Person, database: Database
+) -> None:
+    entries.greet(entries="known")
+
+    refused = entries.hand_in(alice)
+
+    assert refused.status_code == 422
+    assert "finishline user approve alice" in refused.json()["detail"]
+    assert entries.hand_in(olivia).status_code == 201
+    with database.write() as session:
+        session.query(User).filter_by(name="alice").one().known_at = utc_now()
+    others = FILES | {"notes.md": b"Another package.\n"}
+    assert entries.hand_in(alice, others).status_code == 201
+    assert len(entries.sent()) == 1
+    entries.greet(entries="off")
+
+
+def test_an_entry_waits_for_a_worker_with_its_environment(
+    entries: Entries, alice: Person, database: Database
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.greet(sha256="f" * 64)
+    assert entries.sent() == []
+    entries.greet()
+    assert len(entries.sent()) == 1
+    with database.read() as session:
+        assert session.get_one(TrainingPackage, entry_id).environment_sha256 == ENVIRONMENT_SHA256
+
+
+def test_only_a_submitter_hands_a_package_in(entries: Entries, client: TestClient) -> None:
+    parts = [("files", ("train.py", b""))]
+    assert client.post("/api/v1/trainings", files=parts).status_code == 401
+    assert entries.hand_in(entries.worker).status_code == 403
