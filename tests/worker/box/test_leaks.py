@@ -1,0 +1,164 @@
+"""Nothing of a run stays with the worker, and nothing of its labels goes into the box."""
+
+import gc
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
+from tests.worker.box.conftest import LIMITS, MARK, RunCode
+from worker.box import race as race_module
+from worker.box.channel import Channel
+from worker.box.race import Course, race
+from worker.box.start import Order
+
+BOXES = 50
+GROWTH_BYTES = 8 << 20
+SHORT = Limits(**(vars(LIMITS) | {"prepare_seconds": 0.1, "log_bytes": 100_000}))
+# Packages that crash, hang, flood, break the protocol, leave a daemon, or answer right.
+PACKAGES = {
+    "entry_died": "import os\ndef prepare(task): os.abort()",
+    "prepare_time_limit": "import time\ndef prepare(task): time.sleep(60)",
+    "log_limit": "def prepare(task):\n    while True: print('x' * 1000)",
+    "protocol_broken": "def train(prepared, data, seed):\n    yield lambda inputs: bytes(3)",
+    "reached": "import os, time\ndef prepare(task):\n    if os.fork() == 0: time.sleep(60)",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder for temporary files that no other process uses."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        yield
+
+
+def held() -> dict[str, object]:
+    """Descriptors, threads, children and box folders of this process."""
+    gc.collect()
+    return {
+        "descriptors": psutil.Process().num_fds(),
+        "threads": {thread.name for thread in threading.enumerate()},
+        "children": [each.pid for each in psutil.Process().children()],
+        "folders": sorted(Path(tempfile.gettempdir()).iterdir()),
+        "boxed": [each.pid for each in psutil.process_iter() if _is_boxed(each)],
+    }
+
+
+def _is_boxed(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return any(str(MARK) in part for part in process.cmdline())
+    return False
+
+
+def test_fifty_boxes_leave_nothing(run_code: RunCode) -> None:
+    codes = list(PACKAGES.items())
+    for _, code in codes:  # What is imported and allocated once.
+        run_code(code, limits=SHORT)
+    before, memory = held(), psutil.Process().memory_info().rss
+
+    ends = []
+    for number in range(BOXES):
+        result = run_code(codes[number % len(codes)][1], limits=SHORT)
+        ends.append(result.code or result.status)
+
+    assert ends == [codes[number % len(codes)][0] for number in range(BOXES)]
+    assert held() == before
+    assert psutil.Process().memory_info().rss - memory < GROWTH_BYTES
+
+
+def test_a_box_that_cannot_start_leaves_nothing(
+    run_code: RunCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = held()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(race_module.BoxUnavailableError):
+        run_code("")
+
+    assert held() == before
+
+
+class Wiretap(Channel):
+    """A channel that keeps all that it sends, with the content of memory files."""
+
+    sent: list[bytes]
+
+    def send(
+        self, kind: FrameType, body: bytes = b"", *, deadline: float, descriptor: int | None = None
+    ) -> None:
+        self.sent.append(header_of(kind, len(self.sent), len(body)) + body)
+        if descriptor is not None:
+            self.sent[-1] += os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        super().send(kind, body, deadline=deadline, descriptor=descriptor)
+
+
+@pytest.fixture
+def sent_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Bytes sent into a box whose package answers `answers`, one after the other."""
+    monkeypatch.setattr(race_module, "Channel", Wiretap)
+    tmp_path.chmod(0o755)
+    (tmp_path / "train.py").write_text(
+        """
+import json
+from pathlib import Path
+
+def prepare(task): pass
+
+def train(prepared, data, seed):
+    for answer in json.loads(Path(__file__).with_name("answers.json").read_text()):
+        yield lambda inputs: bytes(answer)
+"""
+    )
+
+    def run(answers: list[bytes], course: Course) -> tuple[str, list[bytes]]:
+        (tmp_path / "answers.json").write_text(json.dumps([list(each) for each in answers]))
+        Wiretap.sent = []
+        order = Order(package=tmp_path, module="train", packages={}, limits=LIMITS)
+        result = race(order, course, seed=7)
+        return result.status, Wiretap.sent
+
+    return run
+
+
+def test_no_label_and_no_quality_is_sent_into_a_box(sent_for: Any) -> None:
+    random = np.random.default_rng(5)
+    labels = random.integers(0, 256, 64, dtype=np.uint8).tobytes()
+    quality = 0.8125
+
+    def score(predictions: bytes) -> tuple[float, float]:
+        right = predictions == labels
+        return (1.0, 1.0) if right else (quality, quality)
+
+    course = Course(
+        task={"benchmark": "numbers", "factors": {}},
+        train={"x": random.integers(0, 256, (64, 4), dtype=np.uint8)},
+        inputs={"x": random.integers(0, 256, (64, 4), dtype=np.uint8)},
+        prediction=ArraySpec("uint8", (64,)),
+        score=score,
+        target=0.9375,
+    )
+    wrong = [bytes(64), bytes(range(64)), bytes(range(64, 128))]
+
+    missed, sent = sent_for(wrong, course)
+    reached, sent_to_right = sent_for([wrong[0], labels, wrong[2]], course)
+
+    assert (missed, reached) == ("not_reached", "reached")
+    # Equal up to the kill, which may come before or after the last answer of inputs.
+    assert len(sent_to_right) >= 4  # task, go, and inputs twice
+    assert sent[: len(sent_to_right)] == sent_to_right
+    everything = b"".join(sent)
+    for at in range(0, 64, 8):
+        assert labels[at : at + 8] not in everything
+    for told in (b"0.8125", np.float64(quality).tobytes(), np.float32(quality).tobytes()):
+        assert told not in everything
+    assert b"0.9375" in everything  # The target is told: the bytes are really those sent.
