@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType, Limits
-from worker.box import channel, start, watch
+from worker.box import channel, own_uid, start, watch
 from worker.box.channel import Channel
 from worker.box.packages import SITE, Bind
 
@@ -100,9 +100,9 @@ def no_limit(name: str, value: float) -> Removal:
 
 def writable_stage(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Stage files for the box's uid so that they can be written."""
-    text = start.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
-    assert text != start.STAGE
-    monkeypatch.setattr(start, "STAGE", text)
+    text = own_uid.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
+    assert text != own_uid.STAGE
+    monkeypatch.setattr(own_uid, "STAGE", text)
 
 
 def workers_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -1,16 +1,20 @@
-"""Build the seccomp filter of boxes for this machine's architecture.
+"""Build the seccomp filters of boxes, one for each architecture.
 
 `python -m tests.support.seccomp` needs `pyseccomp` and writes `worker/box/ARCHITECTURE.bpf`. A
-worker loads those bytes; only this program needs the library.
+worker loads those bytes; only this program needs the library. `verdict` reads a filter as the
+kernel does, for architectures that are not at hand.
 """
 
 import errno
 import socket
+import struct
 import tempfile
 from typing import Any
 
 from worker.box.start import filter_path
 
+# By the name that the kernel gives a machine: libseccomp's name, and the kernel's number for it.
+ARCHITECTURES = {"x86_64": ("X86_64", 0xC000003E), "aarch64": ("AARCH64", 0xC00000B7)}
 FORBIDDEN = (
     # other processes' memory and descriptors
     "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "process_madvise",
@@ -41,17 +45,23 @@ NAMESPACES = {
     "CLONE_NEWPID": 0x20000000,
     "CLONE_NEWNET": 0x40000000,
 }
-TIOCSTI = 0x5412
+# Input put into a terminal. The kernel reads the low half of a request alone.
+TERMINAL_REQUESTS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}
+LOW_HALF = 0xFFFFFFFF
 
 
-def build() -> bytes:
-    """The filter's bytes for this machine: everything else is allowed, another architecture killed.
+def build(machine: str) -> bytes:
+    """The filter's bytes for a machine: everything else is allowed, another architecture killed.
 
     clone3 answers ENOSYS, so that libraries fall back to clone, whose flags can be read.
     """
     import pyseccomp
 
     made: Any = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    wanted = getattr(pyseccomp.Arch, ARCHITECTURES[machine][0])
+    if wanted != pyseccomp.system_arch():
+        made.add_arch(wanted)
+        made.remove_arch(pyseccomp.system_arch())
     made.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     for name in FORBIDDEN:
         try:
@@ -65,7 +75,12 @@ def build() -> bytes:
             pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag),
         )
     made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-    made.add_rule(pyseccomp.ERRNO(errno.EPERM), "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, TIOCSTI))
+    for request in TERMINAL_REQUESTS.values():
+        made.add_rule(
+            pyseccomp.ERRNO(errno.EPERM),
+            "ioctl",
+            pyseccomp.Arg(1, pyseccomp.MASKED_EQ, LOW_HALF, request),
+        )
     for call in ("socket", "socketpair"):
         made.add_rule(
             pyseccomp.ERRNO(errno.EAFNOSUPPORT),
@@ -78,5 +93,35 @@ def build() -> bytes:
         return file.read()
 
 
+def verdict(program: bytes, machine: str, number: int, *arguments: int) -> str:
+    """The answer of a filter to a call: `allow`, `kill` or the name of an errno."""
+    words = [*arguments, *[0] * (6 - len(arguments))]
+    call = struct.pack("<iIQ6Q", number, ARCHITECTURES[machine][1], 0, *words)
+    steps = list(struct.iter_unpack("<HBBI", program))
+    value = at = 0
+    while True:
+        code, then, otherwise, constant = steps[at]
+        at += 1
+        if code == 0x20:  # load a word of the call
+            (value,) = struct.unpack_from("<I", call, constant)
+        elif code == 0x54:  # and
+            value &= constant
+        elif code == 0x05:  # jump
+            at += constant
+        elif code == 0x06:  # return
+            return _answer(constant)
+        else:
+            tests = {0x15: value == constant, 0x25: value > constant, 0x35: value >= constant}
+            at += then if tests[code] else otherwise
+
+
+def _answer(returned: int) -> str:
+    action = returned & 0xFFFF0000
+    if action == 0x00050000:
+        return errno.errorcode[returned & 0xFFFF]
+    return {0x7FFF0000: "allow", 0x80000000: "kill"}[action]
+
+
 if __name__ == "__main__":
-    filter_path().write_bytes(build())
+    for machine in ARCHITECTURES:
+        filter_path(machine).write_bytes(build(machine))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from finishline.rules.trainings.protocol import Limits
 from worker.box.packages import Bind
-from worker.box.start import RUNNER, Box, BoxUnavailableError, Order
+from worker.box.start import RUNNER, Box, BoxUnavailableError, Order, check_host
 
 PROBE = RUNNER.with_name("probe.py")
 LIMITS = Limits(memory_bytes=256 << 20, processes=32, run_seconds=5.0, prepare_seconds=5.0)
@@ -48,6 +48,7 @@ class BoxState:
 def check_box() -> BoxState:
     """Start a box on this host and try to leave it; once a process."""
     try:
+        check_host()
         leaks = _probe()
     except BoxUnavailableError as error:
         return BoxState("off", str(error))

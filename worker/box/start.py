@@ -1,8 +1,9 @@
-"""Start a box: bubblewrap and a seccomp filter, as an ordinary user or through an own uid."""
+"""Start a box: bubblewrap and a seccomp filter, as an ordinary user."""
 
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import socket
@@ -11,13 +12,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from finishline.rules.trainings.protocol import Limits
+from worker.box import own_uid
 from worker.box.packages import (
     SITE,
     Bind,
@@ -27,27 +29,21 @@ from worker.box.packages import (
     package_binds,
 )
 
-# The uid that a box of a root worker has on the host: no file and no other process is its own.
-BOX_UID = 64_999
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"
 SCRATCH = "/scratch"
 OLDEST_BUBBLEWRAP = (0, 8)
-# A private mount namespace in which root shows the box's uid files below folders closed to it.
-STAGE = """
-set -e
-mount -t tmpfs -o mode=755,size=1m stage "$1"
-stage=$1; shift
-n=0
-while [ "$1" != -- ]; do
-    if [ -d "$1" ]; then mkdir "$stage/$n"; else : > "$stage/$n"; fi
-    mount --bind "$1" "$stage/$n"
-    mount -o remount,bind,ro "$stage/$n"
-    n=$((n+1)); shift
-done
-shift
-exec "$@"
-"""
+BUBBLEWRAP_NEEDED = (
+    "bubblewrap 0.8 is needed; on Debian 12, Ubuntu 24.04 and later: apt install bubblewrap"
+)
+ROOT_REFUSED = (
+    "worker runs as root, and this host does not let it start a box through a uid of its own; run "
+    "it as an ordinary user"
+)
+NAMESPACES_REFUSED = (
+    "namespaces are refused to ordinary users; in a container run the worker on the host instead, "
+    "on Ubuntu 24.04 load AppArmor's profile bwrap-userns-restrict"
+)
 
 
 class BoxUnavailableError(Exception):
@@ -135,6 +131,8 @@ class Box:
     def why_not_started(self) -> str:
         """The reason of a box that ended before the runner's first frame."""
         last = self.log_tail().strip().splitlines()[-1:]
+        if last and re.match(r"bwrap: .*(namespace|uid map|loopback)", last[0]):
+            return NAMESPACES_REFUSED
         return f"a box did not start: {last[0] if last else f'status {self._process.returncode}'}"
 
     def log_tail(self) -> str:
@@ -172,13 +170,13 @@ def _start(order: Order, inside: socket.socket, stage: str | None) -> "subproces
             *_inner_command(order, inside.fileno()),
         ]  # fmt: skip
         if stage is not None:
-            command = _as_box_uid(command, binds, stage)
+            command = own_uid.through(command, [bind.source for bind in binds], stage)
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env={"PATH": own_uid.SEARCHED},
             pass_fds=(inside.fileno(), rules, listed),
             start_new_session=True,
         )
@@ -268,36 +266,30 @@ def _variables(limits: Limits) -> dict[str, str]:
     }
 
 
-def _as_box_uid(command: list[str], binds: Iterable[Bind], stage: str) -> list[str]:
-    """The command through a uid of its own, after root has staged its files for that uid."""
-    return [
-        "unshare", "--mount", "--propagation", "private",
-        "/bin/sh", "-c", STAGE, "stage", stage, *(str(bind.source) for bind in binds), "--",
-        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", "--clear-groups",
-        "--inh-caps=-all", "--bounding-set=-all", "--",
-        *command,
-    ]  # fmt: skip
+def check_host() -> None:
+    """Raise BoxUnavailableError where no box can be started, before one is."""
+    find_bubblewrap()
+    if os.geteuid() == 0 and not own_uid.is_allowed():
+        raise BoxUnavailableError(ROOT_REFUSED)
 
 
-def filter_path() -> Path:
-    """The seccomp filter of this machine's architecture: bytes that a test builds again."""
-    return Path(__file__).parent / f"{platform.machine()}.bpf"
+def filter_path(machine: str | None = None) -> Path:
+    """The seccomp filter of a machine, or of this one: bytes that a test builds again."""
+    return Path(__file__).parent / f"{machine or platform.machine()}.bpf"
 
 
 def find_bubblewrap() -> str:
     """The path of a bubblewrap that is new enough. Raises BoxUnavailableError."""
     found = shutil.which("bwrap")
     if found is None or sys.platform != "linux":
-        raise BoxUnavailableError(
-            "bubblewrap is not installed; on Debian and Ubuntu: apt install bubblewrap"
-        )
+        raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     try:
         version = tuple(int(part) for part in said.stdout.split()[-1].split(".")[:2])
     except (ValueError, IndexError):
         version = (0, 0)
     if version < OLDEST_BUBBLEWRAP:
-        raise BoxUnavailableError("bubblewrap 0.8 is needed")
+        raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     if not filter_path().exists():
-        raise BoxUnavailableError(f"no seccomp filter for {filter_path().stem}")
+        raise BoxUnavailableError(f"no filter for {filter_path().stem}")
     return found

@@ -20,7 +20,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 X32 = 0x40000000
 NEW_USER_NAMESPACE = 0x10000000
 NEW_MOUNTS = 0x00020000
-TIOCSTI, TIOCSCTTY = 0x5412, 0x540E
+TIOCSCTTY = 0x540E
 # Numbers of x86-64 with arguments that do no harm where a call is allowed.
 CALLS: dict[str, tuple[object, ...]] = {
     "ptrace": (101, 0, 0, 0, 0),
@@ -169,14 +169,15 @@ def survive(score: str) -> str:
     return "done"
 
 
-def type_ahead(_: str) -> str:
+def type_ahead(request: str) -> str:
     """Put a byte into the input of a terminal of its own."""
     import fcntl
 
     os.setsid()
     _, terminal = os.openpty()
     fcntl.ioctl(terminal, TIOCSCTTY, 0)
-    fcntl.ioctl(terminal, TIOCSTI, b"x")
+    if LIBC.ioctl(terminal, ctypes.c_ulong(int(request, 16)), b"x") < 0:
+        raise OSError(ctypes.get_errno(), "")
     return "done"
 
 

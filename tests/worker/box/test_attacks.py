@@ -24,9 +24,10 @@ import pytest
 from tests.support.box_removals import remove
 from tests.worker.box import attempts
 from tests.worker.box.conftest import LIMITS, course
+from worker.box.own_uid import BOX_UID
 from worker.box.packages import requirements_of
 from worker.box.race import race
-from worker.box.start import BOX_UID, Order
+from worker.box.start import Order
 
 
 class Attempt(NamedTuple):
@@ -97,7 +98,8 @@ TABLE = [
     Attempt(18, "write /proc/sys/kernel/core_pattern", "EACCES", None),
     Attempt(18, "write /proc/sys/kernel/hostname", "EACCES", None),
     Attempt(19, "set_uid 0", "EINVAL", None),
-    Attempt(19, "type_ahead x", "EPERM", "seccomp"),
+    Attempt(19, "type_ahead 0x5412", "EPERM", "seccomp"),
+    Attempt(19, "type_ahead 0x100005412", "EPERM", "seccomp"),  # The same to the kernel.
     *(
         Attempt(29, f"change_data {way}", "EPERM", "seals", "train")
         for way in ("write", "map", "reopen", "truncate")

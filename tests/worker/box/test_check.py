@@ -1,0 +1,123 @@
+"""The self-test of a host: who may use its box, and in one sentence why not."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.box_removals import remove
+from worker.box import check, own_uid
+from worker.box.check import LEAKS, BoxState, check_box
+from worker.box.own_uid import BOX_UID
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="tells of a worker that runs as root")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    check_box.cache_clear()
+    yield
+    check_box.cache_clear()
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that are found before the host's."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(own_uid, "SEARCHED", f"{tmp_path}:{own_uid.SEARCHED}")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)  # The box's uid starts them too.
+    return tmp_path
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_this_host_passes() -> None:
+    assert check_box() == BoxState("known", "no memory cgroup bounds the whole box")
+
+
+def test_a_host_without_bubblewrap_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert str(check_box()).startswith("off: bubblewrap 0.8 is needed; on Debian 12")
+
+
+@pytest.mark.parametrize("version", ["bubblewrap 0.6.2", "bubblewrap 0.7", "", "unknown"])
+def test_an_old_bubblewrap_is_off(fakes: Path, version: str) -> None:
+    write_program(fakes / "bwrap", f"echo '{version}'")
+
+    assert str(check_box()).startswith("off: bubblewrap 0.8 is needed; on Debian 12")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bwrap: No permissions to create new namespace, likely because the kernel does not allow "
+        "non-privileged user namespaces.",
+        "bwrap: setting up uid map: Permission denied",
+        "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
+    ],
+)
+def test_a_host_that_refuses_namespaces_is_off(fakes: Path, said: str) -> None:
+    version = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit 0'
+    write_program(fakes / "bwrap", f"{version}\necho '{said}' >&2\nexit 1")
+
+    assert str(check_box()).startswith("off: namespaces are refused to ordinary users; in a")
+
+
+@as_root
+@pytest.mark.parametrize("program", ["unshare", "setpriv"])
+def test_root_without_a_uid_for_its_boxes_is_off(fakes: Path, program: str) -> None:
+    write_program(fakes / program, f"echo '{program}: Operation not permitted' >&2; exit 1")
+
+    assert str(check_box()).startswith("off: worker runs as root, and this host does not let it")
+
+
+def test_an_architecture_without_a_filter_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+
+    assert str(check_box()) == "off: no filter for riscv64"
+
+
+@pytest.mark.parametrize(
+    ("leak", "without"),
+    [
+        ("sees_host", "list of mounts"),
+        ("opens_network", "seccomp"),
+        ("reaches_parent", "process namespace"),
+        ("makes_namespace", "seccomp, --disable-userns"),
+        ("writes_outside", "--remount-ro /"),
+    ],
+)
+def test_a_box_that_leaks_is_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leak: str, without: str
+) -> None:
+    uid = BOX_UID if os.geteuid() == 0 else None
+    tmp_path.chmod(0o755)
+    remove(without, monkeypatch, tmp_path)
+    with subprocess.Popen(["/bin/sleep", "60"], user=uid) as neighbour:
+        try:
+            state = check_box()
+        finally:
+            neighbour.kill()
+
+    assert state.entries == "off"
+    assert LEAKS[leak] in (state.why or "")
+
+
+def test_a_box_without_limits_is_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = check.RUNNER.read_text()
+    limitless = tmp_path / "runner.py"
+    limitless.write_text(text.replace("    resource.setrlimit(", "    (lambda *_: None)("))
+    assert limitless.read_text() != text
+    monkeypatch.setattr(check, "RUNNER", limitless)
+
+    assert str(check_box()) == (
+        "off: a box leaks: it can start more processes than its limit; it can hold more memory "
+        "than its limit"
+    )
