@@ -175,10 +175,30 @@ class UserChange(Schema):
     disabled: StrictBool = False
 
 
+class UserKnown(Schema):
+    """Whether an organiser knows a user, since when.
+
+    Packages of a known user go to workers without a memory cgroup too.
+    """
+
+    name: str
+    known_at: datetime | None
+
+
+class UserKnownChange(Schema):
+    """Whether the caller knows a user."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"known": True}]})
+
+    known: StrictBool
+
+
 class UserView(Schema):
     """A user, for admins. `role` is the highest that their tokens may have.
 
-    `tokens` counts those that are neither revoked nor expired; `last_used_at` covers all of theirs.
+    An organiser knows them since `known_at`: their packages go to workers without a memory cgroup
+    too. `tokens` counts those that are neither revoked nor expired; `last_used_at` covers all of
+    theirs.
     """
 
     id: int
@@ -188,6 +208,7 @@ class UserView(Schema):
     email: str | None
     created_at: datetime
     disabled_at: datetime | None
+    known_at: datetime | None
     tokens: int
     last_used_at: datetime | None
 

@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 
 from finishline.api.schema import Schema
 from finishline.rules.scoring.measurements import Figure
+from finishline.rules.verification.messages import BoxWord
 
 
 class RoofView(Schema):
@@ -93,7 +94,8 @@ class WorkerView(Schema):
     "drained" by an organiser's order, which `held_by`, `held_at` and `held_because` explain. It is
     "unconfirmed", and gets no work, until an organiser confirms it. A worker on a submitter's
     machine serves only the submission `witness_for`, and is never confirmed. `probe` has its
-    latest roofs, `canary` its latest canary, `under_way` its current attempt.
+    latest roofs, `canary` its latest canary, `under_way` its current attempt. `box` tells
+    whose packages it trains, in which environments; null if it never said.
     """
 
     name: str
@@ -114,6 +116,7 @@ class WorkerView(Schema):
     witness_for: str | None
     probe: ProbeView | None
     canary: ProbeView | None
+    box: BoxWord | None
 
 
 class WorkerList(Schema):

@@ -49,9 +49,14 @@ def user_table(users: Sequence[View]) -> RenderableType:
             or_dash(item.get("email")),
             or_dash(item.get("tokens")),
             minute_text(item.get("last_used_at")),
-            "disabled" if item.get("disabled_at") else "enabled",
+            _state(item),
         )
     return table
+
+
+def _state(user: View) -> str:
+    state = "disabled" if user.get("disabled_at") else "enabled"
+    return f"{state}, known" if user.get("known_at") else state
 
 
 def organisation_table(organisations: Sequence[View]) -> RenderableType:

@@ -101,6 +101,23 @@ def held_lines(view: View) -> Iterator[Text]:
             )
 
 
+WHOSE = {
+    "anyone": "packages of anyone",
+    "known": "packages of participants known to an organiser",
+    "off": "no packages",
+}
+
+
+def box_lines(view: View) -> Iterator[Text]:
+    """A line for each worker that tells whose packages it trains, in which environments."""
+    for worker in view.get("workers") or []:
+        if box := worker.get("box"):
+            entries = str(box.get("entries"))
+            told = f"{worker.get('name')} trains {WHOSE.get(entries, entries)}"
+            more = box.get("why") if entries == "off" else ", ".join(box.get("environments") or ())
+            yield Text(f"{told}: {more}" if more else told)
+
+
 def paused_lines(queue: View) -> Iterator[Text]:
     """A line for each hardware class that is paused, and for all of them together."""
     classes = [(str(one.get("hardware_class") or "any"), one) for one in queue.get("classes") or []]

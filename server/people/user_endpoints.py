@@ -1,4 +1,4 @@
-"""Endpoints of users and organisations, for admins."""
+"""Endpoints of users and organisations, for admins; users are approved by organisers."""
 
 from typing import Annotated
 
@@ -10,12 +10,14 @@ from finishline.api.people import (
     OrganisationView,
     UserChange,
     UserCreate,
+    UserKnown,
+    UserKnownChange,
     UserList,
     UserView,
 )
 from server.base.services import ServicesDep
 from server.people import users
-from server.people.dependencies import AdminDep
+from server.people.dependencies import AdminDep, OrganiserDep
 
 router = APIRouter(tags=["users"])
 
@@ -56,6 +58,19 @@ def change_user(name: str, services: ServicesDep, caller: AdminDep, body: UserCh
     with services.database.write() as session:
         user = users.change_user(session, caller, name, body)
         return users.read_user(session, user.name)
+
+
+@router.put("/users/{name}/known")
+def change_known(
+    name: str, services: ServicesDep, caller: OrganiserDep, body: UserKnownChange
+) -> UserKnown:
+    """Approve a user, so that workers without a memory cgroup train their packages; or revoke it.
+
+    Such a box bounds less of the host's memory: approve only participants whom you know.
+    """
+    with services.database.write() as session:
+        user = users.change_known(session, caller, name, known=body.known)
+        return UserKnown(name=user.name, known_at=user.known_at)
 
 
 @router.get("/organisations")

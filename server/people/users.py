@@ -1,4 +1,4 @@
-"""Read and change users and organisations, for admins."""
+"""Read and change users and organisations, for admins; approve users, for organisers."""
 
 from datetime import datetime
 from typing import Any
@@ -60,6 +60,7 @@ def _views(session: Session, users: list[User]) -> list[UserView]:
                 email=user.email,
                 created_at=user.created_at,
                 disabled_at=user.disabled_at,
+                known_at=user.known_at,
                 tokens=tokens,
                 last_used_at=last_used_at,
             )
@@ -146,6 +147,21 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
         _end_sessions(session, user)
     if _logged(user) != before or user.email != email:
         _record(session, caller, "user.update", user, before=before)
+    return user
+
+
+def change_known(session: Session, caller: Caller, name: str, *, known: bool) -> User:
+    """Take a user as known to an organiser, or no longer. Raises NotFoundError."""
+    user = find_user(session, name)
+    if known == (user.known_at is not None):
+        return user
+    before = {"known_at": user.known_at}
+    user.known_at = utc_now() if known else None
+    action = "user.approve" if known else "user.disapprove"
+    after = {"known_at": user.known_at}
+    record(
+        session, caller, action, Subject("user", user.name), reason=None, before=before, after=after
+    )
     return user
 
 

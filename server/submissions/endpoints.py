@@ -204,6 +204,10 @@ def _views(
 
 
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
+PackageDep = Annotated[
+    str | None,
+    Query(pattern="^[0-9a-f]{6,64}$", description="The beginning of a package's SHA-256."),
+]
 
 
 @router.get("/submissions")
@@ -211,13 +215,17 @@ def list_submissions(
     services: ServicesDep,
     viewer: ViewerDep,
     benchmark: str | None = None,
+    package: PackageDep = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
-    """List submissions, newest first; those under embargo only to viewers who may see them."""
+    """List submissions, newest first; those under embargo only to viewers who may see them.
+
+    With `package` the entries of packages whose SHA-256 begins so.
+    """
     with services.database.read(viewer) as session:
         page, next_cursor = submissions_page(
-            session, benchmark_id=benchmark, limit=limit, cursor=cursor
+            session, benchmark_id=benchmark, package=package, limit=limit, cursor=cursor
         )
         views = _views(services, session, page)
     return SubmissionList(submissions=views, next_cursor=next_cursor)

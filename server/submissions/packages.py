@@ -202,7 +202,7 @@ def choose_host(
         raise ContentError(
             "The workers with this environment have no memory cgroup, so they train packages of "
             "participants whom an organiser knows. Ask an organiser to approve you "
-            f"(finishline user approve {user.name})."
+            f"(finishline admin user approve {user.name})."
         )
     first = able[0]
     return Host(first.hardware_class, _environments(first)[environment], first.system)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.errors import ContentError, NotFoundError
-from server.base.models import BenchmarkDefinition, RunRow, Submission
+from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
 from server.base.models.visibility import is_hidden
 from server.base.viewer import seeing_figures
 
@@ -89,17 +89,21 @@ def submissions_page(
     *,
     benchmark_id: str | None = None,
     user_id: int | None = None,
+    package: str | None = None,
     limit: int,
     cursor: str | None,
 ) -> tuple[list[Submission], str | None]:
-    """A page of a benchmark's, a user's or all submissions, newest first, and the cursor of the
-    next page.
+    """A page of a benchmark's, a user's, a package's or all submissions, newest first, and the
+    cursor of the next page.
     """
     query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
     if benchmark_id is not None:
         query = query.where(Submission.benchmark_id == benchmark_id)
     if user_id is not None:
         query = query.where(Submission.user_id == user_id)
+    if package is not None:
+        begins_so = TrainingPackage.package_sha256.startswith(package)
+        query = query.where(Submission.package.has(begins_so))
     if cursor is not None:
         moment, last_id = read_cursor(cursor)
         query = query.where(

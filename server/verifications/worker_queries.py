@@ -18,6 +18,7 @@ from finishline.api.workers import (
     WorkerView,
 )
 from finishline.rules.scoring.utilisation import roofline, samples_per_second
+from finishline.rules.verification.messages import BoxWord
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
@@ -185,6 +186,7 @@ def worker_view(
         witness_for=row.witness_for,
         probe=probe,
         canary=canary,
+        box=BoxWord(**row.box) if row.box else None,
     )
 
 

@@ -86,6 +86,20 @@ def test_an_admin_keeps_users_over_every_page_of_them(
     assert len(standin.asked) == asked
 
 
+def test_an_organiser_approves_users(finishline: Finishline, standin: StandIn) -> None:
+    known = {"name": "ann lee", "known_at": "2026-01-01T00:00:00Z"}
+    standin.answer("PUT /api/v1/users/ann%20lee/known", known)
+    standin.answer("GET /api/v1/users", {"users": [USER | known], "next_after": None})
+
+    for order, sent, told in (
+        ("approve", True, "ann lee is known to the organisers.\n"),
+        ("disapprove", False, "ann lee is not known to the organisers.\n"),
+    ):
+        ran = finishline("admin", "user", order, "ann lee")
+        assert (ran.code, ran.out, body_of(standin.asked[-1])) == (0, told, {"known": sent})
+    assert "enabled, known" in finishline("admin", "user", "list").out
+
+
 def test_an_admin_keeps_organisations_and_tokens(finishline: Finishline, standin: StandIn) -> None:
     standin.answer("GET /api/v1/organisations", {"organisations": [{"name": "Labs", "users": 3}]})
     standin.answer("POST /api/v1/organisations", {"id": 1, "name": "Labs", "users": 0}, status=201)

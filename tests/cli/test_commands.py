@@ -448,6 +448,30 @@ def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: Stan
 
 
 @pytest.mark.parametrize(
+    ("box", "told"),
+    [
+        (
+            {"entries": "anyone", "why": None, "environments": {"numpy-2.4": "ab"}},
+            "w1 trains packages of anyone: numpy-2.4",
+        ),
+        (
+            {"entries": "known", "why": None, "environments": {"a-1": "ab", "b-2": "cd"}},
+            "w1 trains packages of participants known to an organiser: a-1, b-2",
+        ),
+        (
+            {"entries": "off", "why": "no [bubblewrap]", "environments": {"a-1": "ab"}},
+            "w1 trains no packages: no [bubblewrap]",
+        ),
+    ],
+)
+def test_workers_tell_whose_packages_they_train(
+    box: dict[str, Any], told: str, finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer("GET /api/v1/workers", {"workers": [{"name": "w1", "box": box}]})
+    assert finishline("workers").out.splitlines()[-1] == told
+
+
+@pytest.mark.parametrize(
     ("order", "worker", "told"),
     [
         ("resume", {"alive": True, "drift": None}, "is resumed"),

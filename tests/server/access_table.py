@@ -51,6 +51,7 @@ API = {
     "POST /api/v1/users": ADMINS,
     "GET /api/v1/users/{name}": ADMINS,
     "PATCH /api/v1/users/{name}": ADMINS,
+    "PUT /api/v1/users/{name}/known": ORGANISERS,
     "GET /api/v1/organisations": ADMINS,
     "POST /api/v1/organisations": ADMINS,
     "GET /api/v1/benchmarks": PUBLIC,

@@ -19,8 +19,8 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerHello,
 )
-from server.base.database import Database, utc_now
-from server.base.models import Attempt, PoolRun, TrainingPackage, User, Verification
+from server.base.database import Database
+from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.support.streams import stream_report
@@ -355,21 +355,45 @@ def test_a_package_of_257_kib_is_refused(entries: Entries, alice: Person) -> Non
 
 
 def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
-    entries: Entries, alice: Person, olivia: Person, database: Database
+    entries: Entries, alice: Person, olivia: Person, client: TestClient
 ) -> None:
     entries.greet(entries="known")
 
     refused = entries.hand_in(alice)
 
     assert refused.status_code == 422
-    assert "finishline user approve alice" in refused.json()["detail"]
+    assert "finishline admin user approve alice" in refused.json()["detail"]
     assert entries.hand_in(olivia).status_code == 201
-    with database.write() as session:
-        session.query(User).filter_by(name="alice").one().known_at = utc_now()
+    approved = client.put("/api/v1/users/alice/known", json={"known": True}, headers=olivia.headers)
+    assert approved.json()["known_at"] is not None
     others = FILES | {"notes.md": b"Another package.\n"}
     assert entries.hand_in(alice, others).status_code == 201
     assert len(entries.sent()) == 1
-    entries.greet(entries="off")
+
+
+def test_workers_tell_whose_packages_they_train(entries: Entries, client: TestClient) -> None:
+    entries.greet(entries="known")
+
+    (worker,) = client.get("/api/v1/workers").json()["workers"]
+
+    environments = {ENVIRONMENT: ENVIRONMENT_SHA256}
+    assert worker["box"] == {"entries": "known", "why": None, "environments": environments}
+
+
+def test_entries_are_found_by_the_hash_of_their_package(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    made = entries.hand_in(alice).json()
+    entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
+    sha256 = made["package"]["sha256"]
+
+    def found(package: str) -> list[str]:
+        listed = client.get("/api/v1/submissions", params={"package": package}).json()
+        return [each["id"] for each in listed["submissions"]]
+
+    assert found(sha256) == found(sha256[:12]) == [made["id"]]
+    assert found("0" * 64) == []
+    assert client.get("/api/v1/submissions?package=_%25").status_code == 422
 
 
 def test_an_entry_waits_for_a_worker_with_its_environment(

@@ -120,6 +120,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/users",
         "GET /api/v1/users/{name}",
         "PATCH /api/v1/users/{name}",
+        "PUT /api/v1/users/{name}/known",
         "GET /api/v1/organisations",
         "POST /api/v1/organisations",
         "POST /api/v1/tokens/{token_id}/rotate",

@@ -74,6 +74,26 @@ def test_users_are_made_found_and_changed_and_each_change_is_logged(
     assert "labs.example" not in str(records)
 
 
+def test_an_organiser_approves_users_and_the_log_says_so(
+    as_ada: Callable[..., Any], client: TestClient, alice: Any, olivia: Any
+) -> None:
+    def approve(name: str, *, known: bool) -> Any:
+        path = f"{USERS}/{name}/known"
+        return client.put(path, json={"known": known}, headers=olivia.headers)
+
+    approved = approve("alice", known=True).json()
+    assert approve("alice", known=True).json() == approved
+    assert as_ada("GET", f"{USERS}/alice").json()["known_at"] == approved["known_at"] is not None
+    assert approve("alice", known=False).json() == {"name": "alice", "known_at": None}
+    assert approve("nobody", known=True).status_code == 404
+
+    records = as_ada("GET", "/api/v1/audit").json()["records"]
+    assert [(each["action"], each["actor"], each["subject_id"]) for each in records] == [
+        ("user.disapprove", "olivia", "alice"),
+        ("user.approve", "olivia", "alice"),
+    ]
+
+
 @on_both_databases
 def test_a_new_name_is_like_that_of_no_user_and_no_organisation(
     as_ada: Callable[..., Any], alice: Any

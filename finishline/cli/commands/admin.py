@@ -123,7 +123,7 @@ def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
     open_screen(as_json=as_json).answer(view, lines)
 
 
-users = typer.Typer(no_args_is_help=True, help="Users: list, add, set, disable, enable.")
+users = typer.Typer(no_args_is_help=True, help="Users: list, add, set, disable, enable, approve.")
 organisations = typer.Typer(no_args_is_help=True, help="Organisations: list, add.")
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
 Organisation = Annotated[
@@ -219,6 +219,33 @@ def enable_user(
 ) -> int:
     """Accept a user's tokens again, except those that were revoked."""
     return _change(name, {"disabled": False}, url=url, token=token, as_json=as_json)
+
+
+@users.command("approve")
+def approve_user(
+    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Let workers without a memory cgroup train a user's packages (organisers).
+
+    Such a box bounds less of its host's memory: approve only participants whom you know.
+    """
+    return _set_known(name, known=True, url=url, token=token, as_json=as_json)
+
+
+@users.command("disapprove")
+def disapprove_user(
+    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Send a user's packages only to workers with a memory cgroup (organisers)."""
+    return _set_known(name, known=False, url=url, token=token, as_json=as_json)
+
+
+def _set_known(name: str, *, known: bool, url: str, token: str | None, as_json: bool) -> int:
+    with ServerClient(url, token) as server:
+        view = server.put(f"/users/{segment(name)}/known", {"known": known})
+    line = f"{name} is {'known' if known else 'not known'} to the organisers."
+    open_screen(as_json=as_json).answer(view, [line])
+    return int(ExitCode.OK)
 
 
 def _change(

@@ -9,6 +9,7 @@ from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import open_screen
 from finishline.cli.worker_tables import (
+    box_lines,
     embargo_lines,
     held_lines,
     order_text,
@@ -39,7 +40,8 @@ def workers(
         return int(ExitCode.OK)
     with ServerClient(url, token) as server:
         view = server.get("/workers")
-    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"]), *held_lines(view)])
+    lines = [worker_table(view["workers"]), *held_lines(view), *box_lines(view)]
+    open_screen(as_json=as_json).answer(view, lines)
     return int(ExitCode.OK)
 
 
