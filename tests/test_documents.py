@@ -80,7 +80,7 @@ def test_ci_runs_targets_that_the_makefile_has() -> None:
 def test_the_versions_told_are_that_of_the_distributions() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
     assert citation["version"] == version
     assert citation["license"] == "Apache-2.0"

@@ -15,6 +15,7 @@ from finishline.cli.commands import (
     admin,
     benchmark,
     calibration,
+    entry,
     lists,
     quota,
     training,
@@ -68,6 +69,8 @@ app.add_typer(workers_app, name="workers")
 app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
+training.app.command("submit")(entry.submit)
+training.app.command("run-again")(entry.run_again)
 app.add_typer(training.app, name="training")
 
 

@@ -67,13 +67,15 @@ class ReplayProgress:
     """A training of several runs, built up from its events.
 
     `bands` is keyed by the number of the evaluation, from 1. `sides` says which side of a duel each
-    run trains, and is empty where there are none. A second attempt starts all over.
+    run trains, and is empty where there are none. `step` names the points of a run that are
+    evaluated. A second attempt starts all over.
     """
 
     target: Target
     bands: Mapping[int, Band] = field(default_factory=dict)
     runs_planned: int | None = None
     sides: Sequence[str] = ()
+    step: str = "epoch"
     attempt: int | None = None
     runs: dict[int, RunProgress] = field(default_factory=dict)
 
@@ -210,7 +212,7 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     if run.epoch is not None:
         target = progress.target
         quality = quality_text(run.quality, target.unit, target=target.value)
-        text.append(f"epoch {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
+        text.append(f"{progress.step} {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
     if run.status is None and run.place is not None and run.band is not None:
         text.append(f"  {run.place}", style=PLACE_STYLES[run.place])
         # A band computed from a spread may pass zero, which no quality can.

@@ -13,7 +13,7 @@ from finishline.cli.replay_screen import (
     read_target,
     replay_screen,
 )
-from finishline.cli.screen import Screen
+from finishline.cli.screen import Screen, open_console
 from finishline.client.sse import ServerEvent, follow_events
 
 ENDED = ("done", "failed", "cancelled")
@@ -34,7 +34,18 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
     """Show a verification's replay until it ends; its last view. Raises CliError."""
     # Tells a person who stops watching where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
-    progress = ReplayProgress(target=read_target(view["target"]))
+    step = "ask" if view.get("kind") == "entry" else "epoch"
+    progress = ReplayProgress(target=read_target(view["target"]), step=step)
+    try:
+        return _watch(server, view, screen, progress)
+    except (KeyboardInterrupt, SystemExit):
+        if not screen.as_json:
+            again = f"finishline verify {view['id']} --watch"
+            open_console(stderr=True).print(f"It goes on. Follow it again: {again}", soft_wrap=True)
+        raise
+
+
+def _watch(server: ServerClient, view: View, screen: Screen, progress: ReplayProgress) -> View:
     said: set[str] = set()
     with ExitStack() as shown:
         display: ReplayScreen | None = None

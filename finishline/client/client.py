@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -23,6 +24,7 @@ from finishline.api.verifications import AskedFor, VerificationView
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable
 from finishline.client.files import Upload, idempotency_key, open_parts
+from finishline.client.packages import package_files, send_package
 from finishline.client.progress import Progress
 from finishline.client.retries import Retries
 from finishline.client.sse import ServerEvent, follow_events
@@ -126,6 +128,29 @@ class Client:
         form = {} if source is None else {"benchmark": benchmark, "division": division}
         return self._send(upload, form, key=key, progress=progress)
 
+    def submit_training(
+        self,
+        source: str | PathLike[str] | Mapping[str, bytes | str],
+        *,
+        hardware_class: str | None = None,
+        progress: Progress | None = None,
+        key: str | None = None,
+    ) -> SubmissionView:
+        """Hand a training package in and return its submission; a worker measures its time.
+
+        `source` is the package's folder, or its files by name. It is measured on workers of
+        `hardware_class`, or of the one that has its environment. The same files are one entry
+        however often they are sent. `verify(..., kind="entry")` asks for more runs.
+        """
+        accepted, _ = send_package(
+            self._transport,
+            package_files(source),
+            hardware_class=hardware_class,
+            key=key,
+            progress=progress,
+        )
+        return read_view(SubmissionView, accepted)
+
     def benchmarks(self) -> list[BenchmarkView]:
         """Every benchmark of the server."""
         return read_view(BenchmarkList, self._transport.get("/benchmarks")).benchmarks
@@ -179,10 +204,13 @@ class Client:
         return read_view(TicketList, self._transport.get("/tickets")).tickets
 
     def submissions(
-        self, *, benchmark: str | None = None, page_size: int = 100
+        self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100
     ) -> Iterator[SubmissionView]:
-        """Every submission, newest first; pages are asked for as they are needed."""
-        query = {"benchmark": benchmark, "limit": page_size}
+        """Every submission, newest first; pages are asked for as they are needed.
+
+        With `package` the entries of packages whose SHA-256 begins so.
+        """
+        query = {"benchmark": benchmark, "package": package, "limit": page_size}
         for page in self._pages(SubmissionList, "/submissions", query):
             yield from page.submissions
 

@@ -1,17 +1,65 @@
-"""The files of a training package in a folder, read without following links."""
+"""The files of a training package: read from a folder without following links, and sent."""
 
+import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
+from finishline.client.errors import Refused
+from finishline.client.files import problems_of
+from finishline.client.progress import Progress
+from finishline.client.transport import Transport
 from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.manifest import PackageError
-from finishline.rules.trainings.package import MOST_FILES
+from finishline.rules.trainings.package import MOST_FILES, package_index
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 
 # Folders that tools leave beside code; they are no part of a package.
 SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache"})
+
+
+def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
+    """The files of a package by name, of a folder or as given.
+
+    Raises Refused with every file that cannot be sent, OSError for a folder that cannot be read.
+    """
+    if isinstance(source, Mapping):
+        return {
+            name: content.encode() if isinstance(content, str) else content
+            for name, content in source.items()
+        }
+    folder = Path(fspath(source))
+    files, problems = read_folder(folder)
+    if problems:
+        raise Refused(f"{folder} has files that no package has.", problems=problems_of(problems))
+    return files
+
+
+def send_package(
+    transport: Transport,
+    files: Mapping[str, bytes],
+    *,
+    hardware_class: str | None = None,
+    key: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, bool]:
+    """Hand a package in: the view of its submission, and whether it was sent before.
+
+    Without a `key` the same files for the same hardware class are one entry.
+    """
+    sha256 = sha256_of(package_index(files))
+    own_key = hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest()
+    return transport.post_form(
+        "/trainings",
+        files=[("files", (name, content, "text/plain")) for name, content in files.items()],
+        fields={} if hardware_class is None else {"hardware_class": hardware_class},
+        key=key or own_key,
+        progress=progress,
+    )
 
 
 def read_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:

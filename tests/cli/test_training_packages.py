@@ -91,6 +91,14 @@ def test_a_bad_package_is_refused_with_its_file_and_the_expected(
     assert (file, expected) in [(each["file"], each["expected"]) for each in problems]
 
 
+def test_without_any_definition_a_server_decides_about_the_benchmark(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["training", "check", str(package), "--benchmarks-dir", str(tmp_path / "none")]
+    assert main(arguments) == 0
+    assert "A server checks besides" in capsys.readouterr().out
+
+
 def test_a_path_without_a_folder_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ Call = Callable[[Client], Any]
 # What each method does, and what it reads the answer as; None for what is no JSON.
 CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "submit": (lambda client: client.submit({}, logs=LOGS, benchmark="b"), SubmissionView),
+    "submit_training": (lambda client: client.submit_training({"train.py": b""}), SubmissionView),
     "benchmarks": (lambda client: client.benchmarks(), BenchmarkList),
     "benchmark": (lambda client: client.benchmark("b"), BenchmarkView),
     "leaderboard": (
@@ -58,7 +59,10 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "ticket": (lambda client: client.ticket("b", hardware_class="h"), TicketView),
     "tickets": (lambda client: client.tickets(), TicketList),
     "submission": (lambda client: client.submission("s"), SubmissionView),
-    "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionList),
+    "submissions": (
+        lambda client: next(client.submissions(benchmark="b", package="0" * 64)),
+        SubmissionList,
+    ),
     "runs": (lambda client: next(client.runs("b")), RunExport),
     "log": (lambda client: client.log("s", 0), None),
     "compare": (lambda client: client.compare(["s", "t"]), SubmissionComparison),

@@ -1,8 +1,8 @@
-"""`finishline training`: make, check and run a training package on this machine."""
+"""`finishline training init`, `check` and `run`: a training package on this machine."""
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
@@ -25,7 +25,7 @@ from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.rules.trainings.package import Package, read_package
 
-app = typer.Typer(no_args_is_help=True, help="A training package: make, check and run it.")
+app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
 TEMPLATE_ENVIRONMENT = "numpy-2.4"
 # Exit codes of `python -m worker.box.local`.
@@ -39,7 +39,7 @@ PackagePath = Annotated[Path, typer.Argument(help="The package's folder.", metav
 
 @app.callback()
 def _training() -> None:
-    """Make, check and run a training package."""
+    """Make, check, run and submit a training package."""
 
 
 @app.command("init")
@@ -77,7 +77,8 @@ def _numpy() -> str:
 @app.command("check")
 def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json = False) -> int:
     """List every problem of a package, with file and line. Offline; no code of it is run."""
-    package = open_package(path, benchmarks_dir)
+    # Without finishline-server there may be no definition here at all.
+    package = open_package(path, benchmarks=_benchmarks_with_tasks(benchmarks_dir) or None)
     document = {
         "sha256": package.sha256,
         "bytes": package.size_bytes,
@@ -87,9 +88,10 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
     lines: list[Text | str] = [
         Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),
         f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
-        "A server checks besides: whether the package was submitted before, the quota, the phase "
+        "A server checks besides: whether the package was handed in before, the quota, the phase "
         "of the benchmark, and whether a worker has the environment "
-        f"{package.manifest.environment}.",
+        f"{package.manifest.environment} (`finishline workers` lists them).",
+        as_it_is(f"Next: finishline training run {path}, then training submit {path}"),
     ]
     open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
@@ -111,7 +113,7 @@ def run(
 ) -> int:
     """Train a package here, in the box and by the clock of a worker."""
     require_server("training run")
-    package = open_package(path, benchmarks_dir)
+    package = open_package(path, benchmarks=_benchmarks_with_tasks(benchmarks_dir))
     file, definition = find_benchmark(package.manifest.benchmark, benchmarks_dir)
     if nonce is not None and not _is_nonce(nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
@@ -137,8 +139,11 @@ def run(
     return int(FAILED.get(code, ExitCode.OK))
 
 
-def open_package(path: Path, benchmarks_dir: Path | None) -> Package:
-    """The package in a folder. Raises CliError with every rule that it breaks."""
+def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
+    """The package in a folder. Raises CliError with every rule that it breaks.
+
+    Without `benchmarks` a server decides about the one that it names.
+    """
     if not path.is_dir():
         raise CliError(
             f"{path} is no folder; expected a training package.", exit_code=ExitCode.USAGE
@@ -149,7 +154,7 @@ def open_package(path: Path, benchmarks_dir: Path | None) -> Package:
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE
         ) from error
-    package, found = read_package(files, benchmarks=_benchmarks_with_tasks(benchmarks_dir))
+    package, found = read_package(files, benchmarks=benchmarks)
     problems += found
     if package is None or problems:
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"

@@ -48,14 +48,18 @@ def package_index(files: Mapping[str, bytes]) -> list[list[str | int]]:
 
 
 def read_package(
-    files: Mapping[str, bytes], *, benchmarks: Iterable[str]
+    files: Mapping[str, bytes], *, benchmarks: Iterable[str] | None
 ) -> tuple[Package | None, list[RuleError]]:
-    """The package that these files are, or None with every problem, each with file and line."""
+    """The package that these files are, or None with every problem, each with file and line.
+
+    Without `benchmarks` it may name any.
+    """
+    offered = None if benchmarks is None else sorted(benchmarks)
     problems: list[RuleError] = list(_files(files))
     manifest = _manifest(files, problems)
     family = family_of(manifest.environment) if manifest is not None else None
     if manifest is not None:
-        problems += _manifest_problems(manifest, files, sorted(benchmarks))
+        problems += _manifest_problems(manifest, files, offered)
     for name, content in sorted(files.items()):
         if name.endswith(".py"):
             problems += _python(name, content, family, _own_names(files))
@@ -120,9 +124,9 @@ def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest
 def _manifest_problems(
     manifest: Manifest,
     files: Mapping[str, bytes],
-    benchmarks: list[str],
+    benchmarks: list[str] | None,
 ) -> Iterator[RuleError]:
-    if manifest.benchmark not in benchmarks:
+    if benchmarks is not None and manifest.benchmark not in benchmarks:
         yield PackageError(
             f"unknown benchmark {manifest.benchmark!r}",
             file=FILE,

@@ -1,0 +1,154 @@
+"""`finishline training submit` and `run-again`: hand a package in, follow it to its time."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.training import PackagePath, open_package
+from finishline.cli.commands.verify import request_verification
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.submission_tables import verdict_lines
+from finishline.cli.tables import number_text, seconds_text
+from finishline.cli.watching import verdict_code, watch_verification
+from finishline.client.packages import send_package
+
+Watch = Annotated[
+    bool, typer.Option("--watch/--no-watch", help="Follow the measurement until its verdict.")
+]
+HASH = re.compile(r"[0-9a-f]{6,64}")
+SHORT = 12
+
+
+def submit(
+    path: PackagePath,
+    hardware_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            "--hardware-class",
+            help="Hardware class to be measured on (default: of a worker with the environment).",
+        ),
+    ] = None,
+    watch: Watch = True,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Hand a package in: a worker trains it in a box, and its time ranks.
+
+    It is checked first as `check` does. The same files sent twice are one entry. Their source is
+    published with the first verdict.
+    """
+    package = open_package(path, benchmarks=None)
+    screen = open_screen(as_json=as_json)
+    with ServerClient(url, token) as server:
+        entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
+        told = "Handed in before" if repeated else "Handed in"
+        screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
+        if repeated:
+            screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
+        measurement = server.get(f"/verifications/{segment(measurement_of(entry))}")
+        return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
+
+
+def run_again(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SHA256|SUBMISSION",
+            help="The beginning of a package's SHA-256, or the id of its submission.",
+        ),
+    ],
+    watch: Watch = True,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Ask for more runs of a package of yours. They count together with the earlier ones."""
+    screen = open_screen(as_json=as_json)
+    with ServerClient(url, token) as server:
+        entry_id = find_entry(server, name)
+        measurement = request_verification(server, entry_id, kind="entry", reason=None)
+        return _follow(server, entry_id, measurement, screen, watch=watch)
+
+
+def find_entry(server: ServerClient, name: str) -> str:
+    """Id of a submission by itself, or by the beginning of its package's hash. Raises CliError."""
+    begins_so = name.removeprefix("sha256:")
+    found: list[View] = []
+    if HASH.fullmatch(begins_so):
+        found = server.get("/submissions", package=begins_so, limit=100)["submissions"]
+    if not found:
+        return str(server.get(f"/submissions/{segment(name)}")["id"])
+    if len(found) > 1:
+        user = server.get("/me")["user"]
+        found = [each for each in found if each["submitter"] == user] or found
+    if len(found) > 1:
+        listed = ", ".join(f"{each['id']} ({each['system']['hardware_class']})" for each in found)
+        raise CliError(
+            f"{len(found)} entries have a package whose SHA-256 begins with {begins_so}: {listed}. "
+            "Name one by its id.",
+            exit_code=ExitCode.USAGE,
+        )
+    return str(found[0]["id"])
+
+
+def measurement_of(entry: View) -> str:
+    """Id of the latest measurement of an entry. Raises CliError if it has none."""
+    ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
+    if not ids:
+        raise CliError(
+            f"Submission {entry['id']} waits for no measurement; ask for one with "
+            f"`finishline training run-again {entry['id']}`.",
+            exit_code=ExitCode.NOT_VERIFIED,
+        )
+    return ids[-1]
+
+
+def _follow(
+    server: ServerClient, entry_id: str, measurement: View, screen: Screen, *, watch: bool
+) -> int:
+    """Show a measurement until it ends, unless the caller does not wait; then the entry's time."""
+    if watch:
+        measurement = watch_verification(server, measurement, screen)
+    entry = server.get(f"/submissions/{segment(entry_id)}")
+    lines: list[RenderableType] = []
+    if watch:
+        lines = [*verdict_lines(measurement), *time_lines(entry)]
+    else:
+        lines = [as_it_is(f"Follow it: finishline verify {measurement['id']} --watch")]
+    page = as_it_is(f"{server.url}/submissions/{entry_id}")
+    screen.answer(entry | {"verification": measurement}, [*lines, page])
+    return int(entry_code(measurement) if watch else ExitCode.OK)
+
+
+def time_lines(entry: View) -> Iterator[Text]:
+    """The measured time of an entry and its rank, if it has one."""
+    seconds = entry.get("measured_seconds")
+    if seconds is None:
+        return
+    low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
+    interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
+    runs = number_text(entry.get("measured_runs"), digits=0)
+    rank = entry.get("rank")
+    ranked = "without a rank yet" if rank is None else f"rank {rank}"
+    yield Text(
+        f"{seconds_text(seconds)}{interval} over {runs} runs on "
+        f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",
+        style="bold",
+    )
+
+
+def entry_code(measurement: View) -> ExitCode:
+    """The exit code of a measurement that has ended: 4 if no worker could make it."""
+    codes = {reason.get("code") for reason in measurement.get("reasons") or []}
+    if measurement.get("state") == "failed" and codes == {"infrastructure"}:
+        return ExitCode.SERVER
+    return verdict_code(measurement)

@@ -1,0 +1,258 @@
+"""Packages handed in by command and client to a server that listens, measured by a worker."""
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+import finishline
+from finishline import Client
+from finishline.cli.commands import entry
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.main import main
+from finishline.client.sse import ServerEvent
+from server.base.database import Database
+from tests.server.conftest import WORKER_SYSTEM, Person
+from tests.server.test_entries import FILES, Entries
+from tests.support.processes import wait_for
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def entries(site: str, database: Database, walter: Person, olivia: Person) -> Iterator[Entries]:
+    """A confirmed worker that trains packages of anyone, over the network."""
+    with httpx2.Client(base_url=site) as http:
+        found = Entries(cast("TestClient", http), database, walter)
+        found.greet()
+        confirm = f"/api/v1/workers/{WORKER_SYSTEM.worker}/confirm"
+        assert http.post(confirm, json={}, headers=olivia.headers).status_code == 200
+        yield found
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a package."""
+    folder = tmp_path / "mine"
+    (folder / "parts").mkdir(parents=True)
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    (folder / "parts" / "net.py").write_text("WIDTH = 64\n")
+    return folder
+
+
+@pytest.fixture
+def command(site: str, alice: Person, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`finishline training` of a submitter."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        own = [] if "--token" in arguments else ["--token", alice.secret]
+        try:
+            code = main(["training", *arguments, "--url", site, *own])
+        except SystemExit as ended:
+            code = cast("int", ended.code)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def measured_meanwhile(entries: Entries, **how: Any) -> threading.Thread:
+    """Be the worker for the next measurement that waits, beside the command that follows it."""
+
+    def waiting() -> list[dict[str, Any]]:
+        asked = entries.client.get("/api/v1/verifications", params={"state": "queued"})
+        return cast("list[dict[str, Any]]", asked.json()["verifications"])
+
+    def work() -> None:
+        wait_for(lambda: bool(waiting()), seconds=60.0, what="a measurement", pause=0.05)
+        assert entries.measure(waiting()[0]["submission_id"], **how).status_code == 200
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_package_is_followed_to_its_time_its_rank_and_its_page(
+    entries: Entries, package: Path, command: Command, site: str
+) -> None:
+    worker = measured_meanwhile(entries)
+    code, out, err = command("submit", str(package))
+    assert code == 0, out + err
+    worker.join()
+
+    assert "Handed in: Random features, sha256 " in out
+    assert "ask 2" in out
+    assert "Verdict: verified" in out
+    *_, time, page = out.splitlines()
+    assert time.startswith("2.042 s (95 %: ")
+    assert time.endswith(" over 5 runs on cpu-test: rank 1 on digits.")
+    (entry_id,) = [each["id"] for each in listed(entries)]
+    assert page == f"{site}/submissions/{entry_id}"
+
+
+def listed(entries: Entries) -> list[dict[str, Any]]:
+    found = entries.client.get("/api/v1/submissions").json()["submissions"]
+    return cast("list[dict[str, Any]]", found)
+
+
+def test_more_runs_are_asked_for_by_hash_and_count_together(
+    entries: Entries, package: Path, command: Command
+) -> None:
+    code, out, _ = command("submit", str(package), "--no-watch", "--json")
+    made = json.loads(out)
+    assert (code, made["verification"]["state"]) == (0, "queued")
+    entries.measure(made["id"])
+    text = entries.client.get(f"/api/v1/submissions/{made['id']}/package/files/parts/net.py")
+    assert text.text == "WIDTH = 64\n"
+
+    worker = measured_meanwhile(entries)
+    code, out, _ = command("run-again", made["package"]["sha256"][:12], "--json")
+    worker.join()
+
+    again = json.loads(out)
+    assert (code, again["id"], again["measured_runs"]) == (0, made["id"], 10)
+    assert again["verification"]["id"] != made["verification"]["id"]
+
+
+def test_files_that_were_handed_in_are_one_entry(
+    entries: Entries, package: Path, command: Command
+) -> None:
+    command("submit", str(package), "--no-watch")
+    code, out, _ = command("submit", str(package), "--no-watch")
+
+    assert (code, len(listed(entries))) == (0, 1)
+    assert "Handed in before" in out
+    assert "finishline training run-again" in out
+    # For another hardware class it is another request; nothing of that class trains here.
+    code, _, err = command("submit", str(package), "--class", "gpu-of-nobody")
+    assert code == 1
+    assert "no worker of hardware class gpu-of-nobody has numpy-2.4" in err
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"quality": 97.0}, "did_not_reach"),
+        ({"failed": "entry_died"}, "the package raised an error"),
+    ],
+)
+def test_a_package_without_a_time_ends_with_code_3(
+    entries: Entries, package: Path, command: Command, how: dict[str, Any], told: str
+) -> None:
+    worker = measured_meanwhile(entries, **how)
+    code, out, _ = command("submit", str(package))
+    worker.join()
+
+    assert code == 3
+    assert told in out
+    assert "rank" not in out
+
+
+def test_refusals_have_codes_of_their_own(
+    entries: Entries, package: Path, command: Command, walter: Person
+) -> None:
+    assert command("submit", str(package), "--token", walter.secret)[0] == 5
+    assert command("submit", str(package / "none"))[0] == 2
+    assert command("run-again", "nothing")[0] == command("run-again", "0" * 64)[0] == 6
+    (package / "json.py").write_text("")
+    code, _, err = command("submit", str(package), "--json")
+    assert code == 1
+    assert json.loads(err)["error"]["problems"][0]["file"] == "json.py"
+    assert listed(entries) == []
+
+
+def test_a_benchmark_that_only_the_server_knows_is_left_to_it(
+    entries: Entries, package: Path, command: Command
+) -> None:
+    manifest = package / "training.toml"
+    manifest.write_text(manifest.read_text().replace('"digits"', '"theirs"'))
+    code, _, err = command("submit", str(package))
+
+    assert code == 1
+    assert "unknown benchmark 'theirs'" in err
+    assert "digits" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_says_how_to_follow_again(
+    entries: Entries,
+    package: Path,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    def interrupt(*_: object) -> Iterator[ServerEvent]:
+        signal.raise_signal(number)
+        return iter(())
+
+    monkeypatch.setattr("finishline.cli.watching.follow_verification", interrupt)
+    code, _, err = command("submit", str(package))
+
+    measurement = entries.measurement(listed(entries)[0]["id"])
+    assert code == 128 + number
+    assert f"finishline verify {measurement} --watch" in err
+    state = entries.client.get(f"/api/v1/verifications/{measurement}").json()["state"]
+    assert state == "queued"
+
+
+@pytest.mark.parametrize(
+    ("measurement", "code"),
+    [
+        ({"state": "failed", "reasons": [{"code": "infrastructure"}]}, 4),
+        ({"state": "failed", "reasons": [{"code": "entry_died"}]}, 3),
+        ({"state": "cancelled", "reasons": []}, 3),
+        ({"state": "done", "outcome": "inconclusive", "reasons": []}, 3),
+        ({"state": "done", "outcome": "verified", "reasons": []}, 0),
+    ],
+)
+def test_a_box_that_could_not_be_had_is_not_the_packages_fault(
+    measurement: dict[str, Any], code: int
+) -> None:
+    assert entry.entry_code(measurement) == code
+
+
+def test_a_hash_of_several_entries_is_told_with_their_ids(
+    entries: Entries, package: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
+    other = made | {"id": "other", "system": made["system"] | {"hardware_class": "gpu"}}
+
+    class Twice:
+        def get(self, path: str, **query: object) -> Any:
+            user = {"user": "alice"}
+            return {"submissions": [made, other]} if path == "/submissions" else user
+
+    with pytest.raises(CliError, match=r"cpu-test\), other \(gpu\)") as refused:
+        entry.find_entry(cast("Any", Twice()), made["package"]["sha256"])
+    assert refused.value.exit_code is ExitCode.USAGE
+
+
+def test_the_client_hands_in_a_folder_or_its_files(
+    entries: Entries, package: Path, site: str, alice: Person
+) -> None:
+    with Client(site, alice.secret, retries=0) as ada:
+        made = ada.submit_training(package)
+        files: dict[str, bytes | str] = dict(FILES) | {"parts/net.py": "WIDTH = 64\n"}
+        assert ada.submit_training(files).id == made.id
+        assert made.package is not None
+        assert [each.id for each in ada.submissions(package=made.package.sha256)] == [made.id]
+        with pytest.raises(finishline.Conflict, match="handed in before"):
+            ada.submit_training(package, key="on purpose")
+
+        entries.measure(made.id)
+        ended = ada.wait(made.verifications[-1].id, timeout_seconds=0)
+        assert ended.outcome == "verified"
+        assert ada.submission(made.id).rank == 1
+        assert ada.verify(made, kind="entry").state == "queued"
+
+        (package / "link.txt").symlink_to("/etc/passwd")
+        with pytest.raises(finishline.Refused) as refused:
+            ada.submit_training(package)
+        assert refused.value.problems[0].file == "link.txt"
