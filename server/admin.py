@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from finishline.rules.errors import RuleError
 from server.base.artifacts import make_store
 from server.base.broker import Broker
-from server.base.database import Database
+from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ServerError
 from server.base.revision import current_revision, require_current_schema
 from server.base.schema import is_behind, migrate
@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="make an API token and print it, once")
     token.add_argument("--user", required=True)
     token.add_argument("--role", required=True, choices=ROLES)
+    token.add_argument(
+        "--known",
+        action="store_true",
+        help="its user's packages go to workers without a memory cgroup too",
+    )
     token.add_argument("--days", type=float, help="days until it expires; never, if absent")
     token.add_argument(
         "--out",
@@ -226,6 +231,8 @@ def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, 
             session, user_name=arguments.user, role=arguments.role, expires_in=expires_in
         )
         record_new_token(session, Administrator(), made.token)
+        if arguments.known:
+            made.token.user.known_at = utc_now()
         expires_at = made.token.expires_at
         return {
             "id": made.token.id,

@@ -1,5 +1,6 @@
 """`python -m worker`: a worker that trains one attempt at a time."""
 
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
 from worker.child_process import Host
+from worker.entries import box_word
 from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
 from worker.measuring import measure_apart
@@ -16,6 +18,8 @@ from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
 from worker.settings import load_settings
 from worker.state import WorkerState, guard_stop
+
+log = logging.getLogger(__name__)
 
 
 def main() -> int:
@@ -39,11 +43,13 @@ def main() -> int:
         sensors=sensors,
     )
     state = WorkerState()
+    box = box_word(entries=settings.entries == "auto")
+    log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
     measure = partial(measure_apart, stop=lambda: state.stopping)
     with (
         WorkerLink(settings.server_url, token=token) as server,
-        HelloThread(server, system, state) as hello,
+        HelloThread(server, system, state, box=box) as hello,
         SelfCheck(
             server,
             system,

@@ -53,6 +53,32 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "infrastructure",
         "Look for other load on this host; another worker makes the attempt again.",
     ),
+    "entry_import_failed": (
+        "submitter",
+        "Read the end of the log, and try it with `finishline training run`.",
+    ),
+    "entry_died": (
+        "submitter",
+        "Read the end of the log, and try it with `finishline training run`.",
+    ),
+    "protocol_broken": (
+        "submitter",
+        "Return predictions of the type and shape that the task names.",
+    ),
+    "memory_limit": ("submitter", "Hold less memory; the benchmark page has the limit."),
+    "log_limit": ("submitter", "Print less."),
+    "prepare_time_limit": (
+        "time_limit",
+        "Do less in `prepare`; the benchmark page has the limit.",
+    ),
+    "silence_time_limit": (
+        "time_limit",
+        "Evaluate sooner, or end; the benchmark page has the limit.",
+    ),
+    "box_unavailable": (
+        "infrastructure",
+        "Look at the box of this worker; another worker makes the attempt again.",
+    ),
     "run_time_limit": (
         "time_limit",
         "If the training is slow but honest, ask the organiser to raise the limit.",
@@ -73,6 +99,14 @@ def ends_attempt(reason: Failure) -> bool:
     that diverged or ran out of time is a result, and the runs after it count as well.
     """
     return reason.code not in ("training_diverged", "run_time_limit")
+
+
+def entry_failure(code: str | None, message: str) -> Failure:
+    """The failure of a run in a box by its code; one without a known code died."""
+    known: FailureCode = "entry_died"
+    for each in _TABLE:
+        known = each if each == code else known
+    return failure(known, message)
 
 
 def death_of_child(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import orjson
@@ -24,11 +25,13 @@ from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,
+    BoxWord,
     ClaimRequest,
     EvaluationBatch,
     HelloAnswer,
     Lease,
     ReplayReport,
+    TrainingGrant,
     WorkerHello,
     WorkerSystem,
 )
@@ -40,6 +43,7 @@ CLAIM_PATIENCE_SECONDS = 30.0
 PROBE_PATIENCE_SECONDS = 10.0
 REPORT_PATIENCE_LEASES = 10.0
 
+NO_BOX = BoxWord()
 _Message = TypeVar("_Message")
 log = logging.getLogger(__name__)
 
@@ -116,6 +120,20 @@ class WorkerLink:
             retries=Patience(REPORT_PATIENCE_LEASES * lease.lease_seconds, self._pause),
         )
 
+    def training(self, lease: Lease) -> TrainingGrant:
+        """The packages, nonces and limits of an attempt that trains in a box."""
+        content = self._get(f"/attempts/{lease.attempt_id}/training", lease)
+        return decode(content, TrainingGrant)
+
+    def task_file(self, lease: Lease, name: str) -> bytes:
+        """A file of the benchmark's task."""
+        return self._get(f"/attempts/{lease.attempt_id}/task/{quote(name)}", lease)
+
+    def _get(self, path: str, lease: Lease) -> bytes:
+        return self._transport.get_bytes(
+            path, headers=_headers(lease), retries=Patience(lease.lease_seconds, self._pause)
+        )
+
     def _post(
         self,
         path: str,
@@ -125,15 +143,17 @@ class WorkerLink:
         lease: Lease | None = None,
     ) -> bytes:
         """Post with the token of this worker, or with that and the fence of a lease."""
-        headers = {}
-        if lease is not None:
-            headers = {"Authorization": f"Bearer {lease.token}", FENCE_HEADER: str(lease.fence)}
+        headers = {} if lease is None else _headers(lease)
         try:
             return self._transport.post_bytes(path, content, headers=headers, retries=retries)
         except FinishlineError as error:
             if error.status is not None and retries is not NEVER:  # A hello logs changes alone.
                 log.info("%s: the server answered %d", path, error.status)
             raise
+
+
+def _headers(lease: Lease) -> dict[str, str]:
+    return {"Authorization": f"Bearer {lease.token}", FENCE_HEADER: str(lease.fence)}
 
 
 def decode(content: bytes, kind: type[_Message]) -> _Message:
@@ -157,12 +177,14 @@ class HelloThread:
         system: WorkerSystem,
         state: WorkerState,
         *,
+        box: BoxWord = NO_BOX,
         every_seconds: float = HELLO_SECONDS,
         end: Callable[[], object] = end_process,
     ) -> None:
         self._server = server
         self._system = system
         self._state = state
+        self._box = box
         self._end = end
         self._heard = True
         self._thread = PeriodicThread("hello", every_seconds, self._say_again, last_step=True)
@@ -194,7 +216,7 @@ class HelloThread:
 
     def _say(self) -> None:
         try:
-            answer = self._server.hello(WorkerHello(self._system, self._state.word()))
+            answer = self._server.hello(WorkerHello(self._system, self._state.word(), self._box))
         except (NotSignedIn, NotAllowed) as error:
             self._state.refused = (
                 f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "

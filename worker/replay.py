@@ -2,7 +2,10 @@
 
 import json
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +22,9 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
+from worker.box.start import BoxUnavailableError
 from worker.child_process import Host
+from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
 from worker.link import WorkerLink
 from worker.measuring import Measure, measure_apart
@@ -31,6 +36,7 @@ from worker.training import train_run
 log = logging.getLogger(__name__)
 
 HEARTBEATS_PER_LEASE = 4
+Train = Callable[..., ReplayRun]
 AUDIT_LIMIT_SECONDS = 120.0
 
 
@@ -177,10 +183,15 @@ def _train(
         runs: list[ReplayRun] = []
         unfit = checks.before(job) if checks else None
         audited = checks.audit(job) if checks and unfit is None else Audited()
-        for index in range(len(job.trainings) if unfit is None else 0):
-            runs.append(train_run(job, index, host=host, announcer=announcer, stop=stop))
-            if _is_over(runs[-1], stop()):
-                break
+        if unfit is None:
+            try:
+                with _trainer(job, lease, server=server, host=host) as train:
+                    for index in range(len(job.trainings)):
+                        runs.append(train(index, announcer=announcer, stop=stop))
+                        if _is_over(runs[-1], stop()):
+                            break
+            except (BoxUnavailableError, FinishlineError, ValueError) as error:
+                unfit = failure("box_unavailable", str(error))
         drift = checks.after(job) if checks and runs and stop() is None else None
     if outbox.stop_reason in ("fenced", "cancelled"):
         log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
@@ -195,6 +206,16 @@ def _train(
         drift=drift,
         processes=host.processes,
     )
+
+
+@contextmanager
+def _trainer(job: ReplayJob, lease: Lease, *, server: WorkerLink, host: Host) -> Iterator[Train]:
+    """Function that makes run `index`: in a process of its own, or in a box for a package."""
+    if not any(training.in_box for training in job.trainings):
+        yield partial(train_run, job, host=host)
+        return
+    with open_entries(job, lease, server) as entries:
+        yield entries.train
 
 
 def _is_over(run: ReplayRun, reason: StopReason | None) -> bool:

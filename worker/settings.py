@@ -19,7 +19,8 @@ class Settings(BaseSettings):
     measurements of itself: its roofs, canary and audits, the canary alone, or nothing. In
     `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
-    an attempt under way may go on after SIGTERM.
+    an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
+    its box holds.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -39,6 +40,7 @@ class Settings(BaseSettings):
     roof_file: Path | None = None
     image_digest: str | None = None
     stop_grace_seconds: float = Field(default=0.0, ge=0)
+    entries: Literal["auto", "off"] = "auto"
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")

@@ -144,6 +144,14 @@ class Transport:
             lambda: self._request("POST", API + path, content=content, headers=headers).content,
         )
 
+    def get_bytes(
+        self, path: str, *, headers: Mapping[str, str], retries: Retries | Patience
+    ) -> bytes:
+        """The content at an API path, with headers and retries of its own."""
+        return self._attempt(
+            retries, lambda: self._request("GET", API + path, headers=dict(headers)).content
+        )
+
     def post_form(
         self,
         path: str,

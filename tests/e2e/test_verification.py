@@ -1,6 +1,7 @@
 """Submit, replay, rank, calibrate, duel and time, with real processes and training on digits."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.e2e.conftest import run_cli
 from tests.support.processes import asking, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -166,6 +168,39 @@ def finishline(stack: Any, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def hand_in(stack: Any, folder: Path, *, by: str = "demo") -> Any:
+    """Send a package to the stack; the answer."""
+    parts = [("files", (path.name, path.read_bytes())) for path in sorted(folder.iterdir())]
+    headers = {"Authorization": f"Bearer {stack.token(by)}"}
+    return asking.post(f"{stack.url}/api/v1/trainings", files=parts, headers=headers, timeout=30.0)
+
+
+def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack: Any, tmp_path: Path) -> None:
+    """From the example of `training init` to a number on the board, and a crash beside it."""
+    if stack.get("/workers")["workers"][0]["box"]["entries"] == "off":
+        assert not os.environ.get("FINISHLINE_REQUIRE_BOX")
+        pytest.skip("this host has no box")
+    run_cli("training", "init", str(tmp_path / "mine"))
+    crashing = tmp_path / "crashing"
+    shutil.copytree(tmp_path / "mine", crashing)
+    (crashing / "train.py").write_text("def prepare(task): ...\ndef train(*_): 1 / 0\n")
+
+    answer = hand_in(stack, tmp_path / "mine")
+
+    assert answer.status_code == 201, answer.text
+    ended = stack.wait_until_ended(answer.json()["verifications"][0]["id"])
+    assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended
+    board = stack.get("/leaderboards/digits?division=open")
+    row = next(row for row in board["entries"] if row["submission_id"] == answer.json()["id"])
+    assert (row["evidence"], row["measured_runs"]) == ("measured", 5)
+    assert row["rank"] is not None
+    crashed = hand_in(stack, crashing).json()
+    ended = stack.wait_until_ended(crashed["verifications"][0]["id"])
+    assert [each["failure"]["code"] for each in ended["attempts"]] == ["entry_died"]
+    assert "ZeroDivisionError" in ended["attempts"][0]["log_tail"]
+    assert stack.children("bwrap") == []
 
 
 def test_two_runs_of_the_reference_are_measured_to_their_end(stack: Any) -> None:

@@ -164,6 +164,15 @@ def fake_server():
             self.end_headers()
             self.wfile.write(body)
 
+        def do_GET(self):
+            with fake.changed:
+                status, answer = fake.answer_to(self.path.rsplit("/", 1)[-1])
+            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
         def log_message(self, *args):
             pass
 

@@ -108,6 +108,7 @@ def start_worker(broker_url, fake_server, tmp_path):
     def start(*, measure="off", url=None):
         environment = os.environ | {
             "FINISHLINE_MEASURE": measure,
+            "FINISHLINE_ENTRIES": "off",
             "TEST_HELLO_SECONDS": "0.5",
             "FINISHLINE_BROKER_URL": url or broker_url,
             "FINISHLINE_SERVER_URL": fake_server.url,

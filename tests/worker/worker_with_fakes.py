@@ -27,10 +27,10 @@ def make_app_with_timeout(*arguments: Any, **named: Any) -> Celery:
     return app
 
 
-def hello_thread(*arguments: Any) -> HelloThread:
+def hello_thread(*arguments: Any, **named: Any) -> HelloThread:
     """The worker's own, which says hello as often as the environment wants it."""
     seconds = float(os.environ.get("TEST_HELLO_SECONDS", HELLO_SECONDS))
-    return HelloThread(*arguments, every_seconds=seconds)
+    return HelloThread(*arguments, every_seconds=seconds, **named)
 
 
 if __name__ == "__main__":

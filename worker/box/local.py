@@ -6,8 +6,6 @@ when every run reached the target, 3 when one did not or failed, 4 where no box 
 """
 
 import argparse
-import hashlib
-import importlib.util
 import json
 import secrets
 import sys
@@ -23,17 +21,15 @@ from finishline.rules.errors import RuleError
 from finishline.rules.trainings.environment import family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from finishline.rules.trainings.protocol import Limits
+from finishline.rules.verification.entry import data_nonce
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
-from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
+from worker.box.shipped import task_module
 from worker.box.start import BoxUnavailableError, Order
-from worker.box.task import TaskBox, TaskError, TaskModule
+from worker.box.task import TaskBox, TaskError
 
-DATA_LABEL = b"finishline data"
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2
-# Data of shipped tasks, in a package of this host: the package and the file below it.
-SHIPPED_DATA = {"digits": {"digits.csv.gz": ("sklearn", "datasets/data/digits.csv.gz")}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,32 +107,14 @@ def limits_of(benchmark: Benchmark) -> Limits:
 @contextmanager
 def open_task(folder: Path, benchmark: Benchmark) -> Iterator[TaskBox]:
     """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
-    if not (folder / "task.py").is_file():
-        raise TaskError(f"benchmark {benchmark.benchmark_id} has no task for packages")
-    module = TaskModule(
-        folder=folder.resolve(),
-        packages=dict(requirements_of(["numpy"])),
-        data={
-            name: _data_file(package, path)
-            for name, (package, path) in SHIPPED_DATA.get(benchmark.benchmark_id, {}).items()
-        },
-    )
-    with TaskBox(module) as task:
+    with TaskBox(task_module(folder, benchmark.benchmark_id)) as task:
         yield task
-
-
-def _data_file(package: str, path: str) -> Path:
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        raise TaskError(f"the task's data need the package {package}, which is not installed")
-    return Path(found.origin).parent / path
 
 
 def draw_course(
     task: TaskBox, benchmark: Benchmark, manifest: Manifest, *, nonce: str, index: int
 ) -> Course:
     """Draw the data of run `index`: its nonce is SHA-256 over a label, the sealed nonce and it."""
-    data_nonce = hashlib.sha256(DATA_LABEL + bytes.fromhex(nonce) + str(index).encode()).digest()
     facts = {
         "benchmark": benchmark.benchmark_id,
         "threads": limits_of(benchmark).threads,
@@ -144,7 +122,7 @@ def draw_course(
         "factors": dict.fromkeys(manifest.factors or {}, True),
     }
     return task.draw(
-        data_nonce,
+        data_nonce(bytes.fromhex(nonce), index),
         facts=facts,
         target=benchmark.target.value,
         lower_is_better=benchmark.target.direction == "lower",

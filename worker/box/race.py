@@ -98,16 +98,18 @@ def race(
     course: Course,
     *,
     seed: int,
+    on_start: Callable[[Ledger], None] = lambda _: None,
     on_ask: Callable[[Ask], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RaceResult:
     """Run a package once in a box of its own; a failure is a value. No process is left.
 
-    `on_ask` is called for each ask in order, by the thread that scores. Raises BoxUnavailableError
+    `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for
+    each ask in order, by the thread that scores. Raises BoxUnavailableError
     if no box can be started, and an error of `score` or `on_ask`.
     """
     with Box(order) as box, Scorer(ended=box.stop) as scorer:
-        runner = _Runner(box, course, scorer, on_ask=on_ask, stop=stop)
+        runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
         with MemoryWatch(
             box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
         ) as watch:
@@ -126,10 +128,12 @@ class _Runner:
         course: Course,
         scorer: Scorer,
         *,
+        on_start: Callable[[Ledger], None],
         on_ask: Callable[[Ask], None],
         stop: Callable[[], bool],
     ) -> None:
         self._box, self._course, self._limits = box, course, box.limits
+        self._on_start = on_start
         self._scorer = scorer
         self._on_ask, self._stop = on_ask, stop
         self._conversation = Conversation(
@@ -241,6 +245,7 @@ class _Runner:
             "bytes": os.fstat(data).st_size,
         }
         body = json.dumps(go).encode()
+        self._on_start(self._ledger)
         self._started_at = self._last = time.perf_counter()
         self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 

@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +22,7 @@ from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_server
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
+from finishline.package_folder import package_folder
 from finishline.rules.trainings.package import Package, read_package
 
 app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
@@ -124,8 +124,8 @@ def run(
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
-    with _copied(package) as folder:
-        for event in _events([folder, *arguments]):
+    with package_folder(package.files) as folder:
+        for event in _events([str(folder), *arguments]):
             if event["kind"] == "exit":
                 code = event["code"]
             elif event["kind"] == "run_started":
@@ -168,21 +168,6 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
             problems=listed,
         )
     return package
-
-
-@contextmanager
-def _copied(package: Package) -> Iterator[str]:
-    """A folder with the files that were checked, readable by the box's own user."""
-    with tempfile.TemporaryDirectory(prefix="finishline-package-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        for file, content in package.files.items():
-            path = folder / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        for path in folder.rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        yield name
 
 
 def _benchmarks_with_tasks(benchmarks_dir: Path | None) -> list[str]:

@@ -1,0 +1,203 @@
+"""Train the packages of an attempt in a box: grant and task first, then one run after another."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from finishline.client.transport import FinishlineError
+from finishline.package_folder import package_folder
+from finishline.places import find_folder, installed_server
+from finishline.rules.scoring.run import Ledger
+from finishline.rules.trainings.environment import family_of
+from finishline.rules.trainings.protocol import Limits
+from finishline.rules.verification.messages import (
+    BoxWord,
+    Failure,
+    Lease,
+    PackageContent,
+    ReplayEvaluation,
+    ReplayJob,
+    ReplayRun,
+    TrainingGrant,
+)
+from finishline.rules.verification.report_check import seconds_after_preparation
+from worker.box.check import check_box
+from worker.box.environments import installed_environments
+from worker.box.packages import PackageMissingError
+from worker.box.race import Ask, RaceResult, race
+from worker.box.shipped import task_module
+from worker.box.start import BoxUnavailableError, Order
+from worker.box.task import TaskBox, TaskError
+from worker.failures import entry_failure, failure
+from worker.link import WorkerLink
+from worker.outbox import Announcer, StopReason
+
+MIB = 1 << 20
+
+
+def box_word(*, entries: bool = True) -> BoxWord:
+    """Whose packages this host trains, by a test of its box, and its environments."""
+    if not entries:
+        return BoxWord("off", "FINISHLINE_ENTRIES is off")
+    state = check_box()
+    if state.entries == "off":
+        return BoxWord("off", state.why)
+    found = {name: each.sha256 for name, each in installed_environments().items()}
+    return BoxWord(state.entries, state.why, found)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The packages of an attempt, ready to be trained: an order for each, and a running task."""
+
+    job: ReplayJob
+    grant: TrainingGrant
+    orders: Mapping[str, Order]
+    task: TaskBox
+
+    def train(
+        self, index: int, *, announcer: Announcer, stop: Callable[[], StopReason | None]
+    ) -> ReplayRun:
+        """Train run `index` in a box of its own; a failure is a value, and no process is left."""
+        training = self.job.trainings[index]
+        announcer.run_started(index)
+        try:
+            course = self.task.draw(
+                bytes.fromhex(self.grant.data_nonces[index]),
+                facts={
+                    "benchmark": self.job.benchmark_id,
+                    "threads": self.grant.threads,
+                    "device": "cpu",
+                    "factors": self.grant.packages[training.package].factors,
+                },
+                target=self.job.target.value,
+                lower_is_better=self.job.target.direction == "lower",
+            )
+            result = race(
+                self.orders[training.package],
+                course,
+                seed=training.seed,
+                on_start=lambda ledger: announcer.phase(index, "train", seconds=0.0, ledger=ledger),
+                on_ask=lambda ask: announcer.evaluation(index, evaluation_of(ask)),
+                stop=lambda: stop() is not None,
+            )
+        except (BoxUnavailableError, TaskError, PackageMissingError) as error:
+            result = RaceResult("failed", (), Ledger(), code="box_unavailable", message=str(error))
+        run = run_of(result, index=index, seed=training.seed, reason=stop())
+        announcer.run_finished(
+            index,
+            run.status,
+            seconds=result.seconds,
+            ledger=result.ledger,
+            cpu_seconds=None,
+            failure=run.failure,
+        )
+        return run
+
+
+def evaluation_of(ask: Ask) -> ReplayEvaluation:
+    """An ask as a row of its run."""
+    return ReplayEvaluation(
+        epoch=float(ask.number),
+        samples=None,
+        seconds=ask.seconds,
+        quality=ask.quality,
+        ledger=asdict(ask.ledger),
+        second_half=ask.second_half,
+    )
+
+
+def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | None) -> ReplayRun:
+    """A run in a box as it is reported. `reason` is that of a worker which gave up."""
+    status, why = result.status, None
+    if status == "failed":
+        why = entry_failure(result.code, result.message or "")
+    elif status == "cancelled" and reason in ("worker_stopped", "time_limit"):
+        status, why = "failed", _given_up(reason)
+    span = seconds_after_preparation(result.ledger)
+    return ReplayRun(
+        index=index,
+        seed=seed,
+        status=status,
+        evaluations=[evaluation_of(ask) for ask in result.asks],
+        ledger=asdict(result.ledger),
+        tta_seconds=result.seconds if status == "reached" else None,
+        parent_seconds=span or None,
+        failure=why,
+        log_tail=result.log_tail,
+    )
+
+
+def _given_up(reason: StopReason | None) -> Failure:
+    if reason == "time_limit":
+        return failure("run_time_limit", "the run was stopped at the server's time limit")
+    return failure("worker_stopped", "the worker got a request to stop")
+
+
+@contextmanager
+def open_entries(job: ReplayJob, lease: Lease, server: WorkerLink) -> Iterator[Entries]:
+    """Fetch the packages and the task of an attempt, and start the task.
+
+    Raises BoxUnavailableError where this host cannot train them, FinishlineError where the server
+    does not hand them out.
+    """
+    grant = server.training(lease)
+    with ExitStack() as stack:
+        orders = {
+            name: _order(content, grant, stack.enter_context(package_folder(_bytes(content))))
+            for name, content in grant.packages.items()
+        }
+        files = {
+            name: _task_file(server, lease, job.benchmark_id, name, sha256)
+            for name, sha256 in grant.task_files.items()
+        }
+        folder = stack.enter_context(package_folder(files))
+        try:
+            task = stack.enter_context(TaskBox(task_module(folder, job.benchmark_id)))
+        except (TaskError, PackageMissingError) as error:
+            raise BoxUnavailableError(str(error)) from error
+        yield Entries(job, grant, orders, task)
+
+
+def _bytes(content: PackageContent) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in content.files.items()}
+
+
+def _order(content: PackageContent, grant: TrainingGrant, folder: Path) -> Order:
+    """How to run a package. Raises BoxUnavailableError if its very environment is not here."""
+    environment = installed_environments().get(content.environment)
+    if environment is None or environment.sha256 != content.environment_sha256:
+        raise BoxUnavailableError(f"environment {content.environment} is another one on this host")
+    family = family_of(content.environment)
+    return Order(
+        package=folder,
+        module=content.module,
+        packages=dict(environment.packages),
+        preload=family.preload if family is not None else (),
+        limits=Limits(
+            prepare_seconds=grant.prepare_seconds,
+            run_seconds=grant.run_seconds,
+            silence_seconds=min(Limits.silence_seconds, grant.run_seconds),
+            max_evaluations=grant.max_evaluations,
+            memory_bytes=grant.memory_mib * MIB,
+            threads=grant.threads,
+        ),
+    )
+
+
+def _task_file(
+    server: WorkerLink, lease: Lease, benchmark_id: str, name: str, sha256: str
+) -> bytes:
+    """Content of a file of the task: shipped with this worker, else fetched and checked."""
+    installed = installed_server()
+    if installed is not None:
+        path = find_folder(installed, "benchmarks") / benchmark_id / name
+        content = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(content).hexdigest() == sha256:
+            return content
+    content = server.task_file(lease, name)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise FinishlineError(f"The server sent another {name} than the benchmark names.")
+    return content
