@@ -126,7 +126,7 @@ def no_masks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def no_watch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Count no memory."""
-    monkeypatch.setattr(watch, "tree_bytes", lambda pid: 0)
+    monkeypatch.setattr(watch, "tree_bytes", lambda pid, limit_bytes: 0)
 
 
 def no_seals(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -28,6 +28,7 @@ from worker.box.packages import (
     masked_folders,
     package_binds,
 )
+from worker.box.watch import can_watch
 
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"
@@ -269,6 +270,8 @@ def _variables(limits: Limits) -> dict[str, str]:
 def check_host() -> None:
     """Raise BoxUnavailableError where no box can be started, before one is."""
     find_bubblewrap()
+    if not can_watch():
+        raise BoxUnavailableError("this kernel lists no children of a process to watch")
     if os.geteuid() == 0 and not own_uid.is_allowed():
         raise BoxUnavailableError(ROOT_REFUSED)
 

@@ -48,10 +48,15 @@ class Channel:
         self._sent, self._received = 0, 0
 
     def send(self, kind: int, body: bytes = b"") -> None:
-        """Send a frame."""
-        self._socket.sendall(HEADER.pack(MAGIC, kind, self._sent, len(body)))
-        if len(body):
-            self._socket.sendall(body)
+        """Send a frame, header and body at once: the worker wakes up once for it."""
+        header = HEADER.pack(MAGIC, kind, self._sent, len(body))
+        parts = [memoryview(header), memoryview(body)]
+        while parts:
+            count = self._socket.sendmsg(parts)
+            while parts and count >= len(parts[0]):
+                count -= len(parts.pop(0))
+            if parts:
+                parts[0] = parts[0][count:]
         self._sent += 1
 
     def receive(self, kind: int) -> tuple[bytes, int | None]:
