@@ -21,7 +21,7 @@ from server.base.schema import is_behind, migrate
 from server.base.services import Services
 from server.base.settings import get_settings
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import install_archives, load_definitions
+from server.benchmarks.queries import install_archives, load_definitions, offer_added
 from server.operations import commands as copying
 from server.operations.backup import back_up_before_migration
 from server.operations.integrity import look_first, require_its_logs
@@ -173,6 +173,7 @@ def _services_with_archives(database: Database) -> Services:
     services = _services(database)
     with database.read(ORGANISER) as session:
         install_archives(services.benchmarks, session)
+        offer_added(services.benchmarks, session)
     return services
 
 

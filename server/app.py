@@ -23,6 +23,7 @@ from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
 from server.base.services import Services
 from server.base.settings import Settings, get_settings
+from server.benchmarks import added_endpoints as added_benchmarks
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phase_endpoints as phases
 from server.benchmarks import price_endpoints as prices
@@ -71,6 +72,7 @@ FEATURES = (
     accounts,
     users,
     benchmarks,
+    added_benchmarks,
     phases,
     run_export,
     withdrawals,
@@ -241,7 +243,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         BodyLimit,
         usual=usual,
         uploads=uploads,
-        upload_path=f"{API}/submissions",
+        upload_paths=(f"{API}/submissions", f"{API}/benchmarks"),
         note_full=lambda name: metrics.shed.labels(name).inc(),
     )
     app.add_middleware(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -18,14 +19,19 @@ from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_queries import all_current_phases
 from server.benchmarks.phases import due_embargoes, freeze_if_due, lift_embargo
-from server.benchmarks.queries import definition, definition_on_disk, install_archives
+from server.benchmarks.queries import (
+    added_definitions,
+    definition,
+    definition_on_disk,
+    install_archives,
+)
 from server.benchmarks.views import phases_of
 
 log = logging.getLogger(__name__)
 
 
 class RulingDefinitions:
-    """Definitions in force: each benchmark as it is frozen, or else as its file was at the start.
+    """Definitions in force: a benchmark as it is frozen, else as its file was or it was added.
 
     `benchmarks` is the application's own table; it is changed one whole entry at a time.
     `redefined` are benchmarks with a definition that changed since it was last emptied: their
@@ -36,6 +42,8 @@ class RulingDefinitions:
         self.benchmarks = benchmarks
         self.redefined: set[str] = set()
         self._own = dict(benchmarks)
+        self._shipped = frozenset(benchmarks)
+        self._added: Mapping[str, str] = {}
         self._folder = folder
         self._frozen: dict[str, str] = {}
 
@@ -43,6 +51,7 @@ class RulingDefinitions:
         """Start: offer also the frozen benchmarks that have no file here."""
         rows = all_current_phases(session)
         self._take_installed(session)
+        self._take_added(session)
         for benchmark_id, row in rows.items():
             if benchmark_id not in self._own and row.frozen_sha256 is not None:
                 self._own[benchmark_id] = definition(session, row.frozen_sha256)
@@ -53,14 +62,16 @@ class RulingDefinitions:
             log.warning("%s", sentence)
 
     def follow(self, session: Session, rows: Mapping[str, BenchmarkPhases]) -> None:
-        """Adopt definitions that were frozen, unfrozen or installed, here or by another server."""
+        """Adopt definitions frozen, unfrozen, installed or added, here or by another server."""
         self._take_installed(session)
+        self._take_added(session)
         self._frozen = {
             name: row.frozen_sha256 for name, row in rows.items() if row.frozen_sha256 is not None
         }
         for benchmark_id, own in self._own.items():
             sha256 = self._frozen.get(benchmark_id, own.sha256)
-            if self.benchmarks[benchmark_id].sha256 == sha256:
+            ruled = self.benchmarks.get(benchmark_id)
+            if ruled is not None and ruled.sha256 == sha256:
                 continue
             ruling = own if sha256 == own.sha256 else definition(session, sha256)
             self.benchmarks.offer(ruling)
@@ -71,10 +82,18 @@ class RulingDefinitions:
         install_archives(self.benchmarks, session)
         self._own = dict(self.benchmarks) | self._own
 
+    def _take_added(self, session: Session) -> None:
+        """Take the definitions that organisers added; a file of the folder goes before them."""
+        self._added = added_definitions(session, without=self._shipped)
+        added = {name: definition(session, sha256) for name, sha256 in self._added.items()}
+        self._own = self._own | added
+
     def differences(self) -> list[str]:
         """Warning for each frozen benchmark whose file on disk differs from the frozen text."""
         told = []
         for benchmark_id, frozen in sorted(self._frozen.items()):
+            if benchmark_id in self._added:
+                continue
             found = definition_on_disk(benchmark_id, self._folder)
             if found == frozen:
                 continue
@@ -91,7 +110,10 @@ INTERVAL_SECONDS = 1.0
 
 
 class PhaseWatch:
-    """Thread that polls every second. Any number of servers may: each change has one winner."""
+    """Thread that polls every second. Any number of servers may: each change has one winner.
+
+    A request that adds a benchmark looks at once.
+    """
 
     def __init__(
         self, database: Database, definitions: RulingDefinitions, settings: Settings
@@ -99,12 +121,17 @@ class PhaseWatch:
         self._database = database
         self._definitions = definitions
         self._settings = settings
+        self._lock = Lock()
         self.thread = PeriodicThread(
             "phases", INTERVAL_SECONDS, self.look_once, outages=(DBAPIError, PoolTimeoutError)
         )
 
     def look_once(self) -> None:
         """Freeze and reveal due benchmarks. Raises SQLAlchemyError if the database is away."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         now = utc_now()
         with self._database.read(ORGANISER) as session:
             rows = all_current_phases(session)

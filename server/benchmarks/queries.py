@@ -1,7 +1,7 @@
 """Read benchmarks: those this server offers, and those that results were scored under."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.base.models import BenchmarkDefinition, Board, Submission
+from server.base.models import AddedBenchmark, BenchmarkDefinition, Board, Submission
 from server.base.models.visibility import ranks
 from server.base.room_state import state_of
 from server.base.services import OfferedBenchmarks
@@ -59,6 +59,18 @@ def install_archives(offered: OfferedBenchmarks, session: Session) -> None:
         select(Board.benchmark_id).where(Board.benchmark_id.in_(missing))
     ):
         offered.offer(shipped_definition(benchmark_id))
+
+
+def added_definitions(session: Session, *, without: Collection[str] = ()) -> dict[str, str]:
+    """SHA-256 of the definition of each benchmark that an organiser added, but for some ids."""
+    rows = session.execute(select(AddedBenchmark.benchmark_id, AddedBenchmark.definition_sha256))
+    return {row.benchmark_id: row.definition_sha256 for row in rows if row[0] not in without}
+
+
+def offer_added(offered: OfferedBenchmarks, session: Session) -> None:
+    """Offer the benchmarks that organisers added; those of the folder go before them."""
+    for sha256 in added_definitions(session, without=tuple(offered)).values():
+        offered.offer(definition(session, sha256))
 
 
 def importable_benchmarks(offered: OfferedBenchmarks) -> dict[str, Benchmark]:
@@ -136,7 +148,11 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
     """
     if session.connection().scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
         return
-    content = _text_of(session, benchmark, folder)
+    insert_definition(session, benchmark, _text_of(session, benchmark, folder))
+
+
+def insert_definition(session: Session, benchmark: Benchmark, content: bytes) -> None:
+    """Store the text of a definition unless it is stored."""
     insert_missing(
         session,
         BenchmarkDefinition,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -33,7 +33,7 @@ class BodyRoom:
 class BodyLimit:
     """Refuse bodies that are too large, too slow, compressed, or too many at once.
 
-    Uploads, which go to one address, lie on the disk. Every other body is read into memory before
+    Uploads, which go to few addresses, lie on the disk. Every other body is read into memory before
     anybody is asked for a token, so it has a smaller limit.
     """
 
@@ -43,20 +43,20 @@ class BodyLimit:
         *,
         usual: BodyRoom,
         uploads: BodyRoom,
-        upload_path: str,
+        upload_paths: Collection[str],
         note_full: Callable[[str], None],
     ) -> None:
         self._app = app
         self._usual = usual
         self._uploads = uploads
-        self._upload_path = upload_path
+        self._upload_paths = upload_paths
         self._note_full = note_full
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        room = self._uploads if scope["path"] == self._upload_path else self._usual
+        room = self._uploads if scope["path"] in self._upload_paths else self._usual
         headers = Headers(scope=scope)
         if headers.get("content-encoding", "identity") != "identity":
             # A small body could become a large one.

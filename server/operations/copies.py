@@ -17,7 +17,7 @@ from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
-from server.base.models import AuditRecord, RunRow, Submission
+from server.base.models import AuditRecord, BenchmarkFile, RunRow, Submission
 from server.operations.folders import Progress, silent
 from server.operations.manifest import LOG_LIST, ColumnPart, FilePart, TablePart, file_part
 from server.operations.selection import Selected, hidden_submissions
@@ -165,7 +165,7 @@ class Copied:
         return sum(self.sizes.values())
 
 
-def named_logs(*, public: bool = False) -> CompoundSelect[Any]:
+def named_logs(*, public: bool = False, of_benchmarks: bool = True) -> CompoundSelect[Any]:
     """The hashes of all files that rows name, once each, in order."""
     claims = select(Submission.claim_sha256.label("sha256"))
     runs = select(RunRow.log_sha256.label("sha256"))
@@ -173,12 +173,17 @@ def named_logs(*, public: bool = False) -> CompoundSelect[Any]:
         published = select(Submission.id).where(~hidden_submissions())
         claims = claims.where(~hidden_submissions())
         runs = runs.where(RunRow.submission_id.in_(published))
-    return union(claims, runs).order_by("sha256")
+    own = [select(BenchmarkFile.file_sha256.label("sha256"))] if of_benchmarks else []
+    return union(claims, runs, *own).order_by("sha256")
 
 
 def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
-    """The hashes of all files that rows name at the moment of a snapshot."""
-    return list(connection.scalars(named_logs(public=public)))
+    """The hashes of all files that rows name at the moment of a snapshot.
+
+    A backup before a migration reads a database that may lack the table of benchmarks' files.
+    """
+    of_benchmarks = inspect(connection).has_table(BenchmarkFile.__tablename__)
+    return list(connection.scalars(named_logs(public=public, of_benchmarks=of_benchmarks)))
 
 
 def copy_logs(

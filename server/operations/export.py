@@ -1,6 +1,5 @@
 """Export of a server's public data, or of everything but secrets, for others to study."""
 
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from server.base.artifacts import ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import moment_text, utc_now
 from server.base.services import Services
-from server.benchmarks.queries import definition_file
+from server.benchmarks.queries import definition_text
 from server.operations.copies import (
     audit_head,
     copy_logs,
@@ -139,9 +138,12 @@ def _write_logs(
 def _copy_benchmarks(services: Services, folder: Path) -> dict[str, FilePart]:
     (folder / BENCHMARKS).mkdir()
     files = {}
-    for benchmark_id in services.benchmarks:
-        source = definition_file(benchmark_id, services.settings.benchmarks_dir)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(source, folder / BENCHMARKS / source.name)
-            files[f"{BENCHMARKS}/{source.name}"] = file_part(folder / BENCHMARKS / source.name)
+    source = services.settings.benchmarks_dir
+    with services.database.read() as session:
+        for benchmark_id, benchmark in services.benchmarks.items():
+            # A file of the folder that was lost since the start is left out.
+            with suppress(FileNotFoundError):
+                path = folder / BENCHMARKS / f"{benchmark_id}.toml"
+                path.write_bytes(definition_text(session, benchmark, source))
+                files[f"{BENCHMARKS}/{path.name}"] = file_part(path)
     return files

@@ -19,7 +19,14 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import names_where
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
-from server.base.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
+from server.base.models import (
+    BenchmarkDefinition,
+    BenchmarkFile,
+    RunRow,
+    SigningKey,
+    Submission,
+    Verification,
+)
 from server.base.services import Services
 from server.base.standing import ENDED
 from server.base.viewer import ORGANISER
@@ -166,12 +173,20 @@ def check_files(
 
 
 def named_by(connection: Connection, sha256: str) -> str:
-    """The submission, or the run of one, that has this file."""
+    """The submission, the run of one, or the benchmark that has this file."""
     run = connection.execute(
         select(RunRow.submission_id, RunRow.file).where(RunRow.log_sha256 == sha256).limit(1)
     ).first()
     if run is not None:
         return f"submission {run.submission_id} as {run.file}"
+    of_benchmark = connection.execute(
+        select(BenchmarkDefinition.benchmark_id, BenchmarkFile.name)
+        .join(BenchmarkFile, BenchmarkFile.definition_sha256 == BenchmarkDefinition.sha256)
+        .where(BenchmarkFile.file_sha256 == sha256)
+        .limit(1)
+    ).first()
+    if of_benchmark is not None:
+        return f"benchmark {of_benchmark.benchmark_id} as {of_benchmark.name}"
     claim = select(Submission.id).where(Submission.claim_sha256 == sha256).limit(1)
     return f"submission {connection.scalar(claim)} as its claim"
 

@@ -9,7 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
-from starlette.exceptions import HTTPException
 
 from finishline.api.submissions import (
     CURSOR_PATTERN,
@@ -19,9 +18,9 @@ from finishline.api.submissions import (
     SubmissionList,
     SubmissionView,
 )
-from finishline.rules.text import count_text
 from server.base.artifacts import pieces
-from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaError
+from server.base.errors import LostFileError
+from server.base.forms import read_form
 from server.base.models import Submission
 from server.base.request_context import note
 from server.base.services import ServicesDep
@@ -41,7 +40,6 @@ from server.submissions.views import curve_view, judged_on_others, shown_runs, s
 
 router = APIRouter(tags=["submissions"])
 
-MAX_TEXT_PART_BYTES = 256 * 1024
 LARGEST_INDEX = 10_000
 RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
 
@@ -132,28 +130,6 @@ async def create_submission(
     if repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return view
-
-
-async def read_form(request: Request, *, max_files: int) -> FormData:
-    """Read a multipart form. Raises UnsupportedMediaError or TooLargeError."""
-    content_type = request.headers.get("content-type", "")
-    if not content_type.startswith("multipart/form-data"):
-        raise UnsupportedMediaError(
-            "A submission is sent as multipart/form-data: part 'submission' and parts 'logs'."
-        )
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise UnsupportedMediaError("Compressed requests are not read; send the files as they are.")
-    try:
-        return await request.form(
-            max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
-        )
-    except HTTPException as error:
-        if "Too many" in str(error.detail) or "maximum size" in str(error.detail):
-            raise TooLargeError(
-                f"{error.detail} A submission has one JSON and at most "
-                f"{count_text(max_files - 1, 'log')}."
-            ) from error
-        raise
 
 
 def _submit(

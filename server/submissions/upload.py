@@ -22,7 +22,7 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
 from server.base.errors import ContentError, TooLargeError
-from server.base.models import RunRow, Submission
+from server.base.models import BenchmarkFile, RunRow, Submission
 from server.base.settings import MIB, Settings
 
 
@@ -193,6 +193,7 @@ def _refuse(message: str, field: str, expected: str, *, file: str | None = None)
 
 # SQLite takes no more than 32,766 values in a statement.
 HASHES_AT_ONCE = 20_000
+NAMES_OF_FILES = (RunRow.log_sha256, Submission.claim_sha256, BenchmarkFile.file_sha256)
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ def move_what_waits(database: Database, store: ArtifactStore) -> int:
     for sha256 in found:
         with suppress(FileNotFoundError):  # Another process starts too, or has just moved its own.
             store.move_in(lost[sha256], sha256)
-        log.warning("%s: moved from incoming/ to its place; a submission names it", sha256)
+        log.warning("%s: moved from incoming/ to its place; a row names it", sha256)
     return len(found)
 
 
@@ -226,10 +227,10 @@ def _hashes(folder: Path) -> Mapping[str, Path]:
 
 
 def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
-    """Filter hashes to those that a row has, as that of a log or of a claim."""
+    """Filter hashes to those that a row has, as that of a log, a claim or a benchmark's file."""
     wanted, named = sorted(hashes), set[str]()
     for start in range(0, len(wanted), HASHES_AT_ONCE):
         some = wanted[start : start + HASHES_AT_ONCE]
-        for column in (RunRow.log_sha256, Submission.claim_sha256):
+        for column in NAMES_OF_FILES:
             named |= set(connection.scalars(select(column).where(column.in_(some))))
     return named

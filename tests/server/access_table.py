@@ -31,6 +31,7 @@ ORGANISERS = "1 33..3 111 3"
 ADMINS = "1 333.3 111 3"
 WORKERS = "1 3333. 111 3"
 NO_PACKAGE = "4 44444 444 4"  # asks for no token; a claim with logs has no package
+NO_FILE = "4 44444 444 4"  # asks for no token; no benchmark has a file of that name
 CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token is told to stop
 
 API = {
@@ -55,9 +56,11 @@ API = {
     "GET /api/v1/organisations": ADMINS,
     "POST /api/v1/organisations": ADMINS,
     "GET /api/v1/benchmarks": PUBLIC,
+    "POST /api/v1/benchmarks": ORGANISERS,
     "GET /api/v1/benchmarks/{benchmark_id}": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}.toml": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/convergence": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}/files/{name}": NO_FILE,
     "GET /api/v1/benchmarks/{benchmark_id}/phases": PUBLIC,
     "POST /api/v1/benchmarks/{benchmark_id}/phases": ORGANISERS,
     "GET /api/v1/benchmarks/{benchmark_id}/records": PUBLIC,

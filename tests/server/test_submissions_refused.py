@@ -400,7 +400,7 @@ def test_more_logs_than_allowed_are_413(digits_submission: Any, submit: Callable
     response = submit(digits_submission)
 
     assert response.status_code == 413
-    assert "at most 5 logs" in response.json()["detail"]
+    assert "at most 6 files" in response.json()["detail"]
 
 
 @pytest.mark.usefixtures("no_trace")

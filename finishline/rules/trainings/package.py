@@ -62,7 +62,7 @@ def read_package(
         problems += _manifest_problems(manifest, files, offered)
     for name, content in sorted(files.items()):
         if name.endswith(".py"):
-            problems += _python(name, content, family, _own_names(files))
+            problems += python_problems(name, content, family, _own_names(files))
     if problems or manifest is None:
         return None, problems
     return Package(manifest, dict(files)), []
@@ -201,7 +201,10 @@ def _own_names(files: Mapping[str, bytes]) -> set[str]:
     return {name.split("/")[0].removesuffix(".py") for name in python}
 
 
-def _python(name: str, content: bytes, family: Family | None, own: set[str]) -> Iterator[RuleError]:
+def python_problems(
+    name: str, content: bytes, family: Family | None, own: set[str]
+) -> Iterator[RuleError]:
+    """Problems of a Python file: its syntax, its name, imports that are neither known nor own."""
     top = name.split("/")[0].removesuffix(".py")
     known = set(sys.stdlib_module_names) | set(family.imports if family else ())
     if top in known:

@@ -7,7 +7,9 @@ import server.base.models.visibility  # noqa: F401  so that its conditions hold 
 from server.base.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
 from server.base.models.base import Base
 from server.base.models.benchmarks import (
+    AddedBenchmark,
     BenchmarkDefinition,
+    BenchmarkFile,
     BenchmarkPhases,
     Board,
     BoardChange,
@@ -39,10 +41,12 @@ from server.base.models.workers import HardwareClassRow, WorkerProbeRow, WorkerR
 
 __all__ = [
     "SUBMITTER",
+    "AddedBenchmark",
     "Attempt",
     "AuditRecord",
     "Base",
     "BenchmarkDefinition",
+    "BenchmarkFile",
     "BenchmarkPhases",
     "Board",
     "BoardChange",

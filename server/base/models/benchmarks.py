@@ -1,4 +1,4 @@
-"""Benchmark definitions, their phases, their boards; the price book."""
+"""Benchmark definitions, their files, phases and boards; the price book."""
 
 from datetime import date, datetime
 
@@ -19,6 +19,30 @@ class BenchmarkDefinition(Base):
     version: Mapped[str] = mapped_column(String(50))
     content: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
+
+
+class AddedBenchmark(Base):
+    """A benchmark that an organiser added, with its definition in force unless one is frozen."""
+
+    __tablename__ = "added_benchmarks"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    definition_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    added_at: Mapped[datetime]
+
+
+class BenchmarkFile(Base):
+    """A file that an added definition pins; its content is in the artifact store by its hash."""
+
+    __tablename__ = "benchmark_files"
+
+    definition_sha256: Mapped[str] = mapped_column(
+        ForeignKey("benchmark_definitions.sha256"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    file_sha256: Mapped[str] = mapped_column(String(64))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class BenchmarkPhases(Base):

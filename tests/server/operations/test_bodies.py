@@ -51,7 +51,7 @@ class Server:
         self.usual = BodyRoom("bodies", most_each=60, most_together=100)
         self.uploads = BodyRoom("upload_bytes", most_each=1000, most_together=1000)
         self.limit = BodyLimit(
-            read_all, usual=self.usual, uploads=self.uploads, upload_path=SUBMISSIONS,
+            read_all, usual=self.usual, uploads=self.uploads, upload_paths=(SUBMISSIONS,),
             note_full=self.full.append,
         )  # fmt: skip
 

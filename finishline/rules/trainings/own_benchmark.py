@@ -1,0 +1,205 @@
+"""A benchmark of an organiser's own: its definition, task, data and reference in one folder.
+
+`[trainings.files]` of `benchmark.toml` pins every other file. The same checks are made at home and
+by the server that the folder is added to; neither runs any of its code.
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.errors import BenchmarkError, RuleError
+from finishline.rules.fields import Fields
+from finishline.rules.text import parse_toml
+from finishline.rules.trainings.environment import FAMILIES
+from finishline.rules.trainings.package import python_problems, read_package
+from finishline.rules.trainings.policy import TASK_FILE
+
+FILE = "benchmark.toml"
+REFERENCE = "reference/"
+FILES_FIELD = "trainings.files"
+LARGEST_BYTES = 64 << 20
+MOST_FILES = 64
+_ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_HEADER = re.compile(r"\[+\s*([\w.\"-]+)\s*\]+\s*(#.*)?")
+
+
+@dataclass(frozen=True)
+class OwnBenchmark:
+    """A folder that breaks no rule: its definition, the definition's text, and its other files."""
+
+    benchmark: Benchmark
+    content: bytes
+    files: Mapping[str, bytes]
+
+
+def read_own_benchmark(
+    files: Mapping[str, bytes],
+) -> tuple[OwnBenchmark | None, list[RuleError]]:
+    """The benchmark that these files are, or None with every problem: file, line, field, expected.
+
+    `files` are the definition and those that it pins.
+    """
+    problems: list[RuleError] = list(_sizes(files))
+    benchmark = _definition(files, problems)
+    others = {name: content for name, content in files.items() if name != FILE}
+    problems += _task(others)
+    problems += _reference(others, _id_of(files))
+    if benchmark is not None:
+        problems += _suits(benchmark, files[FILE])
+        problems += _pinned(benchmark, others)
+    if problems or benchmark is None:
+        return None, problems
+    return OwnBenchmark(benchmark, files[FILE], others), []
+
+
+def _sizes(files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    if len(files) > MOST_FILES:
+        yield BenchmarkError(f"{len(files)} files", expected=f"at most {MOST_FILES}")
+    total = sum(map(len, files.values()))
+    if total > LARGEST_BYTES:
+        yield BenchmarkError(f"{total} bytes", expected=f"at most {LARGEST_BYTES} bytes together")
+
+
+def _id_of(files: Mapping[str, bytes]) -> str:
+    """The id in a definition, empty where it cannot be read."""
+    try:
+        found = parse_toml(files.get(FILE, b""), file=FILE, error=BenchmarkError).get("id")
+    except BenchmarkError:
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _definition(files: Mapping[str, bytes], problems: list[RuleError]) -> Benchmark | None:
+    if FILE not in files:
+        problems.append(BenchmarkError("missing", file=FILE, expected="a benchmark's definition"))
+        return None
+    content = files[FILE]
+    try:
+        table = parse_toml(content, file=FILE, error=BenchmarkError)
+        root = Fields(table, file=FILE, error=BenchmarkError)
+        if not _ID.fullmatch(root.text("id")):
+            expected = "a to z, then a-z, 0-9, _ and -; at most 64 characters"
+            raise root.fail("id", f"got {root.text('id')[:80]!r}", expected=expected)
+        return parse_benchmark(content, file=f"{root.text('id')}.toml")
+    except RuleError as error:
+        line = error.line or (line_of(content, error.field) if error.field else None)
+        problems.append(
+            BenchmarkError(
+                error.message, file=FILE, line=line, field=error.field, expected=error.expected
+            )
+        )
+        return None
+
+
+def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
+    """Refuse a definition that needs code of the server's: its reference is a package."""
+    if benchmark.trainings is None:
+        yield BenchmarkError("missing", file=FILE, field="trainings", expected="a table")
+    if benchmark.replay is not None:
+        yield BenchmarkError(
+            "a module of the server's source",
+            file=FILE,
+            line=line_of(content, "replay"),
+            field="replay",
+            expected=f"none: the package in {REFERENCE} is the reference",
+        )
+
+
+def _pinned(benchmark: Benchmark, files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
+    yield from wrong_hashes(pinned, files)
+    for name in sorted(files.keys() - pinned.keys()):
+        yield BenchmarkError(
+            "not pinned", file=name, field=FILES_FIELD, expected="its SHA-256 in the definition"
+        )
+
+
+def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    """Pinned files that are missing or have another SHA-256."""
+    for name, expected in sorted(pinned.items()):
+        if name not in files:
+            yield BenchmarkError("missing", file=name, field=FILES_FIELD, expected="this file")
+            continue
+        found = hashlib.sha256(files[name]).hexdigest()
+        if found != expected:
+            yield BenchmarkError(
+                f"its SHA-256 is {found}", file=name, field=FILES_FIELD, expected=expected
+            )
+
+
+def _task(files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    """Check the task's modules without running them: it has numpy and the standard library."""
+    modules = {
+        name: content
+        for name, content in sorted(files.items())
+        if name.endswith(".py") and not name.startswith(REFERENCE)
+    }
+    own = {name.split("/")[0].removesuffix(".py") for name in modules}
+    for name, content in modules.items():
+        yield from python_problems(name, content, FAMILIES["numpy"], own)
+    if TASK_FILE not in files:
+        yield BenchmarkError("missing", file=TASK_FILE, expected="a module with draw(nonce)")
+    elif not _has_draw(files[TASK_FILE]):
+        yield BenchmarkError("no function draw", file=TASK_FILE, expected="def draw(nonce)")
+
+
+def _has_draw(content: bytes) -> bool:
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True  # Told once, with the file's other problems.
+    return any(isinstance(node, ast.FunctionDef) and node.name == "draw" for node in tree.body)
+
+
+def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleError]:
+    """Check the reference as any package, with its folder before the names of its files."""
+    package = {
+        name.removeprefix(REFERENCE): content
+        for name, content in files.items()
+        if name.startswith(REFERENCE)
+    }
+    _, problems = read_package(package, benchmarks=[benchmark_id])
+    for each in problems:
+        yield BenchmarkError(
+            each.message,
+            file=f"{REFERENCE}{each.file or ''}",
+            line=each.line,
+            field=each.field,
+            expected=each.expected,
+        )
+
+
+def line_of(content: bytes, field: str) -> int | None:
+    """The 1-based line of a dotted field or of its table in TOML text, None if it has none."""
+    table, best, length = "", None, 0
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
+        header = _HEADER.fullmatch(line.strip())
+        if header:
+            table = header[1]
+            name = table
+        else:
+            key = line.partition("=")[0].strip().strip('"') if "=" in line else ""
+            name = f"{table}.{key}" if table and key else key
+        is_part = name and (field == name or field.startswith(f"{name}."))
+        if is_part and len(name) > length:
+            best, length = number, len(name)
+    return best
+
+
+def with_hashes(content: bytes, files: Mapping[str, bytes]) -> bytes:
+    """A definition's text with the SHA-256 of these files as its `[trainings.files]`."""
+    lines = content.decode().splitlines()
+    header = f"[{FILES_FIELD}]"
+    start = next((at for at, line in enumerate(lines) if line.strip() == header), None)
+    rows = [f'"{name}" = "{hashlib.sha256(files[name]).hexdigest()}"' for name in sorted(files)]
+    if start is None:
+        return "\n".join([*lines, "", header, *rows, ""]).encode()
+    rest = lines[start + 1 :]
+    end = next((at for at, line in enumerate(rest) if line.startswith("[")), len(rest))
+    comments = [line for line in rest[:end] if line.startswith("#")]
+    after = ["", *rest[end:]] if end < len(rest) else []
+    return "\n".join([*lines[: start + 1], *comments, *rows, *after, ""]).encode()

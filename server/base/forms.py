@@ -1,0 +1,82 @@
+"""Multipart forms: read one, its files by their names, and its texts."""
+
+from collections.abc import Sequence
+
+from fastapi import Request
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+
+from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError
+
+MAX_TEXT_PART_BYTES = 256 * 1024
+SUBMISSION = "A submission has one part 'submission', a JSON, and parts 'logs'"
+
+
+async def read_form(request: Request, *, max_files: int, parts: str = SUBMISSION) -> FormData:
+    """Read a multipart form; `parts` is a sentence that names its parts.
+
+    Raises UnsupportedMediaError or TooLargeError.
+    """
+    content_type = request.headers.get("content-type", "")
+    if not content_type.startswith("multipart/form-data"):
+        raise UnsupportedMediaError(f"{parts}; send it as multipart/form-data.")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedMediaError("Compressed requests are not read; send the files as they are.")
+    try:
+        return await request.form(
+            max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
+        )
+    except HTTPException as error:
+        if "Too many" in str(error.detail) or "maximum size" in str(error.detail):
+            raise TooLargeError(
+                f"{error.detail} {parts}, together at most {max_files} files."
+            ) from error
+        raise
+
+
+def read_files(
+    form: FormData, *, fields: Sequence[str], most_bytes: int, expected: str
+) -> dict[str, bytes]:
+    """Read the parts `files` of a form by their names.
+
+    Of more than `most_bytes` together little more is read: the rules refuse them. Raises
+    ContentError naming part and expectation.
+    """
+    for name in form:
+        if name not in fields:
+            raise refuse_part("unknown part", name, " or ".join(fields))
+    files: dict[str, bytes] = {}
+    left = most_bytes
+    for part in form.getlist("files"):
+        if isinstance(part, str):
+            raise refuse_part("a text without a file name", "files", "a file")
+        name = part.filename or ""
+        if name in files:
+            raise refuse_part(f"{name!r} was sent twice", "files", "each file once", file=name)
+        files[name] = part.file.read(max(left, 0) + 1)
+        left -= len(files[name])
+    if not files:
+        raise refuse_part("no file", "files", expected)
+    return files
+
+
+def read_text(form: FormData, name: str, *, expected: str) -> str | None:
+    """Read a text of a form; None where it is absent or empty. Raises ContentError for a file."""
+    value = form.get(name) or None
+    if value is not None and not isinstance(value, str):
+        raise refuse_part("a file", name, expected)
+    return value
+
+
+def refuse_part(
+    message: str, field: str, expected: str, *, file: str | None = None
+) -> ContentError:
+    """The error for a part of a form."""
+    problem = {
+        "file": file,
+        "line": None,
+        "field": field,
+        "message": message,
+        "expected": expected,
+    }
+    return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=[problem])

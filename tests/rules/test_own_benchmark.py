@@ -1,0 +1,136 @@
+"""An organiser's own benchmark: every problem of its folder, found without running it."""
+
+import hashlib
+
+import pytest
+
+from finishline.rules.trainings.own_benchmark import (
+    LARGEST_BYTES,
+    MOST_FILES,
+    line_of,
+    read_own_benchmark,
+    with_hashes,
+)
+from tests.support.own_benchmarks import DEFINITION, FILES, own_files
+
+
+def problems_of(files: dict[str, bytes]) -> list[str]:
+    found, problems = read_own_benchmark(files)
+    assert (found is None) == bool(problems)
+    return [str(problem) for problem in problems]
+
+
+def test_a_folder_without_problems_is_a_benchmark() -> None:
+    files = own_files()
+
+    found, problems = read_own_benchmark(files)
+
+    assert problems == []
+    assert found is not None
+    assert found.benchmark.benchmark_id == "mine"
+    assert found.benchmark.sha256 == hashlib.sha256(files["benchmark.toml"]).hexdigest()
+    assert found.files == FILES
+
+
+def test_another_hash_names_the_file_the_expected_and_the_found() -> None:
+    files = own_files() | {"points.csv": b"1,3\n"}
+    found = hashlib.sha256(b"1,3\n").hexdigest()
+    expected = hashlib.sha256(FILES["points.csv"]).hexdigest()
+
+    assert problems_of(files) == [
+        f"points.csv, field trainings.files: its SHA-256 is {found}; expected {expected}"
+    ]
+
+
+def test_problems_of_every_part_are_told_together() -> None:
+    files = own_files()
+    del files["points.csv"]
+    files["reference/train.py"] = b"def train(prepared, data, seed):\n    yield\n"
+    files["benchmark.toml"] = files["benchmark.toml"].replace(b"value = 90", b"value = 0.9")
+
+    told = problems_of(files)
+
+    line = DEFINITION.splitlines().index("value = 90") + 1
+    assert f"benchmark.toml line {line}, field target.value: 0.9 percent" in told[-1] + told[0]
+    assert any(each.startswith("reference/train.py: no function prepare") for each in told)
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        (DEFINITION.replace('"mine"', '"Mine"'), "benchmark.toml line 2, field id: got 'Mine'"),
+        (DEFINITION.replace('"mine"', '"../x"'), "benchmark.toml line 2, field id: got '../x'"),
+        (
+            DEFINITION.replace('clock = "mlperf"', 'clock = "dawnbench"'),
+            "benchmark.toml line 8, field clock: 'dawnbench' with [trainings]; expected 'mlperf'",
+        ),
+        (
+            DEFINITION.replace(
+                "[trainings]",
+                '[replay]\nreference = "digits"\nmin_runs = 3\nmax_runs = 3\nalpha = 0.01\n'
+                "time_tolerance = 0.5\nrun_limit_seconds = 60\nlease_seconds = 8\n"
+                "max_attempts = 3\n\n[trainings]",
+            ),
+            "field replay: a module of the server's source",
+        ),
+    ],
+)
+def test_a_wrong_field_is_told_with_its_line(definition: str, expected: str) -> None:
+    assert any(expected in each for each in problems_of(own_files(definition)))
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (b"def draw(nonce):\n    return (\n", "task.py line 2: not Python"),
+        (b"import torch\n\n\ndef draw(nonce): ...\n", "task.py line 1: imports torch"),
+        (b"def other(nonce): ...\n", "task.py: no function draw; expected def draw(nonce)"),
+    ],
+)
+def test_a_task_that_cannot_draw_is_told_without_running_it(task: bytes, expected: str) -> None:
+    told = problems_of(own_files(task_py=task))
+
+    assert len(told) == 1
+    assert told[0].startswith(expected)
+
+
+def test_the_reference_must_be_a_package_of_this_benchmark() -> None:
+    manifest = FILES["reference/training.toml"].replace(b'"mine"', b'"digits"')
+    other = problems_of(own_files(files=FILES | {"reference/training.toml": manifest}))
+    none = problems_of(own_files(files={"task.py": FILES["task.py"]}))
+
+    assert other == [
+        "reference/training.toml, field benchmark: unknown benchmark 'digits'; expected mine"
+    ]
+    assert none == ["reference/training.toml: missing; expected a manifest"]
+
+
+def test_too_much_is_refused() -> None:
+    many = {f"data/{number}.csv": b"" for number in range(MOST_FILES)}
+    large = {"large.bin": bytes(LARGEST_BYTES)}
+
+    assert any(f"at most {MOST_FILES}" in each for each in problems_of(own_files() | many))
+    assert any(f"at most {LARGEST_BYTES}" in each for each in problems_of(own_files() | large))
+
+
+def test_hashes_are_written_into_their_table_alone() -> None:
+    content = own_files()["benchmark.toml"] + b'\n[ranking]\nnumbers = ["measured"]\n'
+    files = FILES | {"points.csv": b"9\n"}
+
+    written = with_hashes(content, files)
+
+    assert problems_of({"benchmark.toml": written, **files}) == []
+    assert written.startswith(DEFINITION.encode())
+    assert written.endswith(b'\n\n[ranking]\nnumbers = ["measured"]\n')
+    assert with_hashes(written, files) == written
+    without = DEFINITION.replace("[trainings.files]\n", "").encode()
+    assert problems_of({"benchmark.toml": with_hashes(without, files), **files}) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "line"), [("id", 1), ("target.value", 4), ("target.floor", 3), ("other", None)]
+)
+def test_a_field_is_found_by_its_table(field: str, line: int | None) -> None:
+    text = b'id = "x"\nvalue = 1\n[target]  # the goal\nvalue = 2\n[runs]\nvalue = 3\n'
+
+    assert line_of(text, field) == line

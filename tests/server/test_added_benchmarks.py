@@ -1,0 +1,244 @@
+"""Organisers' own benchmarks: added over HTTP, stored, offered by every server, read by anybody."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.base.database import Database
+from server.base.models import AddedBenchmark, AuditRecord, BenchmarkFile, Board
+from server.base.settings import Settings
+from server.benchmarks.phase_watch import PhaseWatch
+from server.operations.backup import Choice, back_up
+from server.operations.integrity import check_server
+from server.operations.restore import restore
+from tests.support.copies import serving, settings_of, unserved
+from tests.support.own_benchmarks import DEFINITION, FILES, own_files
+from tests.support.services import services_of
+
+BENCHMARKS = "/api/v1/benchmarks"
+LATER = DEFINITION.replace('version = "1"', 'version = "2"')
+
+
+@pytest.fixture
+def add(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Adds a benchmark as an organiser."""
+
+    def send(files: dict[str, bytes] | None = None, *, to: TestClient | None = None) -> Any:
+        parts = [("files", each) for each in (own_files() if files is None else files).items()]
+        return (to or client).post(
+            BENCHMARKS, files=parts, data={"reason": "a course"}, headers=olivia.headers
+        )
+
+    return send
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+def test_an_added_benchmark_is_offered_with_its_files(
+    client: TestClient, add: Callable[..., Any], database: Database
+) -> None:
+    answer = add()
+
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"{BENCHMARKS}/mine"
+    listed = {each["id"]: each for each in client.get(BENCHMARKS).json()["benchmarks"]}
+    assert listed["mine"]["sha256"] == answer.json()["sha256"]
+    assert client.get(f"{BENCHMARKS}/mine.toml").content == own_files()["benchmark.toml"]
+    for name, content in FILES.items():
+        got = client.get(f"{BENCHMARKS}/mine/files/{name}")
+        assert got.content == content
+        assert got.headers["X-Content-Type-Options"] == "nosniff"
+    assert client.get("/benchmarks/mine").status_code == 200
+    with database.read() as session:
+        written = session.scalars(select(AuditRecord)).all()[-1]
+    assert (written.action, written.subject_id, written.reason) == (
+        "benchmark.add",
+        "mine",
+        "a course",
+    )
+
+
+def test_the_same_content_changes_nothing(
+    client: TestClient, add: Callable[..., Any], row_counts: Callable[[], dict[str, int]]
+) -> None:
+    add()
+    before = row_counts()
+
+    again = add()
+
+    assert again.status_code == 200
+    assert row_counts() == before
+
+
+def test_a_lost_file_is_stored_again_by_adding_the_same(
+    client: TestClient, add: Callable[..., Any]
+) -> None:
+    add()
+    services = services_of(client)
+    with services.database.read() as session:
+        sha256 = session.get_one(BenchmarkFile, (added(services.database), "points.csv"))
+        path = services.artifacts.path_of(sha256.file_sha256)
+    path.unlink()
+    assert client.get(f"{BENCHMARKS}/mine/files/points.csv").status_code == 500
+
+    assert add().status_code == 200
+
+    assert client.get(f"{BENCHMARKS}/mine/files/points.csv").content == FILES["points.csv"]
+
+
+def added(database: Database) -> str:
+    """The definition of the added benchmark."""
+    with database.read() as session:
+        return session.get_one(AddedBenchmark, "mine").definition_sha256
+
+
+def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(
+    client: TestClient, add: Callable[..., Any]
+) -> None:
+    first = add().json()["sha256"]
+
+    second = add(own_files(LATER))
+
+    assert second.status_code == 201
+    assert client.get(f"{BENCHMARKS}/mine").json()["version"] == "2"
+    assert add().json()["sha256"] == first
+    assert client.get(f"{BENCHMARKS}/mine").json()["version"] == "1"
+
+
+def test_a_benchmark_of_the_folder_is_not_replaced(
+    client: TestClient, add: Callable[..., Any]
+) -> None:
+    before = client.get(f"{BENCHMARKS}/digits").json()
+    files = {
+        name: text.replace(b'"mine"', b'"digits"') if name.endswith(".toml") else text
+        for name, text in FILES.items()
+    }
+
+    answer = add(own_files(DEFINITION.replace('"mine"', '"digits"'), files))
+
+    assert answer.status_code == 409
+    assert "was not added" in answer.json()["detail"]
+    assert client.get(f"{BENCHMARKS}/digits").json() == before
+
+
+def test_frozen_rules_stay(client: TestClient, add: Callable[..., Any], olivia: Any) -> None:
+    first = add().json()["sha256"]
+    dates = {"freezes_at": "2026-01-01T00:00:00Z", "reason": "the round"}
+    path = f"{BENCHMARKS}/mine/phases"
+    assert client.post(path, json=dates, headers=olivia.headers).status_code == 201
+
+    assert add(own_files(LATER)).status_code == 409
+    assert add().status_code == 200
+    assert client.get(f"{BENCHMARKS}/mine").json()["sha256"] == first
+    assert client.get("/readyz").json()["status"] != "error"
+
+    body = {"reason": "over", "unfreeze": True}
+    assert client.post(path, json=body, headers=olivia.headers).status_code == 201
+    assert add(own_files(LATER)).status_code == 201
+
+
+@pytest.fixture
+def second_server(settings: Settings, client: TestClient) -> Iterator[TestClient]:
+    """Another server process on the same database."""
+    with serving(settings) as second:
+        yield second
+
+
+def test_another_server_offers_it_after_its_next_look(
+    client: TestClient, second_server: TestClient, add: Callable[..., Any], settings: Settings
+) -> None:
+    sha256 = add().json()["sha256"]
+    services = services_of(second_server)
+    services.of(PhaseWatch).look_once()
+
+    assert second_server.get(f"{BENCHMARKS}/mine").json()["sha256"] == sha256
+    assert second_server.get(f"{BENCHMARKS}/mine/files/task.py").content == FILES["task.py"]
+
+    add(own_files(LATER), to=second_server)
+    services_of(client).of(PhaseWatch).look_once()
+    assert client.get(f"{BENCHMARKS}/mine").json()["version"] == "2"
+    with serving(settings) as started_later:
+        assert started_later.get(f"{BENCHMARKS}/mine").json()["version"] == "2"
+
+
+def test_every_problem_is_told_and_nothing_is_stored(
+    client: TestClient, add: Callable[..., Any], row_counts: Callable[[], dict[str, int]],
+    stored_files: Callable[[], list[str]],
+) -> None:  # fmt: skip
+    before = row_counts()
+    files = own_files()
+    files["task.py"] += b"import torch\n"
+    files["more.csv"] = b"3\n"
+
+    answer = add(files)
+
+    assert answer.status_code == 422
+    told = {(each["file"], each["field"]) for each in answer.json()["problems"]}
+    assert told == {
+        ("task.py", None),
+        ("task.py", "trainings.files"),
+        ("more.csv", "trainings.files"),
+    }
+    assert row_counts() == before
+    assert stored_files() == []
+
+
+def test_a_file_without_a_name_and_an_unknown_part_are_refused(
+    client: TestClient, olivia: Any
+) -> None:
+    for parts in ({"files": "text"}, {"other": "text"}):
+        answer = client.post(BENCHMARKS, files={"x": ("", b"")}, data=parts, headers=olivia.headers)
+        assert answer.status_code == 422
+        assert answer.json()["problems"][0]["field"] in ("files", "other", "x")
+
+
+def test_a_check_a_backup_and_a_restore_have_its_files(
+    client: TestClient, add: Callable[..., Any], tmp_path: Path
+) -> None:
+    add()
+    services = services_of(client)
+    findings = check_server(services, files=True, proofs=False)
+    assert (findings.faults, findings.looked_at["files"]) == ([], len(FILES))
+
+    _, manifest = back_up(services, tmp_path / "backups", Choice(tables=True))
+    assert manifest.logs.files == len(FILES)
+    (tmp_path / "other").mkdir()
+    other = settings_of(tmp_path / "other", f"sqlite:///{tmp_path}/other/finishline.db")
+    with unserved(other) as empty:
+        restore(empty, tmp_path / "backups")
+    with serving(other) as restored:
+        for name, content in FILES.items():
+            assert restored.get(f"{BENCHMARKS}/mine/files/{name}").content == content
+
+    services.artifacts.path_of(files_of(services.database)["task.py"]).write_bytes(b"other")
+    findings = check_server(services, files=True, proofs=False)
+    assert len(findings.faults) == 1
+    assert "benchmark mine as task.py" in findings.faults[0]
+
+
+def files_of(database: Database) -> dict[str, str]:
+    """The hashes of the stored files by name."""
+    with database.read() as session:
+        return {row.name: row.file_sha256 for row in session.scalars(select(BenchmarkFile))}
+
+
+def test_a_later_version_raises_the_version_of_its_board(
+    client: TestClient, add: Callable[..., Any]
+) -> None:
+    add()
+    assert client.get("/api/v1/leaderboards/mine").json()["entries"] == []
+    database = services_of(client).database
+
+    def version() -> int:
+        with database.read() as session:
+            return session.get_one(Board, "mine").version
+
+    before = version()
+    add()
+    assert version() == before
+    add(own_files(LATER))
+
+    assert version() > before
