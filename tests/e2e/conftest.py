@@ -115,7 +115,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def _is_ready(stack: Stack) -> bool:
     assert stack.process.poll() is None, (stack.var.parent / "up.log").read_text()
     try:
-        return any(worker["alive"] for worker in stack.get("/workers")["workers"])
+        return any(
+            worker["alive"] and worker["confirmed_at"]
+            for worker in stack.get("/workers")["workers"]
+        )
     except httpx2.HTTPError:
         return False
 
