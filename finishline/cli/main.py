@@ -57,7 +57,9 @@ app.command("import")(import_archive)
 app.command("audit-log")(audit_log)
 app.command("check-proof")(check_proof_of)
 app.command("compare-verifications")(compare_verifications)
-for registered in app.registered_commands:
+training.app.command("submit")(entry.submit)
+training.app.command("run-again")(entry.run_again)
+for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
@@ -69,8 +71,6 @@ app.add_typer(workers_app, name="workers")
 app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
-training.app.command("submit")(entry.submit)
-training.app.command("run-again")(entry.run_again)
 app.add_typer(training.app, name="training")
 
 

@@ -113,9 +113,10 @@ def box_lines(view: View) -> Iterator[Text]:
     for worker in view.get("workers") or []:
         if box := worker.get("box"):
             entries = str(box.get("entries"))
-            told = f"{worker.get('name')} trains {WHOSE.get(entries, entries)}"
-            more = box.get("why") if entries == "off" else ", ".join(box.get("environments") or ())
-            yield Text(f"{told}: {more}" if more else told)
+            why = f" ({box['why']})" if box.get("why") else ""
+            names = "" if entries == "off" else ", ".join(box.get("environments") or ())
+            told = f"{worker.get('name')} trains {WHOSE.get(entries, entries)}{why}"
+            yield Text(f"{told}: {names}" if names else told)
 
 
 def paused_lines(queue: View) -> Iterator[Text]:

@@ -455,12 +455,12 @@ def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: Stan
             "w1 trains packages of anyone: numpy-2.4",
         ),
         (
-            {"entries": "known", "why": None, "environments": {"a-1": "ab", "b-2": "cd"}},
-            "w1 trains packages of participants known to an organiser: a-1, b-2",
+            {"entries": "known", "why": "no cgroup", "environments": {"a-1": "ab", "b-2": "cd"}},
+            "w1 trains packages of participants known to an organiser (no cgroup): a-1, b-2",
         ),
         (
             {"entries": "off", "why": "no [bubblewrap]", "environments": {"a-1": "ab"}},
-            "w1 trains no packages: no [bubblewrap]",
+            "w1 trains no packages (no [bubblewrap])",
         ),
     ],
 )

@@ -141,6 +141,7 @@ def test_files_that_were_handed_in_are_one_entry(
     [
         ({"quality": 97.0}, "did_not_reach"),
         ({"failed": "entry_died"}, "the package raised an error"),
+        ({"failed": "entry_died"}, "ValueError: no such thing"),
     ],
 )
 def test_a_package_without_a_time_ends_with_code_3(

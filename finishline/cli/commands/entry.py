@@ -121,12 +121,19 @@ def _follow(
     entry = server.get(f"/submissions/{segment(entry_id)}")
     lines: list[RenderableType] = []
     if watch:
-        lines = [*verdict_lines(measurement), *time_lines(entry)]
+        lines = [*verdict_lines(measurement), *log_lines(measurement), *time_lines(entry)]
     else:
         lines = [as_it_is(f"Follow it: finishline verify {measurement['id']} --watch")]
     page = as_it_is(f"{server.url}/submissions/{entry_id}")
     screen.answer(entry | {"verification": measurement}, [*lines, page])
     return int(entry_code(measurement) if watch else ExitCode.OK)
+
+
+def log_lines(measurement: View) -> Iterator[Text]:
+    """The last lines that the package wrote before it failed."""
+    for attempt in measurement.get("attempts") or []:
+        if attempt.get("failure") and attempt.get("log_tail"):
+            yield as_it_is(str(attempt["log_tail"]).rstrip())
 
 
 def time_lines(entry: View) -> Iterator[Text]:
