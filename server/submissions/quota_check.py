@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.quotas import Measure
 from finishline.rules.text import count_text
+from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, UsedUpError
 from server.base.models import Charge, Organisation, Submission, User, Verification
@@ -121,7 +122,7 @@ def charge(session: Session, verification: Verification, *, user_id: int, reserv
 def _estimate(session: Session, submission: Submission, kind: str) -> float:
     benchmark = definition(session, submission.benchmark_sha256)
     expected = Estimator(session, kind).estimate(submission, benchmark, claim_of(submission))
-    return expected.seconds * expected.accelerators
+    return expected.seconds * PURPOSES[kind].devices(expected.accelerators)
 
 
 def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Table, bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from finishline.api.quotas import Measure
+from finishline.rules.verification.purposes import PURPOSES
 from server.base.models import Attempt, Charge, Quota, Submission, User, Verification
 from server.base.settings import Settings
 
@@ -113,17 +114,18 @@ def _seconds_by_verification(
 ) -> dict[str, float]:
     rows = session.execute(
         select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
-               Attempt.ended_at, Attempt.accelerators)
+               Attempt.ended_at, Attempt.accelerators, Verification.kind)
         .join(Charge, Charge.verification_id == Attempt.verification_id)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, Submission.id == Verification.submission_id)
         .where(whose, Charge.created_at > now - MONTH, Attempt.started_at.is_not(None))
     )  # fmt: skip
     found: dict[str, float] = {}
-    for verification_id, state, failure, started_at, ended_at, accelerators in rows:
+    for verification_id, state, failure, started_at, ended_at, accelerators, kind in rows:
         if counts(state, failure):
-            seconds = ((ended_at or now) - started_at).total_seconds() * (accelerators or 0)
-            found[verification_id] = found.get(verification_id, 0.0) + seconds
+            seconds = ((ended_at or now) - started_at).total_seconds()
+            spent = seconds * PURPOSES[kind].devices(accelerators or 0)
+            found[verification_id] = found.get(verification_id, 0.0) + spent
     return found
 
 

@@ -412,3 +412,28 @@ def test_only_a_submitter_hands_a_package_in(entries: Entries, client: TestClien
     parts = [("files", ("train.py", b""))]
     assert client.post("/api/v1/trainings", files=parts).status_code == 401
     assert entries.hand_in(entries.worker).status_code == 403
+
+
+def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
+    entries: Entries, alice: Person, olivia: Person, client: TestClient
+) -> None:
+    def limit(seconds: int) -> None:
+        answer = client.put(
+            "/api/v1/quotas/user/alice",
+            json={"gpu_seconds_per_month": seconds, "reason": "a small machine"},
+            headers=olivia.headers,
+        )
+        assert answer.status_code == 200, answer.text
+
+    limit(5)
+    refused = entries.hand_in(alice)
+    assert (refused.status_code, client.get("/api/v1/submissions").json()["submissions"]) == (
+        403,
+        [],
+    )
+
+    limit(5 * 240)  # five runs, each of 60 s and three times 60 s to prepare
+    assert entries.hand_in(alice).status_code == 201
+    again = entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
+    assert again.status_code == 429
+    assert "accelerator seconds" in again.json()["detail"]

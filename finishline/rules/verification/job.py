@@ -133,7 +133,7 @@ class Purpose:
     open. One that `stops_when_withdrawn` is cancelled while it runs, if one of its claims is
     withdrawn. The end of one that `may_set_record` can change the holder of a record. One that
     `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
-    together.
+    together. One that `charges_processors` takes from a quota on a worker without accelerators too.
     """
 
     name: str
@@ -154,6 +154,11 @@ class Purpose:
     stops_when_withdrawn: bool = False
     may_set_record: bool = False
     may_be_repeated: bool = False
+    charges_processors: bool = False
+
+    def devices(self, accelerators: int) -> int:
+        """Devices of a worker whose seconds a quota is charged with."""
+        return max(accelerators, 1) if self.charges_processors else accelerators
 
 
 @dataclass(frozen=True)
