@@ -17,9 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from server.base.database import INSERTS, Database
+from server.base.database import INSERTS, Database, state_of
 from server.base.models import Board, BoardChange
-from server.base.room_state import state_of
 from server.base.viewer import seeing_as_anybody
 
 log = logging.getLogger(__name__)

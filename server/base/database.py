@@ -6,7 +6,8 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar, cast
 
 import orjson
 from sqlalchemy import (
@@ -25,7 +26,6 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from server.base.room_state import ROOM_STATE, RoomState
 from server.base.viewer import ANYBODY, VIEWER, Viewer
 from server.base.write_turns import WriteTurns
 
@@ -48,6 +48,36 @@ INSERTS: dict[str, Callable[[Any], Any]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+
+ROOM_STATE = "room_state"
+
+Kind = TypeVar("Kind")
+
+
+class RoomState:
+    """One object of each type: put there at the start, or made without arguments at its first use.
+
+    A room names its own classes, so the base knows none of them.
+    """
+
+    def __init__(self) -> None:
+        self._by_kind: dict[type[Any], Any] = {}
+        self._lock = Lock()
+
+    def put(self, value: Kind) -> Kind:
+        """Keep an object under its type; an earlier one of that type is replaced."""
+        self._by_kind[type(value)] = value
+        return value
+
+    def of(self, kind: type[Kind]) -> Kind:
+        """The object of a type. Raises TypeError if none was put there and it needs arguments."""
+        found = self._by_kind.get(kind)
+        if found is None:
+            with self._lock:
+                found = self._by_kind.get(kind)
+                if found is None:
+                    found = self.put(kind())
+        return cast(Kind, found)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -285,3 +315,9 @@ def utc_now() -> datetime:
 def moment_text(moment: datetime) -> str:
     """A moment as text, the same whatever timezone a database's session answers in."""
     return moment.astimezone(UTC).isoformat()
+
+
+def state_of(session: Session, kind: type[Kind]) -> Kind:
+    """The object of a type that belongs to a session's database, as `RoomState.of`."""
+    state: RoomState = session.info[ROOM_STATE]
+    return state.of(kind)

@@ -7,8 +7,7 @@ from threading import Event
 
 from sqlalchemy.orm import Session
 
-from server.base.database import after_commit
-from server.base.room_state import state_of
+from server.base.database import after_commit, state_of
 
 
 class DispatchWakeup(Event):

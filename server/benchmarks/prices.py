@@ -23,10 +23,9 @@ from finishline.rules.benchmarks.prices import (
 )
 from server.base.board_versions import raise_all_board_versions
 from server.base.csv_cells import csv_cell
-from server.base.database import utc_now
+from server.base.database import state_of, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import PriceRow, Submission
-from server.base.room_state import state_of
 from server.benchmarks.views import entry_of, price_view
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller

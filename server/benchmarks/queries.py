@@ -19,11 +19,10 @@ from finishline.rules.archive.definitions import (
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
-from server.base.database import Database, insert_missing, utc_now
+from server.base.database import Database, insert_missing, state_of, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import AddedBenchmark, BenchmarkDefinition, Board, Submission
 from server.base.models.visibility import ranks
-from server.base.room_state import state_of
 from server.base.services import OfferedBenchmarks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c

@@ -20,7 +20,7 @@ from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, or
 from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
-from server.base.room_state import state_of
+from server.base.database import state_of
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import read_book
 from server.boards.lens import (

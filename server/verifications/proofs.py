@@ -29,7 +29,7 @@ from finishline.rules.submissions.claim import TrainedWith, stored_system
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.code_version import code_version
-from server.base.database import insert_missing, moment_text, utc_now
+from server.base.database import insert_missing, moment_text, state_of, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.models import (
     Attempt,
@@ -40,7 +40,6 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.room_state import state_of
 from server.base.services import Services
 from server.base.signing import ALGORITHM, Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of
