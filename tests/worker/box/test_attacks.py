@@ -42,16 +42,22 @@ class Attempt(NamedTuple):
 
 
 LIBRARY = sysconfig.get_path("stdlib")
-FILTERED = (
-    "ptrace process_vm_readv memfd_create memfd_secret shmget io_uring_setup bpf perf_event_open "
-    "userfaultfd keyctl unshare kexec_load name_to_handle_at open_by_handle_at setns personality "
-    "sched_setaffinity clock_settime clone_newuser inotify"
-)
+FILTERED = {
+    4: "memfd_create memfd_secret shmget io_uring_setup",
+    14: "ptrace process_vm_readv",
+    16: "sched_setaffinity",
+    17: "bpf perf_event_open userfaultfd keyctl unshare kexec_load name_to_handle_at "
+    "open_by_handle_at setns personality clock_settime clone_newuser inotify",
+}
 FAMILIES = ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK")
 TABLE = [
     Attempt(1, "fork 40", "EAGAIN", "RLIMIT_NPROC"),
     Attempt(2, "hold_private 320", "ENOMEM", "RLIMIT_DATA"),
-    *(Attempt(17, f"call {name}", "EPERM", "seccomp") for name in FILTERED.split()),
+    *(
+        Attempt(row, f"call {name}", "EPERM", "seccomp")
+        for row, names in FILTERED.items()
+        for name in names.split()
+    ),
     Attempt(17, "call clone3", "ENOSYS", "seccomp"),
     Attempt(17, "call x32", "SIGSYS", "seccomp"),
     Attempt(17, "start_thread x", "done", None),
