@@ -55,6 +55,12 @@ def as_it_is(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True)
 
 
+def log_text(log: str) -> Text:
+    """The end of a program's log; of its characters a terminal gets only those that print."""
+    shown = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in log.rstrip())
+    return as_it_is(shown)
+
+
 def flowing(text: str) -> str:
     """Join each paragraph of a text into one line, so that the terminal wraps it."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))

@@ -1,6 +1,6 @@
 """Submissions, their runs and findings, duels, batches and comparisons as tables and lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from finishline.cli.client import cli_errors
+from finishline.cli.screen import as_it_is
 from finishline.cli.tables import (
     ABSENT,
     View,
@@ -40,6 +41,9 @@ def submission_lines(view: View) -> list[RenderableType]:
     header = Text("\n").join([header, *_standing_lines(view)])
     if inference:
         return [header, Text(inference_sentence(result))]
+    if package := view.get("package"):
+        told = f"package {package['sha256']}, {package['environment']}, {package['license']}"
+        return [header, as_it_is(told), *time_lines(view)]
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
     interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
     started = count_text(result.get("started", 0), "run")
@@ -51,6 +55,23 @@ def submission_lines(view: View) -> list[RenderableType]:
     )
     runs = view.get("runs") or []
     return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+
+
+def time_lines(entry: View) -> Iterator[Text]:
+    """The measured time of an entry and its rank, if it has one."""
+    seconds = entry.get("measured_seconds")
+    if seconds is None:
+        return
+    low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
+    interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
+    runs = number_text(entry.get("measured_runs"), digits=0)
+    rank = entry.get("rank")
+    ranked = "without a rank yet" if rank is None else f"rank {rank}"
+    yield Text(
+        f"{seconds_text(seconds)}{interval} over {runs} runs on "
+        f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",
+        style="bold",
+    )
 
 
 def _standing_lines(view: View) -> list[Text]:

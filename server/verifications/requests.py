@@ -175,9 +175,10 @@ def why_no_room(
 def _require_first(session: Session, submission: Submission, kind: str) -> None:
     if submission.published is not None:
         raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
-    if kind != kind_that_checks(submission):
+    checks = kind_that_checks(submission)
+    if kind != checks:
         raise NotAllowedError(
-            f"A {kind} does not check the claim of this submission. {ASK_AN_ORGANISER}"
+            f"A {kind} does not check this submission, the kind {checks} does. {ASK_AN_ORGANISER}"
         )
     session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
     earlier = session.scalars(

@@ -17,7 +17,7 @@ from finishline.cli.replay_screen import (
     read_bands,
     read_target,
 )
-from finishline.cli.screen import Screen, as_it_is
+from finishline.cli.screen import Screen, as_it_is, log_text
 from finishline.cli.submission_tables import verdict_lines
 from finishline.cli.tables import cost_text, number_text, quality_text, seconds_text
 from finishline.cli.up.paths import VarPaths
@@ -150,6 +150,10 @@ def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
     screen.say(as_it_is(("refused", "red"), f" {path}: 1 problem"))
 
     assert written.getvalue().splitlines() == [f"refused {path}: 1 problem"]
+
+
+def test_a_log_gives_a_terminal_no_orders() -> None:
+    assert log_text("a\x1b]0;b\x07\n\tc\r\n").plain == "a\ufffd]0;b\ufffd\n\tc"
 
 
 def test_a_cost_keeps_digits_that_tell_something() -> None:

@@ -103,7 +103,11 @@ def listed(entries: Entries) -> list[dict[str, Any]]:
 
 
 def test_more_runs_are_asked_for_by_hash_and_count_together(
-    entries: Entries, package: Path, command: Command
+    entries: Entries,
+    package: Path,
+    command: Command,
+    site: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, out, _ = command("submit", str(package), "--no-watch", "--json")
     made = json.loads(out)
@@ -119,6 +123,27 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(
     again = json.loads(out)
     assert (code, again["id"], again["measured_runs"]) == (0, made["id"], 10)
     assert again["verification"]["id"] != made["verification"]["id"]
+
+    main(["show", made["id"], "--url", site])
+    shown = capsys.readouterr().out
+    assert f"package {made['package']['sha256']}, numpy-2.4, MIT" in shown
+    assert "over 10 runs on cpu-test: rank 1 on digits." in shown
+
+
+def test_verify_follows_the_measurement_of_an_entry(
+    entries: Entries,
+    package: Path,
+    command: Command,
+    site: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
+    worker = measured_meanwhile(entries)
+    code = main(["verify", made["id"], "--watch", "--url", site, "--json"])
+    worker.join()
+
+    ended = json.loads(capsys.readouterr().out)
+    assert (code, ended["id"]) == (0, made["verification"]["id"])
 
 
 def test_files_that_were_handed_in_are_one_entry(

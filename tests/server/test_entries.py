@@ -286,6 +286,7 @@ def test_more_runs_join_the_same_pool(
         f"/api/v1/submissions/{entry_id}/verifications", json={}, headers=alice.headers
     )
     assert replay.status_code == 403
+    assert "the kind entry does" in replay.json()["detail"]
 
 
 def test_a_crash_costs_one_attempt_and_its_run_counts(

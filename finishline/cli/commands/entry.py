@@ -13,9 +13,8 @@ from finishline.cli.commands.training import PackagePath, open_package
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.screen import Screen, as_it_is, open_screen
-from finishline.cli.submission_tables import verdict_lines
-from finishline.cli.tables import number_text, seconds_text
+from finishline.cli.screen import Screen, as_it_is, log_text, open_screen
+from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.packages import send_package
 
@@ -133,24 +132,7 @@ def log_lines(measurement: View) -> Iterator[Text]:
     """The last lines that the package wrote before it failed."""
     for attempt in measurement.get("attempts") or []:
         if attempt.get("failure") and attempt.get("log_tail"):
-            yield as_it_is(str(attempt["log_tail"]).rstrip())
-
-
-def time_lines(entry: View) -> Iterator[Text]:
-    """The measured time of an entry and its rank, if it has one."""
-    seconds = entry.get("measured_seconds")
-    if seconds is None:
-        return
-    low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
-    interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
-    runs = number_text(entry.get("measured_runs"), digits=0)
-    rank = entry.get("rank")
-    ranked = "without a rank yet" if rank is None else f"rank {rank}"
-    yield Text(
-        f"{seconds_text(seconds)}{interval} over {runs} runs on "
-        f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",
-        style="bold",
-    )
+            yield log_text(str(attempt["log_tail"]))
 
 
 def entry_code(measurement: View) -> ExitCode:

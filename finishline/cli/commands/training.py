@@ -17,7 +17,7 @@ from finishline.cli.definitions import find_benchmark, folders_of
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.processes import end, python_module, spawn
-from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.screen import as_it_is, log_text, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_server
 from finishline.client.errors import Problem
@@ -211,7 +211,7 @@ def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     elif event["kind"] == "run_finished":
         yield _finished_line(event)
         if event["status"] == "failed" and event["log_tail"]:
-            yield as_it_is(event["log_tail"].rstrip())
+            yield log_text(event["log_tail"])
 
 
 def _finished_line(event: Mapping[str, Any]) -> Text:

@@ -115,8 +115,10 @@ def find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
+    # Of an entry there are no replays: its measurement is followed in their place.
+    kinds = ("replay", "entry") if kind == "replay" else (kind,)
     for each in submission.get("verifications") or []:
-        if each.get("kind") == kind and each.get("state") not in ENDED:
+        if each.get("kind") in kinds and each.get("state") not in ENDED:
             return _get_if_there(server, f"/verifications/{segment(str(each.get('id')))}")
     return None
 
