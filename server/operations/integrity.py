@@ -95,10 +95,10 @@ def check_evidence(services: Services, findings: Findings, say: Progress = silen
     """Make the proof of every replay that ended, check its signature, and audit it."""
     with services.database.read(ORGANISER) as session:
         known = set(session.scalars(select(SigningKey.public_key)))
-        is_evidence = Verification.kind.in_(names_where(lambda purpose: purpose.is_evidence))
+        has_proof = Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool))
         query = (
             select(Verification.id)
-            .where(is_evidence, Verification.state.in_(ENDED))
+            .where(has_proof, Verification.state.in_(ENDED))
             .where(Verification.submission_id.is_not(None))
             .order_by(Verification.id)
         )

@@ -27,6 +27,7 @@ from finishline.rules.proof.proof import (
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
 from finishline.rules.verification.messages import Failure
+from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
@@ -58,10 +59,10 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     One that ended before evidence was stored has its submission as it is today.
     """
     submission = verification.submission
-    if submission is None or not purpose_of(verification).is_evidence:
+    if submission is None or not purpose_of(verification).fills_pool:
         raise ConflictError(
             f"Verification {verification.id} is a {verification.kind}: only a replay of a "
-            "submission has a proof."
+            "submission and the measurement of a package have a proof."
         )
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
@@ -128,6 +129,7 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         seeds=verification.seeds,
         own_runs=verification.own_runs,
         beside=({FRESH_RUNS: verification.runs} if verification.fresh else {})
+        | ({} if verification.kind == REPLAY.name else {"kind": verification.kind})
         | (
             {}
             if calibration_id is None
@@ -174,7 +176,7 @@ def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
 def keep_evidence(session: Session, verification: Verification) -> None:
     """Store the evidence of a verification once: a later rescoring does not change it."""
     submission = verification.submission
-    if submission is None or not purpose_of(verification).is_evidence:
+    if submission is None or not purpose_of(verification).fills_pool:
         return
     insert_missing(
         session,

@@ -1,14 +1,17 @@
 """Entries: a package is handed in, a worker is chosen, its runs are measured and rank."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.hash_chain import canonical, sha256_of
+from finishline.rules.proof.proof import part_hashes
 from finishline.rules.trainings.package import package_index
 from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.messages import (
@@ -438,3 +441,40 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
     again = entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
     assert again.status_code == 429
     assert "accelerator seconds" in again.json()["detail"]
+
+
+def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+    path = f"/api/v1/verifications/{entries.measurement(entry_id)}/proof"
+    document = client.get(path, params={"format": "json"}).json()
+    index = canonical(package_index(FILES))
+    logs = {sha256_of(package_index(FILES)): index}
+
+    checks = {check.name: check.result for check in check_proof(document, logs)}
+
+    assert set(checks.values()) == {"pass"}, checks
+    assert {"package", "seal", "seeds", "posted", "verdict"} <= set(checks)
+
+    def failed(change: Callable[[dict[str, Any]], None]) -> set[str]:
+        forged = deepcopy(document)
+        change(forged)
+        forged["parts"] = part_hashes(forged)
+        return {check.name for check in check_proof(forged, logs) if check.result == "fail"}
+
+    def faster(forged: dict[str, Any]) -> None:
+        run = forged["report"]["runs"][0]
+        run["tta_seconds"] = run["evaluations"][-1]["seconds"] = 0.5
+
+    def other_seed(forged: dict[str, Any]) -> None:
+        forged["draw"]["seeds"][0] += 1
+
+    def verified(forged: dict[str, Any]) -> None:
+        forged["verdict"]["outcome"] = "rejected"
+
+    assert "times" in failed(faster)
+    assert {"seal", "seeds"} <= failed(other_seed)
+    assert failed(verified) == {"verdict"}
+    assert failed(lambda forged: forged["submission"].update(claim_sha256="0" * 64))

@@ -11,6 +11,12 @@ from typing import Any, Literal
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
 from finishline.rules.benchmarks.calibration import calibrated_by
 from finishline.rules.errors import RuleError
+from finishline.rules.proof.entry import (
+    check_entry_runs,
+    check_entry_verdict,
+    check_package,
+    check_plan,
+)
 from finishline.rules.proof.proof import PARTS, AttemptPart, Proof, part_hashes, read_proof
 from finishline.rules.proof.replay import (
     check_band,
@@ -73,6 +79,8 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
 
 
 def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) -> list[_Step]:
+    if claim.package is not None:
+        return _entry_steps(proof, benchmark, claim, logs)
     draw, report = proof.draw, proof.report
     replays = "no report" if report is None else count_text(len(report.runs), "replay")
     points = count_text(len(proof.plan.control_points), "control point")
@@ -101,6 +109,32 @@ def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) 
               lambda: _attempts(proof)),
         _Step("verdict", "outcome, reasons and numbers judged again",
               lambda: check_verdict(proof, benchmark, claim)),
+    ]  # fmt: skip
+
+
+def _entry_steps(
+    proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None
+) -> list[_Step]:
+    draw, report = proof.draw, proof.report
+    runs = "no report" if report is None else count_text(len(report.runs), "run")
+    return [
+        _Step("logs", "SHA-256 of the package's index", lambda: check_logs(proof, logs)),
+        _Step("package", "the files' names, sizes and hashes against the package's hash",
+              lambda: check_package(proof, logs)),
+        _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
+              lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
+        _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
+              lambda: check_plan(proof, benchmark, claim)),
+        _Step("runs", f"every sealed seed reported, in order: {runs}",
+              lambda: check_entry_runs(proof)),
+        _Step("times", "seconds against the ledger of every evaluation",
+              lambda: check_times(proof, benchmark)),
+        _Step("posted", "every evaluation as it was posted, by the server's clock",
+              lambda: check_posted(proof, benchmark)),
+        _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
+              lambda: _attempts(proof)),
+        _Step("verdict", "outcome, reasons and numbers judged again",
+              lambda: check_entry_verdict(proof, benchmark, claim)),
     ]  # fmt: skip
 
 
@@ -150,6 +184,7 @@ def claim_of(proof: Proof) -> Claim:
         hyperparameters=submission.claim.hyperparameters,
         precision=submission.claim.precision,
         trained_with=submission.claim.trained_with or "reference",
+        package=submission.claim_sha256 if submission.claim.trained_with == "package" else None,
     )
 
 

@@ -20,7 +20,7 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw_replay
 from finishline.rules.verification.report_check import check_ledgers, check_report
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
-from finishline.rules.verification.verdict import Reason
+from finishline.rules.verification.verdict import Reason, Verdict
 
 # Reasons about the workers rather than the replay; some leave the verdict open.
 OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs", "witnessed"})
@@ -32,8 +32,8 @@ EARLIER_DRAW = (
 )
 
 
-def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: bool) -> str | None:
-    """The seal opens; and runs and seeds are those its nonce draws."""
+def open_seal(proof: Proof, benchmark: Benchmark) -> int:
+    """Open the seal as its draw. Raises RuleError if it does not open."""
     draw = proof.draw
     if draw.runs != len(draw.seeds):
         raise RuleError(
@@ -49,12 +49,18 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
             field="draw.seal",
             expected=draw.seal,
         )
+    return opened
+
+
+def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: bool) -> str | None:
+    """The seal opens; and runs and seeds are those its nonce draws."""
+    opened, draw = open_seal(proof, benchmark), proof.draw
     if only_seal:
         return None
     if opened < FIRST_DRAW_BY_NONCE:
         return EARLIER_DRAW
     again = _draw_again(proof, benchmark, claim, bytes.fromhex(draw.nonce))
-    if again.seeds != sealed.seeds:
+    if again.seeds != tuple(draw.seeds):
         raise RuleError(
             f"got {draw.seeds}", field="draw.seeds", expected=f"{list(again.seeds)} by the nonce"
         )
@@ -106,7 +112,7 @@ def check_band(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | None:
 
 def check_runs(proof: Proof) -> str | None:
     """Every run that was sealed is reported, in order, with its seed; none is left out."""
-    report = _report(proof)
+    report = report_of(proof)
     if report is None:
         return NO_REPORT
     check_report(report, seeds=proof.draw.seeds)
@@ -115,7 +121,7 @@ def check_runs(proof: Proof) -> str | None:
 
 def check_times(proof: Proof, benchmark: Benchmark) -> str | None:
     """Each evaluation's seconds are its ledger on the benchmark's clock; a TTA is one of them."""
-    report = _report(proof)
+    report = report_of(proof)
     if report is None:
         return NO_REPORT
     for run in report.runs:
@@ -138,9 +144,9 @@ def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | Non
 
     Words are left out: they may be put better by later code.
     """
-    report = _report(proof)
+    report = report_of(proof)
     if report is None:
-        _check_without_report(proof)
+        check_verdict_again(proof, None)
         return None
     submission = proof.submission
     again = judge(
@@ -153,6 +159,15 @@ def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | Non
         own_again=proof.verdict.own_again,
         curves=[[evaluation_of(row) for row in curve] for curve in submission.curves],
     )
+    check_verdict_again(proof, again)
+    return None
+
+
+def check_verdict_again(proof: Proof, again: Verdict | None) -> None:
+    """Hold the verdict of a proof against one that was reached again; None without a report."""
+    if again is None:
+        _check_without_report(proof)
+        return
     reasons = proof.verdict.reasons
     own = [reason for reason in reasons if reason.code not in OF_WORKERS]
     others = [reason for reason in reasons if reason.code in OF_WORKERS]
@@ -161,9 +176,8 @@ def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | Non
     if wanted != proof.verdict.outcome:
         raise RuleError(f"{proof.verdict.outcome}", field="verdict.outcome", expected=f"{wanted}")
     # An earlier verdict has other numbers beside the same reasons.
-    has_numbers = submission.claim.trained_with is not None
+    has_numbers = proof.submission.claim.trained_with is not None
     _compare_reasons(own, again.reasons, with_numbers=has_numbers)
-    return None
 
 
 def _check_without_report(proof: Proof) -> None:
@@ -194,7 +208,7 @@ def _compare_reasons(
                 )
 
 
-def _report(proof: Proof) -> ReplayReport | None:
+def report_of(proof: Proof) -> ReplayReport | None:
     """The report of a verification that has one. Raises RuleError if it must have one, or not."""
     done = proof.verification.state == "done"
     if done != (proof.report is not None):
