@@ -8,6 +8,7 @@ import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError
+from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
@@ -242,3 +243,21 @@ def test_a_policy_that_cannot_hold_names_its_field(written: str, instead: str, f
     with pytest.raises(BenchmarkError) as caught:
         parse_benchmark(text.encode(), file="digits.toml")
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("named", "closest"),
+    [
+        ("torch-2.13-cpu", "torch-2.13-cpu"),
+        ("torch-2.11-cpu", "torch-2.14-cpu"),
+        ("torch-2.13-cuda", None),
+        ("numpy-2.4", "numpy-2.10"),
+        ("pandas-3.0", None),
+        ("numpy", None),
+    ],
+)
+def test_a_shipped_package_trains_in_this_version_or_the_newest_of_its_family(
+    named: str, closest: str | None
+) -> None:
+    installed = ["torch-2.13-cpu", "torch-2.14-cpu", "torch-2.9-cpu", "numpy-2.9", "numpy-2.10"]
+    assert closest_environment(named, installed) == closest

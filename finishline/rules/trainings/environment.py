@@ -5,7 +5,7 @@ worker offers those that are installed on it, with the exact versions of all the
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from finishline.rules.proof.hash_chain import sha256_of
@@ -51,3 +51,25 @@ def family_of(environment: str) -> Family | None:
     """The family of an environment by its name, or None if it names none."""
     match = _NAME.fullmatch(environment)
     return FAMILIES.get(match["family"]) if match is not None else None
+
+
+def closest_environment(environment: str, installed: Iterable[str]) -> str | None:
+    """The installed environment of the same family and build: this version, else the newest.
+
+    For packages that are shipped with the code: they name the environment they were measured in
+    and train in any version. An entry trains in the one it names, or nowhere.
+    """
+    wanted = _NAME.fullmatch(environment)
+    found = [match for name in installed if (match := _NAME.fullmatch(name)) is not None]
+    alike = [
+        match
+        for match in found
+        if wanted is not None and match.group("family", "build") == wanted.group("family", "build")
+    ]
+    if not alike:
+        return None
+    return max(alike, key=lambda match: (match[0] == environment, _numbers(match["version"])))[0]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
