@@ -2,10 +2,15 @@
 
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
+import psutil
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DIGITS = CHECKOUT / "benchmarks" / "digits.toml"
@@ -44,6 +49,45 @@ class Bars:
     def exit_code(self) -> int:
         """1 if a bar was missed."""
         return int(bool(self.missed))
+
+
+class ProcessorSamples:
+    """Processor seconds of the processes that start below this one, twenty times a second.
+
+    Use it as a context. A process that ends keeps its last reading.
+    """
+
+    PERIOD_SECONDS = 0.05
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self._before = {each.pid for each in psutil.Process().children(recursive=True)}
+        self._used: dict[int, float] = {}
+        self._samples = [(self.began, 0.0)]
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="processor", daemon=True)
+
+    def __enter__(self) -> "ProcessorSamples":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def between(self, start: float, end: float) -> float:
+        """Processor seconds between two readings of `time.perf_counter`."""
+        first, last = np.interp([start, end], *zip(*self._samples, strict=True))
+        return float(last - first)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self.PERIOD_SECONDS):
+            for each in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if each.pid not in self._before:
+                        times = each.cpu_times()
+                        self._used[each.pid] = times.user + times.system
+            self._samples.append((time.perf_counter(), sum(self._used.values())))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
