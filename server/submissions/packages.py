@@ -208,6 +208,16 @@ def choose_host(
     return Host(first.hardware_class, _environments(first)[environment], first.system)
 
 
+def offered_hosts(session: Session, caller: Caller) -> dict[str, list[str]]:
+    """The environments of the workers that train a caller's packages, by hardware class."""
+    user = session.get_one(User, caller.user_id)
+    found: dict[str, set[str]] = {}
+    for worker in _workers(session):
+        if takes_packages_of(worker.box or {}, user, owner=worker.user_id):
+            found.setdefault(worker.hardware_class, set()).update(_environments(worker))
+    return {name: sorted(environments) for name, environments in sorted(found.items())}
+
+
 def takes_packages_of(box: Mapping[str, Any], user: User, *, owner: int | None) -> bool:
     """Whether a worker's box trains packages of a user.
 

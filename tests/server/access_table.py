@@ -189,6 +189,8 @@ CONSOLE = {
     "POST /console/prices": ORGANISERS,
     "GET /console/quotas": ORGANISERS_PAGE,
     "POST /console/quotas": ORGANISERS,
+    "GET /console/hand-in": TOLD_PAGE,
+    "POST /console/hand-in": SUBMITTERS,
     "GET /console/notices": TOLD_PAGE,
     "POST /console/notices/webhooks": SUBMITTERS,
     "POST /console/notices/mails": SUBMITTERS,
