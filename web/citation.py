@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from finishline.rules.ranking.evidence import check_of_row, ranked_seconds
+from finishline.rules.ranking.evidence import check_of_row, is_entry, ranked_seconds
 from web.formats import duration, milliseconds, moment
 from web.verdicts import standing_words
 
@@ -61,14 +61,20 @@ def figure(submission: View) -> str | None:
     """The figure that ranks a submission first; None for a claim, because its time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
+    if is_entry(submission):
+        return duration(_time_of(submission)) if submission["evidence"] == "measured" else None
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
     if submission["evidence"] == "claimed":
         return None
-    seconds = ranked_seconds({**submission, "tta_seconds": result.get("tta_seconds")})
-    return milliseconds(result["latency_ms"]) if is_inference else duration(seconds)
+    return milliseconds(result["latency_ms"]) if is_inference else duration(_time_of(submission))
+
+
+def _time_of(submission: View) -> float | None:
+    seconds = submission["result"].get("tta_seconds")
+    return ranked_seconds({**submission, "tta_seconds": seconds})
 
 
 def text_width(text: str) -> float:
@@ -198,6 +204,7 @@ def _figure(submission: View) -> str:
     result = submission["result"]
     if submission["kind"] == "inference":
         return f"Latency {milliseconds(result['latency_ms'])}"
-    if result["tta_seconds"] is None:
-        return "Target not reached"
-    return f"Time to accuracy {duration(result['tta_seconds'])}"
+    seconds = _time_of(submission)
+    if seconds is None:
+        return "No time measured" if is_entry(submission) else "Target not reached"
+    return f"Time to accuracy {duration(seconds)}"

@@ -10,7 +10,9 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from finishline.rules.ranking.evidence import evidence_words
+from web.entries import outcome_word
 from web.formats import duration, moment, number, percent
+from web.progress import kind_word
 
 ATOM = "http://www.w3.org/2005/Atom"
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
@@ -115,13 +117,13 @@ def record_entry(benchmark: View, division: str, record: View) -> FeedEntry:
 
 def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
-    outcome = str(verdict["outcome"]).replace("_", " ")
+    outcome = outcome_word(verdict).replace("_", " ")
     reason = verdict["reason"]
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
         title=f"{benchmark['title']}: {verdict['model']} by {verdict['submitter']}, "
-        f"{verdict['kind']}: {outcome}",
+        f"{kind_word(verdict) if verdict['kind'] == 'entry' else verdict['kind']}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",
         updated=verdict["ended_at"],

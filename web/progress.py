@@ -9,7 +9,7 @@ from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
 
-KIND_WORDS = {"replay": "verification"}
+KIND_WORDS = {"replay": "verification", "entry": "measurement"}
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
 KINDS_ASKED_FOR = [
     (name, name.replace("_", " ").capitalize(), PURPOSES[name].words.about) for name in ASKED_FOR

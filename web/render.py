@@ -7,7 +7,7 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
                    facets (values on the whole board), problems (refused fields of a query),
-                   dates (of its phases: event and moment)
+                   dates (of its phases: event and moment), trainings ("trust", "runs", "halves")
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
@@ -17,6 +17,10 @@ submission.html    submission; optional benchmark, curves (runs with "file" and 
                    embargo_until, csrf (for a reader who may withdraw it, else None)
 inference.html     submission (of inference), benchmark; optional checks, place, site,
                    embargo_until, csrf
+entry.html         submission (a training package), benchmark, checks, place, site, embargo_until,
+                   csrf, may_verify, no_room, trainings ("trust"), package, source (its files with
+                   their text, empty before they are published), halves, measurements (with "runs"),
+                   runs_in_short
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
@@ -26,7 +30,8 @@ calibration.html   calibration, comparison, benchmark, judging (an id or None), 
 verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)
 verification.html  verification, submission; optional benchmark_title, against (a duel's holder),
-                   race, ghost (its role), place (of the queue: "queue" of its class and "item")
+                   race, ghost (its role), place (of the queue: "queue" of its class and "item"),
+                   halves (whether a second half of the test items judges an entry)
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -56,6 +61,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self
+  hand_in.html        problems (of the package), hosts (hardware classes to choose), has_hosts
   notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
   preview.html        benchmark, board, facets, filters, kinds, problems
@@ -73,6 +79,8 @@ from finishline.rules.ranking.evidence import (
     Evidence,
     check_of_row,
     check_words,
+    evidence_meaning,
+    evidence_word,
     evidence_words,
     owners_words,
     place_words,
@@ -98,6 +106,7 @@ from web.compare import (
     probability,
     ratio,
 )
+from web.entries import outcome_word, says_code, trust_words, why_not_measured
 from web.home_words import console_pages_of, families, short_title
 from web.progress import (
     KINDS_ASKED_FOR,
@@ -130,6 +139,7 @@ from web.verdicts import (
     why_not_timed,
 )
 from web.workers import (
+    box_text,
     canary_line,
     class_sentence,
     doing_sentence,
@@ -203,7 +213,9 @@ def environment() -> Environment:
         asks_what_if=board_table.asks_what_if,
         check_of_row=check_of_row,
         check_words=check_words,
+        evidence_meaning=evidence_meaning,
         evidence_meanings=MEANINGS,
+        evidence_word=evidence_word,
         evidence_words=evidence_words,
         owners_words=owners_words,
         place_words=place_words,
@@ -213,6 +225,7 @@ def environment() -> Environment:
         board_columns=board_table.board_columns,
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
+        box_text=box_text,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
@@ -242,6 +255,7 @@ def environment() -> Environment:
         measured_columns=measured_columns,
         metrics=board_table.METRICS,
         only_differences=only_differences,
+        outcome_word=outcome_word,
         pair_seen_from=against,
         pair_sentence=pair_sentence,
         phases_used=phases_used,
@@ -261,12 +275,14 @@ def environment() -> Environment:
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
+        why_not_measured=why_not_measured,
         why_not_timed=why_not_timed,
         roof_name=roof_name,
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
         shown_value=board_table.shown_value,
+        says_code=says_code,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
         signed=signed,
@@ -278,6 +294,7 @@ def environment() -> Environment:
         static_url=static_url,
         stated_settings=stated_settings,
         standing_words=standing_words,
+        trust_words=trust_words,
         tuning_words=tuning_words,
         evidences=get_args(Evidence),
         verdict_checks=verdict_checks,

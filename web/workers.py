@@ -51,6 +51,16 @@ def doing_sentence(worker: View) -> str:
     return f"Last contact {age(worker['last_seen_at'])}."
 
 
+def box_text(worker: View) -> str:
+    """Whose packages a worker trains, in which environments, or why none."""
+    box = worker.get("box")
+    if box is None or box["entries"] == "off":
+        why = box["why"] if box is not None else None
+        return f"trains no packages: {why}" if why else "trains no packages"
+    whose = "anyone" if box["entries"] == "anyone" else "participants whom an organiser knows"
+    return f"trains packages of {whose}: {', '.join(sorted(box['environments'])) or 'none yet'}"
+
+
 def run_text(at: View) -> str:
     """Progress of a worker in its attempt: "run 2 of 4"."""
     if at["run"] is None:

@@ -164,7 +164,7 @@ class BoardEntry(EvidenceFields):
     states its own price. `samples_per_second` is the number of samples of all runs that reached the
     target, over their time to accuracy, where their logs count samples. `verification_id` is the
     verification behind the status, or the one under way. `benchmark_sha256` is the definition that
-    it was scored under.
+    it was scored under. `package_bytes` is the size of a training package under xz, None of others.
     """
 
     rank: int | None
@@ -203,6 +203,7 @@ class BoardEntry(EvidenceFields):
     verification_id: str | None = None
     withdrawn: bool = False
     benchmark_sha256: str
+    package_bytes: int | None = None
 
 
 class LensView(Schema):

@@ -82,11 +82,12 @@ class GhostView(Schema):
 
 
 class EvaluationSoFar(Schema):
-    """One evaluation of a replay."""
+    """One evaluation of a replay; `second_half` is the quality that stops no clock, if any."""
 
     epoch: float | None
     seconds: float
     quality: float
+    second_half: float | None = None
 
 
 class RunSoFar(Schema):

@@ -136,7 +136,11 @@ def require_pending(verification: Verification) -> None:
 
 def standing(submission: Submission) -> dict[str, Any]:
     """How a submission's row is known."""
-    return {"evidence": submission.evidence, "check": submission.check_word}
+    return {
+        "evidence": submission.evidence,
+        "check": submission.check_word,
+        "trained_with": submission.trained_with,
+    }
 
 
 def publication(submission: Submission) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.significance import holm
 from finishline.rules.text import count_text
 from server.base.errors import ContentError, NotFoundError
-from server.base.models import SUBMITTER, Submission
+from server.base.models import SUBMITTER, Pool, PoolRun, Submission
 from server.submissions.service import convergence_factor, run_times
 
 FEWEST, MOST = 2, 6
@@ -33,7 +33,7 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     if len(benchmarks) > 1:
         message = f"submissions of {' and '.join(benchmarks)}"
         raise _refusal(message, "submissions of one benchmark")
-    times = run_times(session, Submission.id.in_(ids))
+    times = run_times(session, Submission.id.in_(ids)) | _measured_times(session, ids)
     compared = [_compared(row, times.get(row.id, ())) for row in rows]
     return SubmissionComparison(
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
@@ -69,12 +69,15 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Submission.model,
             Submission.division,
             Submission.tta_seconds,
+            Submission.trained_with,
             Submission.result,
+            Pool.measured_seconds,
             Submission.withdrawn_at,
             SUBMITTER,
         )
         .join(Submission.user)
         .outerjoin(Submission.published)
+        .outerjoin(Pool, Pool.id == Submission.pool_id)
         .where(Submission.id.in_(ids))
     )
     rows = {row.id: row for row in found}
@@ -84,15 +87,35 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
     return [rows[submission_id] for submission_id in ids]
 
 
+def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[float]]:
+    """Seconds of the sealed runs of training packages: they have no others."""
+    statement = (
+        select(Submission.id, PoolRun.seconds)
+        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
+        .where(
+            Submission.id.in_(ids),
+            Submission.trained_with == "package",
+            PoolRun.counted.is_(True),
+        )
+        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
+    )
+    times: dict[str, list[float]] = {}
+    for submission_id, seconds in session.execute(statement):
+        if seconds is not None:
+            times.setdefault(submission_id, []).append(seconds)
+    return times
+
+
 def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
     factor = convergence_factor(row.tta_seconds, row.result)
+    is_entry = row.trained_with == "package"
     return ComparedView(
         submission_id=row.id,
         submitter=row.submitter,
         model=row.model,
         division=row.division,
-        tta_seconds=row.tta_seconds,
-        runs_started=row.result.get("started", 0),
+        tta_seconds=row.measured_seconds if is_entry else row.tta_seconds,
+        runs_started=len(seconds) if is_entry else row.result.get("started", 0),
         run_seconds=[s * factor for s in seconds],
         single_run=len(seconds) == 1,
         withdrawn=row.withdrawn_at is not None,

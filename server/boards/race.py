@@ -72,7 +72,8 @@ def _take(event: dict[str, Any], runs: dict[int, RunSoFar]) -> None:
     run = runs.setdefault(index, RunSoFar(index=index, status=None, evaluations=[]))
     if event["kind"] == "evaluation" and None not in (event["seconds"], event["quality"]):
         told = {name: event[name] for name in ("epoch", "seconds", "quality")}
-        run.evaluations.append(EvaluationSoFar(**told))
+        second = event.get("second_half")
+        run.evaluations.append(EvaluationSoFar(**told, second_half=second))
     elif event["kind"] == "run_finished":
         runs[index] = run.model_copy(update={"status": event["status"]})
 

@@ -16,7 +16,14 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
-from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
+from finishline.rules.ranking.ranking import (
+    Metric,
+    Order,
+    Ranked,
+    Standing,
+    order_of,
+    why_entry_unranked,
+)
 from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
@@ -139,6 +146,9 @@ class RankedBoard:
     def _place(self, ranked: Ranked) -> PlacedRow:
         row = self._rows.details[ranked.submission_id]
         place = {name: getattr(ranked, name) for name in PLACE_FIELDS}
+        if ranked.unranked_reason is not None and row.shown["trained_with"] == "package":
+            reason = why_entry_unranked(row.shown["check"], ranked.unranked_reason)
+            place["unranked_reason"] = reason
         others = self._sharing.get(ranked.submission_id)
         if others:
             row = _with_others(row, [self._rows.details[name] for name in others])

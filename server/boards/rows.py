@@ -28,6 +28,7 @@ from server.base.models import (
     PublishedResult,
     RunRow,
     Submission,
+    TrainingPackage,
     Verification,
 )
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
@@ -53,6 +54,7 @@ COLUMNS = tuple(
             *(getattr(Submission, name) for name in OWN_FIELDS),
             *(Submission.result, SUBMITTER),
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
+            TrainingPackage.compressed_bytes.label("package_bytes"),
         )
     )
 )
@@ -257,7 +259,7 @@ def read_details(
     reading = _Reading(benchmark, kind, Spreads(session, benchmark))
     of_pool = Submission.pool_id == Pool.id
     joined = select(*COLUMNS).join(Submission.user).outerjoin(Submission.published)
-    statement = joined.outerjoin(Pool, of_pool).where(*which)
+    statement = joined.outerjoin(Pool, of_pool).outerjoin(Submission.package).where(*which)
     return {
         row.id: _row(
             row,
@@ -404,7 +406,9 @@ def _spread(
 def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
     """The figures of a measured row: of the sealed runs of its pool, not of its claim."""
     times = [run.seconds for run in sealed if run.seconds is not None]
-    epochs = [run.epochs for run in sealed if run.epochs is not None]
+    # A package tells no epochs: its pool holds how often it was evaluated.
+    counts_epochs = row.trained_with != "package"
+    epochs = [run.epochs for run in sealed if run.epochs is not None and counts_epochs]
     steps = [run.seconds / run.epochs for run in sealed if run.seconds and run.epochs]
     return {
         "tta_seconds": row.measured_seconds,
@@ -461,4 +465,5 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "withdrawn": row.withdrawn_at is not None,
         "check": row.check_word,
         "claimed_seconds": row.tta_seconds,
+        "package_bytes": row.package_bytes,
     }

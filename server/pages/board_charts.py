@@ -25,6 +25,7 @@ from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
+from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST
 from web.board_table import board_query
@@ -138,6 +139,9 @@ def _sets(
     sets: dict[str, View] = {
         entry["submission_id"]: {"entry": entry, "runs": []} for entry in entries
     }
+    for one in sets.values():
+        if one["entry"]["trained_with"] == "package" and lens is None:
+            one["runs"] = measured_curves(session, one["entry"]["submission_id"])
     # Curves are long, so one is in memory at a time.
     for run in session.scalars(
         select(RunRow)

@@ -12,6 +12,7 @@ from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
+from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
@@ -19,6 +20,7 @@ from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
 from server.boards.service import board_in_division, cut_board, facets_of, ranked_board
+from server.pages.entries import trainings_table
 from web.formats import quality
 
 Problem = dict[str, Any]
@@ -114,7 +116,8 @@ def explain_scoring(benchmark: Benchmark) -> str:
         f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
         f"{' and '.join(goals)}."
     ]
-    if runs.dropped:
+    has_logs = benchmark.trainings is None or benchmark.replay is not None
+    if runs.dropped and has_logs:
         ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
         wanted = count_text(runs.wanted, "run")
         lines.append(
@@ -122,9 +125,25 @@ def explain_scoring(benchmark: Benchmark) -> str:
             f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
             f"A run that does not reach the target {_of_a_failed_run(runs)}."
         )
+    if benchmark.trainings is not None:
+        lines.append(_explain_packages(benchmark.trainings))
     if benchmark.replay is not None:
         lines.append(_explain_replay(benchmark.replay))
     return "\n\n".join(lines)
+
+
+def _explain_packages(policy: TrainingPolicy) -> str:
+    lines = [
+        f"A training package is trained {policy.runs} times in a box by a worker, each time with a "
+        "seed and data drawn for it. The time that ranks is that of these runs; one that fails or "
+        "misses the target counts as slowest."
+    ]
+    if policy.halves:
+        lines.append(
+            "The first half of the test items stops the clock; the mean of the second half has to "
+            "be at the target too."
+        )
+    return " ".join(lines)
 
 
 def _explain_replay(policy: ReplayPolicy) -> str:
@@ -222,6 +241,7 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
         "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),
         "explanation": EXPLAIN[query.kind](benchmark),
         "dates": dates,
+        "trainings": trainings_table(benchmark),
     }
 
 

@@ -9,6 +9,8 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from finishline.rules.ranking.evidence import is_entry
+from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
 from server.base.errors import ContentError
 from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
@@ -137,10 +139,29 @@ def _with_findings(session: Session, context: Context) -> Context:
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
-    return shown | {
-        "measured": measured_beside(report),
-        "curves": submission_with_curves(session, shown["id"]),
+    runs = submission_with_curves(session, shown["id"])
+    found = {"measured": measured_beside(report), "curves": runs}
+    return shown | found | (_of_entry(context, runs) if is_entry(shown) else {})
+
+
+def _of_entry(context: Context, runs: Sequence[Context]) -> Context:
+    """The result of a training package: it has none of its own, but that of its measured runs."""
+    shown, target = context["submission"], context["benchmark"]["target"]
+    better = max if target["direction"] == "higher" else min
+    times = [run["seconds"] for run in runs if run["seconds"] is not None]
+    qualities = [run["best_quality"] for run in runs if run["best_quality"] is not None]
+    seconds = shown["measured_seconds"]
+    result = {
+        "tta_seconds": seconds,
+        "raw_tta_seconds": seconds,
+        "tta_low_seconds": shown["measured_low_seconds"],
+        "tta_high_seconds": shown["measured_high_seconds"],
+        "cv_percent": coefficient_of_variation_percent(times),
+        "reached": len(times),
+        "started": len(runs),
+        "best_quality": better(qualities, default=None),
     }
+    return {"result": shown["result"] | result}
 
 
 router = APIRouter(include_in_schema=False)

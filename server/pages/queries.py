@@ -15,6 +15,7 @@ from server.base.standing import claim_of, find_verification, published_verifica
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
+from server.pages.entries import measured_curves
 from server.pages.standings import place_of, places_of
 from server.submissions.service import (
     benchmark_versions,
@@ -42,7 +43,7 @@ def submission_context(session: Session, services: Services, submission_id: str)
         benchmark_version=versions[submission.benchmark_sha256],
         costs=BookCosts(session),
         judged_on=judged_on_others(session, submission),
-    )
+    ).model_copy(update=services.standings(session)(submission))
     # An inference has no runs that a band could be drawn for.
     runs = len(submission.runs)
     points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []
@@ -102,9 +103,12 @@ def _pool(session: Session, pool_id: str | None) -> Context:
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
     """The runs of a submission with as many evaluations as a page shows, evenly apart.
 
+    Those of an entry are its measured ones.
     A run's "evaluations" is how many it has; "index" is the place of each, from 1. A log may have
     100,000 of them, so one curve is in memory at a time.
     """
+    if find_submission(session, submission_id).trained_with == "package":
+        return measured_curves(session, submission_id)
     mine = RunRow.submission_id == submission_id
     count = session.scalar(select(func.count()).select_from(RunRow).where(mine)) or 1
     most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // count)

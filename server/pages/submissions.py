@@ -15,11 +15,12 @@ from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Submission
 from server.base.services import Services, ServicesDep
-from server.base.standing import claim_of
+from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.pages.addresses import site_address
 from server.pages.console_page import filled, read_form
+from server.pages.entries import entry_context
 from server.pages.queries import (
     submission_context,
     submission_page_context,
@@ -51,6 +52,9 @@ def submission_page(
         context |= _for_its_owner(session, request, services, submission_id)
         if context["submission"]["kind"] == "inference":
             return render("inference.html", **context)
+        if context["submission"]["package"] is not None:
+            submission = find_submission(session, submission_id)
+            return render("entry.html", **context, **entry_context(session, viewer, submission))
         context["curves"] = submission_with_curves(session, submission_id)
     return render("submission.html", **context)
 
@@ -101,11 +105,11 @@ def verify_submission(
     request: Request,
     _form: FormDep,
 ) -> Response:
-    """Ask for the first replay of a submission from its page; to where it can be watched."""
+    """Ask for the first replay of a submission, or for more runs of an entry, from its page."""
     caller = signed_in.caller
     require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
-    wanted = VerificationCreate()
     with services.database.write() as session:
+        wanted = VerificationCreate(kind=kind_that_checks(find_submission(session, submission_id)))
         asked = ask_as_caller(session, services.settings, caller, submission_id, wanted).id
     return RedirectResponse(f"/verifications/{quote(asked, safe='')}", status_code=303)
 
@@ -119,10 +123,10 @@ def _for_its_owner(
     until = phases.embargo_until if phases is not None else None
     signed_in = signed_in_or_none(request, services)
     may = signed_in is not None and may_withdraw(signed_in.caller, submission)
-    unable = why_not_replayable(
-        definition(session, submission.benchmark_sha256), claim_of(submission)
+    unable = (
+        None if submission.trained_with == "package" else _why_not_replayed(session, submission)
     )
-    may_verify = may and unable is None and _waits_for_its_first(submission)
+    may_verify = may and unable is None and _may_be_verified(submission)
     no_room = None
     if signed_in is not None and may_verify:
         no_room = why_no_room(session, services.settings, signed_in.caller, submission)
@@ -135,7 +139,15 @@ def _for_its_owner(
     }
 
 
-def _waits_for_its_first(submission: Submission) -> bool:
-    """Whether a submission is not withdrawn and was never verified; its page offers a replay."""
-    standing = submission.withdrawn_at is None and not submission.verifications
-    return standing and submission.published is None
+def _why_not_replayed(session: Session, submission: Submission) -> str | None:
+    benchmark = definition(session, submission.benchmark_sha256)
+    return why_not_replayable(benchmark, claim_of(submission))
+
+
+def _may_be_verified(submission: Submission) -> bool:
+    """Whether a submission's page offers its first replay, or more runs of an entry."""
+    if submission.withdrawn_at is not None or submission.published is not None:
+        return False
+    if submission.trained_with == "package":
+        return not any(each.state in OPEN for each in submission.verifications)
+    return not submission.verifications

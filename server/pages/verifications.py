@@ -8,7 +8,10 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from server.base.services import Services, ServicesDep
+from server.base.standing import find_verification
+from server.benchmarks.queries import definition
 from server.boards.service import read_race
+from server.pages.entries import has_halves
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
@@ -28,12 +31,17 @@ def verification_page(
         context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id)
         place = _place(session, services, context["verification"])
+        judged_by = definition(
+            session, find_verification(session, verification_id).benchmark_sha256
+        )
+        is_entry = context["verification"]["kind"] == "entry"
     return render(
         "verification.html",
         **context,
         race=race.model_dump(mode="json"),
         ghost=ghost,
         place=place,
+        halves=is_entry and has_halves(judged_by),
     )
 
 

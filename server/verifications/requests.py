@@ -157,16 +157,16 @@ def ask_for_own_verification(
 def why_no_room(
     session: Session, settings: Settings, caller: Caller, submission: Submission
 ) -> str | None:
-    """Reason why the quota has no room for a replay by this caller; None if it has.
+    """Reason why this caller cannot have a submission checked; None if they can.
 
     Reads without a lock, for a page: the request itself decides. Organisers have no quota.
     """
     if caller.may("organise"):
         return None
+    kind = kind_that_checks(submission)
     try:
-        reserve_replay(
-            session, settings, submission, user_id=caller.user_id, kind="replay", lock=False
-        )
+        _require_few_requests(session, submission)
+        reserve_replay(session, settings, submission, user_id=caller.user_id, kind=kind, lock=False)
     except (UsedUpError, NotAllowedError) as refused:
         return f"{str(refused).removesuffix(NOTHING_KEPT).removesuffix('.')}."
     return None
@@ -199,6 +199,10 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
                 f"Verification {verification.id} ended {verification.outcome}, and that stands. "
                 f"{ASK_AN_ORGANISER}"
             )
+    _require_few_requests(session, submission)
+
+
+def _require_few_requests(session: Session, submission: Submission) -> None:
     asked = session.scalar(
         select(func.count())
         .select_from(Charge)

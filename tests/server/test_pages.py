@@ -198,7 +198,7 @@ def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
 
 
 def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> None:
-    response = client.delete("/api/v1/benchmarks")
+    response = client.delete("/api/v1/workers")
 
     assert response.status_code == 405
     assert response.headers["allow"] == "GET"

@@ -685,6 +685,7 @@ def make_worker(**changes: Any) -> View:
         "witness_for": None,
         "probe": None,
         "canary": None,
+        "box": None,
     }
     return answer(WorkerView, values | changes)
 

@@ -7,6 +7,7 @@
   const expected = Number(live.dataset.expected) || null;
   const lowerIsBetter = live.dataset.direction === "lower";
   const ghost = live.dataset.ghost;
+  const { entry } = live.dataset; // Of a package: "halves" if a second half judges it, else "whole".
   const QUEUE_SECONDS = 5;
   const QUIET_SECONDS = 4; // Between two announcements: a reader is not talked over.
   const LONGEST_RETRY_SECONDS = 30;
@@ -24,6 +25,7 @@
     if (live.dataset.unit === "percent") return `${text}\u00a0%`;
     return live.dataset.unit === "fraction" ? text : `${text}\u00a0${live.dataset.unit}`;
   };
+  const qualityOf = (value) => (value === undefined || value === null ? "–" : quality(value));
   const seconds = (value) => (value === null ? "–" : `${value.toFixed(3)}\u00a0s`);
   const signed = (value, unit) => {
     const size = Math.abs(value).toFixed(2);
@@ -35,7 +37,9 @@
     const row = document.querySelector(`#run-rows tr[data-run="${index}"]`);
     if (!row) return;
     const last = run.points.at(-1);
-    const [, , count, time, best, status] = row.cells;
+    const [, , count, time, best, ...rest] = row.cells;
+    const status = rest.at(-2);
+    if (entry === "halves") rest[0].textContent = qualityOf(last?.second_half);
     const bar = row.querySelector("progress");
     if (run.status) bar.max = bar.value = 1;
     else if (expected) [bar.max, bar.value] = [expected, Math.min(run.points.length, expected - 0.5)];
@@ -50,8 +54,9 @@
 
   const emptyRuns = () => {
     for (const row of document.querySelectorAll("#run-rows tr")) {
-      const [, , count, time, best, status] = row.cells;
-      for (const cell of [count, time, best]) cell.textContent = "–";
+      const [, , count, time, best, ...rest] = row.cells;
+      const status = rest.at(-2);
+      for (const cell of [count, time, best, ...rest.slice(0, -2)]) cell.textContent = "–";
       status.textContent = "waiting";
       const bar = row.querySelector("progress");
       [bar.max, bar.value] = [expected || 1, 0];
@@ -64,8 +69,10 @@
     rows.replaceChildren(...[...runs].flatMap(([index, run]) => run.points.map((point, place) => {
       const row = document.createElement("tr");
       const band = bands.get(place + 1);
-      const texts = [`Run ${index + 1}`, place + 1, point.epoch ?? "–", seconds(point.seconds),
-        quality(point.quality), band ? `${+band[0].toFixed(3)} to ${+band[1].toFixed(3)}` : "–"];
+      const figures = [seconds(point.seconds), quality(point.quality)];
+      const texts = [`Run ${index + 1}`, place + 1, ...(entry ? [] : [point.epoch ?? "–"]), ...figures];
+      if (entry === "halves") texts.push(qualityOf(point.second_half));
+      if (!entry) texts.push(band ? `${+band[0].toFixed(3)} to ${+band[1].toFixed(3)}` : "–");
       texts.forEach((text, column) => {
         const cell = row.insertCell();
         cell.textContent = String(text);

@@ -98,6 +98,22 @@ MEANINGS: dict[Evidence, str] = {
 }
 
 
+# An entry claims no time: these words stand for it until a worker has measured one.
+ENTRY_WORDS = {"queued": "queued", "running": "being measured"}
+ENTRY_CHECK_WORDS = {"undecided": "undecided", "contradicted": "target not held"}
+NOT_MEASURED = "not measured"
+ENTRY_MEANINGS = {
+    "queued": "a package that waits for a worker",
+    "being measured": "a worker trains this package",
+    NOT_MEASURED: "a package without a measured time; not numbered",
+}
+
+
+def is_entry(row: Row) -> bool:
+    """Whether a row is a training package: it states no time and has no logs."""
+    return row.get("trained_with") == "package"
+
+
 def check_of_row(row: Row) -> str | None:
     """Check that a claimed row has passed so far; None for other rows.
 
@@ -111,14 +127,30 @@ def check_of_row(row: Row) -> str | None:
 def check_words(row: Row) -> str | None:
     """The check of a claimed row in words, None where there is none to tell."""
     check = check_of_row(row) or "none"
+    if is_entry(row):
+        return ENTRY_CHECK_WORDS.get(check)
     if check == "witnessed" and row.get("witnessed_by"):
         return f"witnessed by {row['witnessed_by']}"
     return CHECK_WORDS.get(check)
 
 
+def evidence_word(row: Row) -> str:
+    """The word for a row's evidence; of an entry without a measured time how far it has got."""
+    evidence = str(row.get("evidence", "claimed"))
+    if evidence != "claimed" or not is_entry(row):
+        return evidence
+    return ENTRY_WORDS.get(check_of_row(row) or "none", NOT_MEASURED)
+
+
+def evidence_meaning(row: Row) -> str:
+    """Meaning of the word for a row's evidence."""
+    word = evidence_word(row)
+    return ENTRY_MEANINGS.get(word) or MEANINGS[word]  # type: ignore[index]
+
+
 def evidence_words(row: Row) -> str:
     """Evidence and check in one line: "claimed · epochs agree"."""
-    evidence, check = str(row.get("evidence", "claimed")), check_words(row)
+    evidence, check = evidence_word(row), check_words(row)
     return f"{evidence} · {check}" if check else evidence
 
 
@@ -182,6 +214,6 @@ def consequence(before: Row, after: Row) -> str:
     first, then = str(before["evidence"]), str(after["evidence"])
     if first != then:
         verb = "rises" if STRENGTH[then] > STRENGTH[first] else "drops"
-        return f"{verb} from {first} to {evidence_words(after)}"
+        return f"{verb} from {evidence_word(before)} to {evidence_words(after)}"
     one, other = evidence_words(before), evidence_words(after)
     return f"stays {one}" if one == other else f"changes from {one} to {other}"

@@ -47,6 +47,7 @@ IMPOSSIBLE = {
 }
 # Which evidence is numbered, unless the benchmark's file says otherwise.
 NUMBERED: tuple[str, ...] = ("measured", "published")
+NO_TIME = "did not reach the target"
 NO_TICKET = "made without a ticket"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
@@ -280,8 +281,18 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"
     if standing.tta_seconds is None:
-        return "did not reach the target"
+        return NO_TIME
     return "states no price"
+
+
+def why_entry_unranked(check: str | None, reason: str) -> str:
+    """Reason of `why_unranked` in the words for a training package, which states no time."""
+    if check == "contradicted":
+        return "its package did not hold the target"
+    if reason != NO_TIME:
+        return reason
+    words = {"queued": "its measurement is queued", "running": "it is being measured"}
+    return words.get(check or "none", "not measured")
 
 
 def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:

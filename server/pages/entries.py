@@ -1,0 +1,161 @@
+"""What an entry's page adds to a submission's: its measured runs, and the files of its package."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, undefer
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import ReplayRun
+from server.base.models import Submission, Verification
+from server.base.standing import report_of
+from server.base.viewer import Viewer
+from server.benchmarks.queries import definition
+from server.submissions.packages import find_package, sees_source
+from server.submissions.views import package_view
+
+Context = dict[str, Any]
+MOST_MEASUREMENTS = 4
+
+
+def entry_context(session: Session, viewer: Viewer, submission: Submission) -> Context:
+    """An entry's package with the files that a viewer may read, and its latest measurements."""
+    benchmark = definition(session, submission.benchmark_sha256)
+    package = find_package(session, submission.id)
+    shows = sees_source(viewer, package, submission)
+    measurements = _measurements(session, benchmark, submission)
+    runs = [run for each in measurements for run in each["runs"]]
+    return {
+        "package": package_view(package, with_files=shows).model_dump(mode="json"),
+        "source": [_file(name, text) for name, text in sorted(package.files.items())]
+        if shows
+        else [],
+        "halves": has_halves(benchmark),
+        "trainings": trainings_table(benchmark),
+        "measurements": measurements,
+        "runs_in_short": _in_short(runs),
+    }
+
+
+def trainings_table(benchmark: Benchmark) -> Context | None:
+    """How a benchmark trains packages; None for one that trains none."""
+    policy = benchmark.trainings
+    if policy is None:
+        return None
+    return {"trust": policy.trust, "runs": policy.runs, "halves": policy.halves}
+
+
+def has_halves(benchmark: Benchmark) -> bool:
+    """Whether a benchmark's second half of the test items judges its entries."""
+    return benchmark.trainings is not None and benchmark.trainings.halves
+
+
+def _file(name: str, text: str) -> Context:
+    lines = text.splitlines()
+    return {"name": name, "size_bytes": len(text.encode()), "text": text, "lines": len(lines)}
+
+
+def _measurements(session: Session, benchmark: Benchmark, submission: Submission) -> list[Context]:
+    """The latest measurements that have ended or begun, the newest first, each with its runs."""
+    return [
+        {
+            "id": verification.id,
+            "state": verification.state,
+            "outcome": verification.outcome,
+            "worker": next((a.worker for a in reversed(verification.attempts) if a.worker), None),
+            "runs": runs_of(benchmark, verification),
+        }
+        for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS)
+        if verification.state != "queued"
+    ]
+
+
+def measurements_of(session: Session, submission_id: str, *, most: int) -> Sequence[Verification]:
+    """The latest measurements of an entry with their reports, the newest first."""
+    statement = (
+        select(Verification)
+        .where(Verification.submission_id == submission_id, Verification.kind == "entry")
+        .order_by(Verification.created_at.desc())
+        .limit(most)
+        .options(undefer(Verification.report))
+    )
+    return session.scalars(statement).all()
+
+
+def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
+    """The reported runs of a measurement; the run that ended an attempt where there is none."""
+    report = report_of(verification)
+    if report is not None and verification.state != "cancelled":
+        return [_run(benchmark, run) for run in report.runs]
+    return [
+        _blank(attempt.number - 1, "failed")
+        | {"failure": attempt.failure, "log_tail": attempt.log_tail}
+        for attempt in verification.attempts
+        if attempt.failure is not None
+    ]
+
+
+def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
+    found, failure = evaluation_at_target(benchmark, run), run.failure
+    last = run.evaluations[-1] if run.evaluations else None
+    deciding = next((e for e in run.evaluations if benchmark.target.is_reached(e.quality)), last)
+    return _blank(run.index, run.status) | {
+        "seed": run.seed,
+        "asks": len(run.evaluations),
+        "seconds": None if found is None else found.seconds,
+        "quality": None if deciding is None else deciding.quality,
+        "second_half": None if deciding is None else deciding.second_half,
+        "failure": None
+        if failure is None
+        else {"message": failure.message, "next_step": failure.next_step},
+        "log_tail": run.log_tail if failure is not None else None,
+    }
+
+
+def _blank(index: int, status: str) -> Context:
+    figures = dict.fromkeys(("seed", "seconds", "quality", "second_half", "failure", "log_tail"))
+    return {"index": index, "status": status, "asks": 0, **figures}
+
+
+def _in_short(runs: Iterable[Context]) -> Context:
+    """How many runs reached the target of those shown, and how far their times vary."""
+    all_runs = list(runs)
+    times = [run["seconds"] for run in all_runs if run["seconds"] is not None]
+    return {
+        "reached": len(times),
+        "started": len(all_runs),
+        "cv_percent": coefficient_of_variation_percent(times),
+    }
+
+
+def measured_curves(session: Session, submission_id: str) -> list[Context]:
+    """The curves of an entry's latest reported measurement, as those of a submission's runs.
+
+    Its evaluations are counted: a package tells no epochs.
+    """
+    submission = session.get_one(Submission, submission_id)
+    benchmark = definition(session, submission.benchmark_sha256)
+    for verification in measurements_of(session, submission_id, most=MOST_MEASUREMENTS):
+        report = report_of(verification)
+        if report is not None:
+            return [_curve(benchmark, run) for run in report.runs]
+    return []
+
+
+def _curve(benchmark: Benchmark, run: ReplayRun) -> Context:
+    found = evaluation_at_target(benchmark, run)
+    better = max if benchmark.target.direction == "higher" else min
+    return {
+        "index": run.index,
+        "file": f"run {run.index + 1}",
+        "seconds": None if found is None else found.seconds,
+        "best_quality": better((e.quality for e in run.evaluations), default=None),
+        "evaluations": len(run.evaluations),
+        "curve": [
+            {"index": n, "epoch": None, "samples": None, "seconds": e.seconds, "quality": e.quality}
+            for n, e in enumerate(run.evaluations, start=1)
+        ],
+    }

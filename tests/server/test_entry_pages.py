@@ -1,0 +1,324 @@
+"""Pages of entries: their words, source and runs, the race, the board, and handing one in."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.base.database import Database
+from tests.server.conftest import Person
+from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, boxed_report
+from tests.support.streams import stream_report
+from web.charts import CHARTS
+
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+# Words for claims with run logs: none of them is true of an entry.
+WRONG = re.compile(
+    r"claimed|run logs?\b|\bepochs?\b|repla(?:y|ied)|target not reached|0 of 0", re.I
+)
+TEACHER = {
+    "training.toml": MANIFEST.replace('"digits"', '"teacher"').encode(),
+    "train.py": TRAIN.encode(),
+}
+
+
+@pytest.fixture
+def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+    """A server with a worker that trains packages of anyone."""
+    found = Entries(client, database, walter)
+    found.greet()
+    return found
+
+
+def words_of(client: TestClient, path: str, person: Person | None = None) -> str:
+    """The text of the main part of a page, without its markup."""
+    answer = client.get(path, headers=person.headers if person else {})
+    assert answer.status_code == 200, answer.text
+    main = answer.text.partition("<main")[2].partition("</main>")[0]
+    # The footer of every page and the addresses of charts are no words of this one.
+    return " ".join(re.sub(r"<[^>]*>", " ", main).split())
+
+
+@pytest.fixture
+def sign_in(client: TestClient) -> Callable[[Person], str]:
+    """Sign a person in, in the client's cookies; returns what a form of theirs carries."""
+
+    def start(person: Person) -> str:
+        token = {"token": person.secret}
+        answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
+        assert answer.status_code == 303
+        page = client.get("/console/account").text
+        return re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+
+    return start
+
+
+def test_a_measured_entry_shows_package_runs_verdict_and_source(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    files = FILES | {"model/net.py": b'HOSTILE = "<script>alert(1)</script>"\n'}
+    entry = entries.hand_in(alice, files).json()
+    entries.measure(entry["id"])
+
+    page = client.get(f"/submissions/{entry['id']}").text
+    text = words_of(client, f"/submissions/{entry['id']}")
+
+    assert not WRONG.findall(text)
+    assert entry["package"]["sha256"] in text
+    assert "Measured: a worker trained this package in 5 sealed runs" in text
+    assert "5 of 5 runs started" in text
+    assert "Measured: 5 runs of the package in a box" in text
+    assert "Random features instead of a linear model" in text
+    assert "The answers of Digits are public" in text
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert(1)" not in page
+    assert f"/api/v1/submissions/{entry['id']}/package/files/model/net.py" in page
+    assert "Second half" not in text
+
+
+def test_the_source_waits_for_the_verdict(
+    entries: Entries, alice: Person, olivia: Person, bob: Person, client: TestClient
+) -> None:
+    path = f"/submissions/{entries.hand_in(alice).json()['id']}"
+
+    for who in (alice, olivia):
+        assert "def train(prepared" in words_of(client, path, who)
+        assert "Only its submitter and organisers see these files" in words_of(client, path, who)
+    for stranger in (bob, None):
+        assert "def train(prepared" not in words_of(client, path, stranger)
+        assert "published with the first verdict" in words_of(client, path, stranger)
+    entries.measure(path.rpartition("/")[2])
+    assert "def train(prepared" in words_of(client, path)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (None, "Queued: it waits for a worker."),
+        ({"failed": "entry_died"}, "Not measured: after 1 attempt: the package raised an error"),
+        ({"quality": 97.0}, "Not measured: 0 of 5 runs reached top1Accuracy 97.5."),
+    ],
+)
+def test_an_entry_without_a_time_says_why(
+    entries: Entries, alice: Person, client: TestClient, how: dict[str, Any] | None, told: str
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    if how is not None:
+        entries.measure(entry_id, **how)
+
+    text = words_of(client, f"/submissions/{entry_id}")
+
+    assert told in text
+    assert not WRONG.findall(text)
+    if how and "failed" in how:
+        assert "ValueError: no such thing" in text
+    assert not WRONG.findall(words_of(client, f"/verifications/{entries.measurement(entry_id)}"))
+    badge = client.get(f"/submissions/{entry_id}/badge.svg").text
+    assert "claimed" not in badge
+    assert ("queued" if how is None else "not measured") in badge
+
+
+def test_an_entry_is_followed_while_it_is_measured(
+    entries: Entries, alice: Person, client: TestClient, database: Database
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    lease = entries.lease(entry_id)
+    stream_report(database, lease["attempt_id"], boxed_report([1, 2]), fence=lease["fence"])
+
+    text = words_of(client, f"/submissions/{entry_id}")
+    race = words_of(client, f"/verifications/{entries.measurement(entry_id)}")
+
+    assert "Being measured: a worker trains it. Watch it" in text
+    assert "Training the package in 5 runs on walter-1" in race
+    assert "97.9 %" in race
+    assert not WRONG.findall(text + race)
+
+
+def test_a_verification_shows_both_halves_where_they_judge(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice, TEACHER).json()["id"]
+    entries.measure(entry_id)
+    verification_id = entries.measurement(entry_id)
+
+    race = words_of(client, f"/verifications/{verification_id}")
+    page = client.get(f"/verifications/{verification_id}").text
+
+    assert "Second half" in race
+    assert "The second half stops none" in race
+    assert "on the second half of the test items the runs have a mean of 97.9" in race
+    assert 'data-entry="halves"' in page
+    assert "/proof" not in page
+    assert not WRONG.findall(race)
+    runs = client.get(f"/api/v1/verifications/{verification_id}/race").json()["runs"]
+    assert runs[0]["evaluations"][1]["second_half"] == 97.9
+    assert "Second half" in words_of(client, f"/submissions/{entry_id}")
+
+
+def test_a_board_marks_packages_and_says_whether_answers_are_public(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    first = entries.hand_in(alice).json()["id"]
+    entries.measure(first)
+    entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"})
+    entries.hand_in(alice, TEACHER)
+
+    digits = words_of(client, "/benchmarks/digits?division=open")
+    page = client.get("/benchmarks/digits?division=open").text
+    rows = client.get("/api/v1/leaderboards/digits?division=open").json()["entries"]
+
+    assert f'href="/submissions/{first}#source"' in page
+    assert f"{rows[0]['package_bytes']} bytes" in digits
+    assert (rows[0]["epochs_to_target"], rows[1]["unranked_reason"]) == (
+        None,
+        "its measurement is queued",
+    )
+    assert "The answers of Digits are public" in digits
+    teacher = words_of(client, "/benchmarks/teacher")
+    assert "the draw comes after a package is handed in" in teacher
+    assert "run logs" not in teacher
+    head, row, waiting = client.get("/api/v1/leaderboards/digits.csv?division=open").text.split(
+        "\r\n"
+    )[:3]
+    fields = dict(zip(head.split(","), row.split(","), strict=True))
+    assert (fields["trained_with"], fields["package_bytes"]) == (
+        "package",
+        str(rows[0]["package_bytes"]),
+    )
+    assert "its measurement is queued" in waiting
+    for chart in CHARTS:
+        found = client.get(f"/benchmarks/digits/charts/{chart.name}.json?division=open")
+        assert found.status_code == 200, chart.name
+        assert client.get(f"/benchmarks/digits/charts/{chart.name}?division=open").is_success
+
+
+def test_entries_are_compared_by_their_measured_runs(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    first = entries.hand_in(alice).json()["id"]
+    entries.measure(first)
+    second = entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"}).json()["id"]
+    entries.measure(second, seconds=3.0)
+    waits = entries.hand_in(bob, FILES | {"notes.md": b"A third one.\n"}).json()["id"]
+
+    found = client.get(f"/api/v1/compare?submissions={first},{second}").json()
+    page = words_of(client, f"/compare?ids={first},{second}")
+
+    assert [len(each["run_seconds"]) for each in found["submissions"]] == [5, 5]
+    assert found["pairs"][0]["told_apart"]
+    assert "5 of 5" in page
+    assert "2.04 s" in page
+    assert "not reached" not in page
+    curves = client.get(f"/compare/charts/curves.json?ids={first},{second}").json()
+    assert len(curves["data"]) == 20
+    assert client.get(f"/compare?ids={first},{waits}").status_code == 200
+    chart = client.get(f"/submissions/{first}/charts/curves.json").json()
+    assert chart["layout"]["meta"]["views"][1]["name"] == "evaluations"
+
+
+def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
+    entries: Entries,
+    alice: Person,
+    bob: Person,
+    client: TestClient,
+    sign_in: Callable[[Person], str],
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    csrf = sign_in(alice)
+    path = f"/submissions/{entry_id}"
+    assert "Measure again" not in client.get(path).text  # One is under way.
+
+    for _ in range(2):
+        entries.measure(entry_id)
+        assert "Measure again" in client.get(path).text
+        answer = client.post(
+            f"{path}/verify", data={"csrf": csrf}, headers=ORIGIN, follow_redirects=False
+        )
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/verifications/")
+    entries.measure(entry_id)
+    page = client.get(path).text
+    assert '<button class="main">Measure again' not in page
+    assert "You made 3 requests for this submission" in page
+    sign_in(bob)
+    assert "Measure again" not in client.get(path).text
+
+
+def hand_in(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
+    """Send the form of the page."""
+    return client.post(
+        "/console/hand-in",
+        data={"csrf": csrf, "hardware_class": "", **fields},
+        files=[*parts, ("files", ("", b""))],
+        headers=ORIGIN,
+        follow_redirects=False,
+    )
+
+
+def test_a_package_is_handed_in_from_the_browser(
+    entries: Entries, alice: Person, client: TestClient, sign_in: Callable[[Person], str]
+) -> None:
+    csrf = sign_in(alice)
+    page = client.get("/console/hand-in").text
+    assert "cpu-test (numpy-2.4)" in page
+    folder = [("folder", (f"mine/{name}", content)) for name, content in FILES.items()]
+    left_out = ("folder", ("mine/__pycache__/train.pyc", b"\0"))
+    below = ("folder", ("mine/model/net.py", b"pass\n"))
+
+    answer = hand_in(client, csrf, *folder, left_out, below, hardware_class="cpu-test")
+
+    assert answer.status_code == 303, answer.text
+    entry = client.get(f"/api/v1{answer.headers['location']}/package", headers=alice.headers).json()
+    assert [file["name"] for file in entry["files"]] == [
+        "model/net.py",
+        "train.py",
+        "training.toml",
+    ]
+    again = hand_in(client, csrf, *[("files", part) for _, part in folder])
+    assert again.status_code == 303
+
+
+def test_the_problems_of_a_package_are_listed_with_file_and_line(
+    entries: Entries, alice: Person, client: TestClient, sign_in: Callable[[Person], str]
+) -> None:
+    csrf = sign_in(alice)
+    broken = ("files", ("train.py", b"def prepare(task): ...\nimport <b>\n"))
+
+    refused = hand_in(client, csrf, broken)
+
+    assert refused.status_code == 422
+    text = " ".join(re.sub(r"<[^>]*>", " ", refused.text).split())
+    assert "The package breaks these rules." in text
+    assert re.search(r"train\.py 2 ", text)
+    assert "training.toml" in text
+    nothing = hand_in(client, csrf)
+    assert nothing.status_code == 422
+    assert "training.toml among them" in nothing.text
+    twice = [("files", ("train.py", b"")), ("folder", ("mine/train.py", b""))]
+    assert "train.py was chosen twice" in hand_in(client, csrf, *twice).text
+    assert hand_in(client, "another", broken).status_code == 403
+    kept = hand_in(client, csrf, *[("files", (n, c)) for n, c in FILES.items()])
+    assert kept.status_code == 303
+    known = hand_in(client, csrf, *[("files", (n, c)) for n, c in FILES.items()])
+    assert (known.status_code, "was handed in before" in known.text) == (409, True)
+
+
+def test_workers_say_whose_packages_they_train(entries: Entries, client: TestClient) -> None:
+    assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers")
+    assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers/walter-1")
+    entries.greet(entries="known")
+    assert "participants whom an organiser knows: numpy-2.4" in words_of(client, "/workers")
+    entries.greet(entries="off")
+    assert "trains no packages" in words_of(client, "/workers")
+
+
+def test_the_first_page_and_the_feed_name_measurements(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    assert "digits · measurement · alice" in words_of(client, "/")
+    entries.measure(entry_id)
+    assert "Random features ✓ measured" in words_of(client, "/")
+    assert "measurement: measured" in client.get("/feed.atom").text

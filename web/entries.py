@@ -1,0 +1,51 @@
+"""A training package in words: the trust in its board, the end of its measurement."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+View = Mapping[str, Any]
+OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "undecided"}
+DECIDING = ("rejects", "leaves_open")
+
+
+def trust_words(trainings: View | None, benchmark: View) -> str | None:
+    """One sentence on the answers of a benchmark, by its `[trainings]`; None where it has none."""
+    if trainings is None:
+        return None
+    if trainings["trust"] == "demonstration":
+        return (
+            f"The answers of {benchmark['title']} are public, so a package can carry them: its "
+            "times are a demonstration."
+        )
+    return (
+        f"{benchmark['data_set']['name']}: the draw comes after a package is handed in, so no "
+        "package can carry the answers."
+    )
+
+
+def outcome_word(verification: View) -> str:
+    """The word for a verification's outcome, or for its state before there is one."""
+    outcome = verification["outcome"]
+    if outcome is None:
+        return str(verification["state"])
+    if verification["kind"] != "entry":
+        return str(outcome)
+    return "not measured" if verification.get("state") == "failed" else OUTCOMES[outcome]
+
+
+def says_code(verification: View, reason: View) -> bool:
+    """Whether a reason's code is shown: one that names a replay says nothing of an entry."""
+    return not (verification.get("kind") == "entry" and reason["code"].startswith("replay"))
+
+
+def why_not_measured(checks: Sequence[View]) -> str:
+    """Why an entry has no measured time: of its latest measurement, the reason that decided it."""
+    latest = next((check for check in checks if check["kind"] == "entry"), None)
+    if latest is None:
+        return "no measurement was asked for."
+    if latest["state"] == "cancelled":
+        return "its measurement was cancelled."
+    reasons = latest["reasons"]
+    found = [reason["message"] for reason in reasons if reason["weight"] in DECIDING]
+    found += [a["failure"]["message"] for a in reversed(latest["attempts"]) if a["failure"]]
+    return f"{found[0].rstrip('.')}." if found else "its measurement has no verdict."
