@@ -1,0 +1,99 @@
+"""A task in a box of its own: the same draw as outside, both halves, and errors in a sentence."""
+
+import importlib.util
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from worker.box.packages import requirements_of
+from worker.box.shipped import task_module
+from worker.box.task import TaskBox, TaskError, TaskModule
+
+TEACHER = Path(__file__).parents[3] / "benchmarks" / "teacher"
+USUAL = """
+    import numpy as np
+
+    class Task:
+        train = {"x": np.arange(6, dtype=np.int8).reshape(3, 2)}
+        inputs = {"x": np.zeros((4, 2), np.int8)}
+        predictions = ("uint8", (4,))
+
+        def score(self, predictions):
+            return float(predictions[:2].sum()), float(predictions[2:].sum())
+
+    def shapes():
+        return {
+            "train": {"x": ("int8", (3, 2))},
+            "inputs": {"x": ("int8", (4, 2))},
+            "predictions": ("uint8", (4,)),
+        }
+
+    def draw(nonce):
+        return Task()
+"""
+WriteTask = Callable[[str], TaskModule]
+
+
+@pytest.fixture
+def write_task(tmp_path: Path) -> WriteTask:
+    """A task's module: the usual small one, and code that replaces parts of it."""
+
+    def write(code: str) -> TaskModule:
+        folder = tmp_path / "task"
+        folder.mkdir(exist_ok=True)
+        tmp_path.chmod(0o755)
+        (folder / "task.py").write_text(textwrap.dedent(USUAL) + textwrap.dedent(code))
+        return TaskModule(folder=folder, packages=dict(requirements_of(["numpy"])))
+
+    return write
+
+
+def test_the_teacher_drawn_in_its_box_is_that_drawn_outside() -> None:
+    spec = importlib.util.spec_from_file_location("teacher_task", TEACHER / "task.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    expected = module.draw(bytes(32))
+
+    with TaskBox(task_module(TEACHER, "teacher")) as task:
+        course = task.draw(bytes(32), facts={}, target=96.5)
+        halves = course.score(expected.answers.tobytes())
+        wrong = course.score(((expected.answers + (np.arange(32_768) < 8192)) % 8).tobytes())
+
+    assert np.array_equal(course.train["x"], expected.train["x"])
+    assert np.array_equal(course.train["y"], expected.train["y"])
+    assert np.array_equal(course.inputs["x"], expected.inputs["x"])
+    assert (course.prediction.dtype, course.prediction.shape) == ("uint8", (32_768,))
+    assert (halves, wrong) == ((100.0, 100.0), (50.0, 100.0))
+
+
+def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> None:
+    with TaskBox(write_task("")) as task:
+        course = task.draw(b"nonce", facts={}, target=1.0)
+        assert course.train["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert course.score(bytes([1, 2, 3, 4])) == (3.0, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("Task.train = {'x': np.zeros((3, 3), np.int8)}", "shapes() says"),
+        ("Task.inputs = {'x': np.zeros((4, 2), np.uint8)}", "shapes() says"),
+        ("Task.predictions = ('uint16', (4,))", "shapes() says"),
+        ("Task.train = {str(n): np.zeros(1) for n in range(33)}", "more than 32 arrays"),
+        ("def draw(nonce): raise ValueError('no luck')", "no luck"),
+    ],
+)
+def test_a_draw_that_fails_is_told_in_a_sentence(
+    write_task: WriteTask, code: str, told: str
+) -> None:
+    with (
+        TaskBox(write_task(code)) as task,
+        pytest.raises(TaskError, match="the task's module failed") as caught,
+    ):
+        task.draw(b"nonce", facts={}, target=1.0)
+    assert told in str(caught.value)
