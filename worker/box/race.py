@@ -105,8 +105,8 @@ def race(
     """Run a package once in a box of its own; a failure is a value. No process is left.
 
     `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for
-    each ask in order, by the thread that scores. Raises BoxUnavailableError
-    if no box can be started, and an error of `score` or `on_ask`.
+    each ask in order, by the thread that scores. Raises BoxUnavailableError if no box can be
+    started, and an error of `score` or `on_ask`.
     """
     with Box(order) as box, Scorer(ended=box.stop) as scorer:
         runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)

@@ -20,7 +20,7 @@ from tests.support.box_removals import remove
 from tests.worker.box.conftest import LIMITS, MARK, RunCode
 
 SHORT = Limits(
-    **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 8.0})
+    **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 5.0})
 )
 
 
@@ -52,7 +52,7 @@ time.sleep(1)
 DRIP = """
 for byte in frame(4, 2):
     end.sendall(bytes([byte]))
-    time.sleep(0.3)
+    time.sleep(0.2)
 end.recv(25)
 end.sendall(frame(6, 3, bytes(range(8))))
 time.sleep(20)
@@ -146,11 +146,14 @@ DAEMON = """
 
     def prepare(task):
         os.dup2(0, 1), os.dup2(0, 2)
+        reader, writer = os.pipe()
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
+                os.write(writer, b"here")
                 time.sleep(30)
             os._exit(0)
+        os.read(reader, 4)
 """
 SPINNERS = """
     import os, time
@@ -184,13 +187,14 @@ def test_processes_left_behind_end_with_the_box(
         if code is SPINNERS:  # They cost the package's own time.
             assert result.seconds is not None
             assert result.seconds >= 0.3
-        assert bool(survivors()) is (without is not None)
+        wait_seconds = 5.0 if without is None else 0.5
+        assert bool(survivors(wait_seconds)) is (without is not None)
     finally:
-        for process in survivors(wait_seconds=0.0):
+        for process in survivors(0.0):
             process.kill()
 
 
-def survivors(wait_seconds: float = 1.0) -> list[psutil.Process]:
+def survivors(wait_seconds: float) -> list[psutil.Process]:
     """Processes of boxes that live on, or none as soon as there is none."""
     give_up_at = time.monotonic() + wait_seconds
     while found := [each for each in psutil.process_iter() if _is_boxed(each)]:
