@@ -289,7 +289,10 @@ def test_everybody_makes_rotates_and_revokes_their_own_tokens(
     alices: Console, client: TestClient, alice: Any
 ) -> None:
     page = alices.get(ACCOUNT).text
-    assert (navigation(page), unnamed(page)) == (["/console/notices", ACCOUNT], [])
+    assert (navigation(page), unnamed(page)) == (
+        ["/console/hand-in", "/console/notices", ACCOUNT],
+        [],
+    )
     assert re.findall(r'name="scopes_(\w+)" value="on" checked', page) == [
         "read",
         "submit",
@@ -354,7 +357,12 @@ def test_a_token_that_only_reads_shows_pages_and_changes_nothing(
 def test_an_admin_keeps_users_and_organisations(
     adas: Console, client: TestClient, alice: Any, bob: Any
 ) -> None:
-    assert navigation(adas.get("/console").text)[-3:] == [USERS, "/console/notices", ACCOUNT]
+    assert navigation(adas.get("/console").text)[-4:] == [
+        USERS,
+        "/console/hand-in",
+        "/console/notices",
+        ACCOUNT,
+    ]
     wrong = adas.post(USERS, name="", role="submitter", email="nowhere")
     assert error_of(wrong.text, "name") == "This field is required."
     assert error_of(wrong.text, "email") is not None
