@@ -218,6 +218,10 @@ REMOVALS: dict[str, Sequence[Removal]] = {
     "--clearenv": [without("--clearenv"), workers_environment],
     "list of packages": [all_packages],
     "masks": [no_masks],
+    "mask of /proc/1": [
+        without("--tmpfs", 1, first="/proc/1"),
+        without("--remount-ro", 1, first="/proc/1"),
+    ],
     "RLIMIT_NPROC": [no_resource_limit("RLIMIT_NPROC")],
     "RLIMIT_DATA": [no_resource_limit("RLIMIT_DATA")],
     "RLIMIT_NOFILE": [no_resource_limit("RLIMIT_NOFILE")],

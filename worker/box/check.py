@@ -21,7 +21,7 @@ LEAKS = {
     "sees_host": "it can read a file or a token of this host",
     "opens_network": "it can open a network connection",
     "reaches_parent": "it can signal processes outside",
-    "traces": "it can read another process's memory",
+    "traces": "it can write to another process's memory",
     "makes_namespace": "it can make a namespace",
     "writes_outside": "it can write outside its scratch folder",
     "forks_past_limit": "it can start more processes than its limit",

@@ -33,6 +33,9 @@ from worker.box.watch import can_watch
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"
 SCRATCH = "/scratch"
+# bubblewrap's own, which ends the box and has none of its limits. A package that writes to its
+# memory outlives the run, so its files are hidden.
+FIRST_PROCESS = "/proc/1"
 OLDEST_BUBBLEWRAP = (0, 8)
 BUBBLEWRAP_NEEDED = (
     "bubblewrap 0.8 is needed; on Debian 12, Ubuntu 24.04 and later: apt install bubblewrap"
@@ -242,10 +245,10 @@ def _arguments(order: Order, *, channel: int, staged: str | None) -> tuple[list[
     for folder in masked_folders([*libraries, *interpreter]):
         found += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     found += [
-        "--proc", "/proc", "--dev", "/dev",
+        "--proc", "/proc", "--tmpfs", FIRST_PROCESS, "--dev", "/dev",
         "--size", str(limits.shared_memory_bytes), "--tmpfs", "/dev/shm",  # noqa: S108
         "--size", str(limits.scratch_bytes), "--tmpfs", SCRATCH,
-        "--remount-ro", "/dev", "--remount-ro", "/",
+        "--remount-ro", FIRST_PROCESS, "--remount-ro", "/dev", "--remount-ro", "/",
         "--chdir", SCRATCH,
     ]  # fmt: skip
     return found, binds

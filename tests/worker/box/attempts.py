@@ -132,6 +132,17 @@ def signal_to(pid: str) -> str:
     return "done"
 
 
+def rewrite_first(_: str) -> str:
+    """Write to the memory of the box's first process the bytes that it has."""
+    with open("/proc/1/maps") as maps, open("/proc/1/mem", "r+b", buffering=0) as memory:  # noqa: PTH123
+        start = int(maps.read(64).split("-")[0], 16)
+        memory.seek(start)
+        content = memory.read(16)
+        memory.seek(start)
+        memory.write(content)
+    return "done"
+
+
 def stop_first(_: str) -> str:
     """Stop the box's first process."""
     os.kill(1, signal.SIGSTOP)

@@ -93,7 +93,7 @@ TABLE = [
     ),
     Attempt(13, "load worker", "ModuleNotFoundError", None),
     Attempt(13, f"read {LIBRARY}/site-packages", "empty", "masks"),
-    Attempt(14, "read /proc/1/mem", "EIO", None),
+    Attempt(14, "rewrite_first x", "ENOENT", "mask of /proc/1"),
     Attempt(14, "read /proc/{neighbour}/cmdline", "ENOENT", "process namespace"),
     Attempt(15, "signal_to {neighbour}", "ESRCH", "process namespace"),
     Attempt(15, "stop_first x", "done", None),  # A first process is sent no signal from inside.

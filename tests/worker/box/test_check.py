@@ -90,6 +90,7 @@ def test_an_architecture_without_a_filter_is_off(monkeypatch: pytest.MonkeyPatch
         ("sees_host", "list of mounts"),
         ("opens_network", "seccomp"),
         ("reaches_parent", "process namespace"),
+        ("traces", "mask of /proc/1"),
         ("makes_namespace", "seccomp, --disable-userns"),
         ("writes_outside", "--remount-ro /"),
     ],
