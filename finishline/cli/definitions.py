@@ -15,6 +15,7 @@ from finishline.rules.benchmarks.benchmark import (
 )
 from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean
+from finishline.rules.trainings.own_benchmark import LARGEST_BYTES, wrong_hashes
 
 # `finishline benchmark fetch` writes here by default, below the current folder.
 FETCHED = Path("benchmarks")
@@ -97,6 +98,16 @@ def download_definition(server: ServerClient, benchmark_id: str) -> tuple[bytes,
         return content, parse_benchmark(content, file=f"{benchmark_id}.toml")
     except RuleError as error:
         raise refusal(error) from error
+
+
+def download_files(server: ServerClient, benchmark: Benchmark) -> dict[str, bytes]:
+    """The files that a server's definition pins, by name. Raises CliError."""
+    pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
+    path = f"/benchmarks/{segment(benchmark.benchmark_id)}/files"
+    files = {name: server.download(f"{path}/{name}", limit_bytes=LARGEST_BYTES) for name in pinned}
+    for problem in wrong_hashes(pinned, files):
+        raise refusal(problem)
+    return files
 
 
 def with_server_definition(

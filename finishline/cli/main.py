@@ -17,6 +17,7 @@ from finishline.cli.commands import (
     calibration,
     entry,
     lists,
+    own_benchmark,
     quota,
     training,
     webhook,
@@ -64,6 +65,9 @@ for registered in (*app.registered_commands, *training.app.registered_commands):
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(admin.tokens_app, name="token")
+benchmark.app.command("init")(own_benchmark.init)
+benchmark.app.command("check")(own_benchmark.check)
+benchmark.app.command("add")(own_benchmark.add)
 app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(quota.prices_app, name="prices")
 app.add_typer(quota.quota_app, name="quota")

@@ -62,7 +62,9 @@ def send_package(
     )
 
 
-def read_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
+def read_folder(
+    folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = LARGEST_PACKAGE_BYTES
+) -> tuple[dict[str, bytes], list[RuleError]]:
     """The files below a folder by their relative names, and problems of those that were not read.
 
     Raises OSError if the folder itself cannot be read.
@@ -70,14 +72,14 @@ def read_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
     files: dict[str, bytes] = {}
     problems: list[RuleError] = []
     for name, path in _walk(folder, folder):
-        if len(files) > 2 * MOST_FILES:
+        if len(files) > 2 * most_files:
             break  # Too many is told once; the rest is not read.
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
             problems.append(PackageError(kind, file=name, expected="a regular file"))
-        elif status.st_size > LARGEST_PACKAGE_BYTES:
-            expected = f"at most {LARGEST_PACKAGE_BYTES} bytes"
+        elif status.st_size > most_bytes:
+            expected = f"at most {most_bytes} bytes"
             problems.append(PackageError(f"{status.st_size} bytes", file=name, expected=expected))
         else:
             files[name] = path.read_bytes()

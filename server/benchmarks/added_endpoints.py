@@ -66,6 +66,7 @@ async def create_benchmark(
     response.headers["Location"] = f"/api/v1/benchmarks/{view.id}"
     if not changed:
         response.status_code = 200
+        response.headers["Idempotent-Replayed"] = "true"
     return view
 
 

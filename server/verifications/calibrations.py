@@ -164,7 +164,13 @@ def adopt_calibration(
 
 def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
     if benchmark.replay is None:
-        raise ContentError(f"{benchmark.benchmark_id} has no reference model to calibrate yet.")
+        name = benchmark.benchmark_id
+        if benchmark.trainings is not None:
+            raise ContentError(
+                f"The reference of {name} is a package, measured as an entry: finishline training "
+                f"submit {name}/reference"
+            )
+        raise ContentError(f"{name} has no reference model to calibrate yet.")
     setting = benchmark.hyperparameters.get("batch_size")
     if setting is None:
         raise ContentError(f"The reference of {benchmark.benchmark_id} has no batch_size to set.")

@@ -1,6 +1,7 @@
 """A stand-in for the server: canned answers on a real port, and what was asked of it."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from finishline.cli.main import main
+from worker.box.start import BoxUnavailableError, find_bubblewrap
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,14 @@ def finishline(
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def boxed() -> None:
+    """Skip where there is no bubblewrap; fail if it must be there."""
+    try:
+        find_bubblewrap()
+    except BoxUnavailableError as error:
+        if os.environ.get("FINISHLINE_REQUIRE_BOX"):
+            raise
+        pytest.skip(f"{error}; no package is trained")

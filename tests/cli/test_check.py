@@ -361,6 +361,7 @@ SPRING = DIGITS.read_bytes().replace(b'id = "digits"', b'id = "spring"')
 
 
 PATH = "GET /api/v1/benchmarks/spring.toml"
+TASK = "GET /api/v1/benchmarks/spring/files/task.py"
 
 
 def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
@@ -371,6 +372,7 @@ def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
     for file in submission.iterdir():
         file.write_bytes(file.read_bytes().replace(b'"digits"', b'"spring"'))
     standin.answer(PATH, SPRING)
+    standin.answer(TASK, DIGITS.with_name("digits").joinpath("task.py").read_bytes())
 
     for before in (("run", "spring"), ("check", str(submission))):
         assert "finishline benchmark fetch" in finishline(*before).err
@@ -388,6 +390,7 @@ def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
     mine.write_text("title = 'mine'")
     fetch = ("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
     standin.answer(PATH, SPRING)
+    standin.answer(TASK, DIGITS.with_name("digits").joinpath("task.py").read_bytes())
 
     refused = finishline(*fetch)
 

@@ -1,14 +1,12 @@
 """`finishline training`: an example is made, checked and trained in a box on this machine."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from finishline.cli.main import main
-from worker.box.start import BoxUnavailableError, find_bubblewrap
 
 
 @pytest.fixture
@@ -18,17 +16,6 @@ def package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert main(["training", "init", str(folder)]) == 0
     capsys.readouterr()
     return folder
-
-
-@pytest.fixture
-def boxed() -> None:
-    """Skip where there is no bubblewrap; fail if it must be there."""
-    try:
-        find_bubblewrap()
-    except BoxUnavailableError as error:
-        if os.environ.get("FINISHLINE_REQUIRE_BOX"):
-            raise
-        pytest.skip(f"{error}; no package is trained")
 
 
 def test_the_example_breaks_no_rule(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,11 @@ ANSWER_SECONDS = 60.0
 
 
 class TaskError(Exception):
-    """A task's module failed; the message has the end of its log."""
+    """A task's module failed; the message has the last line of its `log`."""
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,18 @@ class TaskBox:
     def _answer(self) -> bytearray:
         try:
             return self._channel.receive(deadline=time.perf_counter() + ANSWER_SECONDS).body
-        except (ClosedError, DeadlineError, ProtocolError):
+        except DeadlineError:
+            late = f"the task's module gave no answer in {ANSWER_SECONDS:g} s"
+            raise TaskError(late, log=self._box.log_tail()) from None
+        except (ClosedError, ProtocolError):
             raise self._failed() from None
 
     def _failed(self) -> TaskError:
         self._box.exit_status(wait_seconds=1.0)
-        lines = self._box.log_tail().strip().splitlines()
-        return TaskError(f"the task's module failed: {lines[-1] if lines else 'no message'}")
+        log = self._box.log_tail()
+        lines = log.strip().splitlines()
+        message = f"the task's module failed: {lines[-1] if lines else 'no message'}"
+        return TaskError(message, log=log)
 
 
 def _named(group: str, groups: Mapping[str, Specs]) -> dict[tuple[str, str], ArraySpec]:

@@ -1,4 +1,4 @@
-"""`finishline benchmark`: its phases, and its definition as a server has it."""
+"""`finishline benchmark`: its phases, and its definition and files as a server has them."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,13 +9,15 @@ from rich.text import Text
 
 from finishline.cli.board_tables import phases_table
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.definitions import FETCHED, download_definition
+from finishline.cli.definitions import FETCHED, download_definition, download_files
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
 from finishline.rules.submissions.submission import ScoredSubmission
 
-app = typer.Typer(no_args_is_help=True, help="A benchmark's phases and definition.")
+app = typer.Typer(
+    no_args_is_help=True, help="A benchmark: its phases, its files, and one of your own."
+)
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
@@ -23,7 +25,7 @@ Moment = str | None
 
 @app.callback()
 def _benchmark() -> None:
-    """Show or set a benchmark's phases; fetch its definition from a server."""
+    """Show or set phases, fetch a benchmark from a server, make one of your own."""
 
 
 @app.command("phases")
@@ -89,14 +91,27 @@ def fetch(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Download a server's definition into the folder that `run` and `check` read."""
+    """Download a server's definition, and its task and data, into the folder of benchmarks here.
+
+    `run`, `check` and `training run` read it.
+    """
     with ServerClient(url, token) as server:
         content, found = download_definition(server, benchmark)
-    path = (benchmarks_dir or FETCHED) / f"{found.benchmark_id}.toml"
+        files = download_files(server, found)
+    folder = benchmarks_dir or FETCHED
+    path = folder / f"{found.benchmark_id}.toml"
+    for name, file in files.items():
+        _write(folder / found.benchmark_id / name, file, replace=replace)
     _write(path, content, replace=replace)
-    document = {"benchmark": found.benchmark_id, "path": str(path), "sha256": found.sha256}
+    document = {
+        "benchmark": found.benchmark_id,
+        "path": str(path),
+        "sha256": found.sha256,
+        "files": sorted(files),
+    }
+    task = f" Its task and data: {folder / found.benchmark_id}." if files else ""
     open_screen(as_json=as_json).answer(
-        document, [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]})."]
+        document, [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]}).{task}"]
     )
     return int(ExitCode.OK)
 
@@ -105,7 +120,7 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
     try:
         if path.exists() and path.read_bytes() != content and not replace:
             raise CliError(
-                f"{path} differs from the server's definition. Compare them, or overwrite the file "
+                f"{path} differs from the server's. Compare them, or overwrite the file "
                 "with --replace.",
                 exit_code=ExitCode.REFUSED,
             )

@@ -1,24 +1,20 @@
 """`finishline training init`, `check` and `run`: a training package on this machine."""
 
-import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from importlib import resources
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from subprocess import PIPE
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from finishline.cli.definitions import find_benchmark, folders_of
+from finishline.cli.box_runs import FAILED, TRAIN, box_events
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
 from finishline.cli.screen import as_it_is, log_text, open_screen
 from finishline.cli.tables import seconds_text
+from finishline.cli.templates import write_template
 from finishline.cli.training import require_server
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
@@ -27,13 +23,6 @@ from finishline.rules.trainings.package import Package, read_package
 
 app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
-TEMPLATE_ENVIRONMENT = "numpy-2.4"
-# Exit codes of `python -m worker.box.local`.
-FAILED = {
-    2: ExitCode.REFUSED,
-    3: ExitCode.NOT_VERIFIED,
-    4: ExitCode.SERVER,
-}
 PackagePath = Annotated[Path, typer.Argument(help="The package's folder.", metavar="PATH")]
 
 
@@ -45,40 +34,17 @@ def _training() -> None:
 @app.command("init")
 def init(path: PackagePath, as_json: Json = False) -> int:
     """Write a running example package for the digits benchmark into a new folder."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise CliError(f"{path} exists. Choose a new or empty folder.", exit_code=ExitCode.USAGE)
-    written = []
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        for source in sorted(resources.files(TEMPLATE).iterdir(), key=lambda each: each.name):
-            if source.name.startswith("__"):
-                continue
-            name = source.name.removesuffix(".example")
-            text = source.read_text(encoding="utf-8").replace(TEMPLATE_ENVIRONMENT, _numpy())
-            (path / name).write_text(text, encoding="utf-8")
-            written.append(name)
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
+    written = write_template(TEMPLATE, path, lambda text: text)
     lines = [f"Wrote {', '.join(written)} to {path}.", f"Next: finishline training run {path}"]
     open_screen(as_json=as_json).answer({"path": str(path), "files": written}, lines)
     return int(ExitCode.OK)
-
-
-def _numpy() -> str:
-    """The environment of numpy that is installed here, else the template's."""
-    try:
-        return f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
-    except PackageNotFoundError:
-        return TEMPLATE_ENVIRONMENT
 
 
 @app.command("check")
 def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json = False) -> int:
     """List every problem of a package, with file and line. Offline; no code of it is run."""
     # Without finishline-server there may be no definition here at all.
-    package = open_package(path, benchmarks=_benchmarks_with_tasks(benchmarks_dir) or None)
+    package = open_package(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
     document = {
         "sha256": package.sha256,
         "bytes": package.size_bytes,
@@ -113,26 +79,28 @@ def run(
 ) -> int:
     """Train a package here, in the box and by the clock of a worker."""
     require_server("training run")
-    package = open_package(path, benchmarks=_benchmarks_with_tasks(benchmarks_dir))
-    file, definition = find_benchmark(package.manifest.benchmark, benchmarks_dir)
+    tasks = find_tasks(benchmarks_dir, path)
+    package = open_package(path, benchmarks=tasks)
+    name = package.manifest.benchmark
+    definition, task = read_task(tasks[name])
     if nonce is not None and not _is_nonce(nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
     screen = open_screen(as_json=as_json)
-    arguments = [str(file), "--runs", str(runs)]
+    arguments = ["--runs", str(runs)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
-    with package_folder(package.files) as folder:
-        for event in _events([str(folder), *arguments]):
+    with package_folder(package.files) as folder, definition_file(name, task) as file:
+        for event in box_events(TRAIN, [str(folder), str(file), *arguments]):
             if event["kind"] == "exit":
                 code = event["code"]
             elif event["kind"] == "run_started":
                 drawn = event["nonce"]
             elif event["kind"] == "run_finished":
                 finished.append(event)
-            screen.say(*_event_lines(event, unit=definition.target.unit))
+            screen.say(*event_lines(event, unit=definition.target.unit))
     document = {"nonce": drawn, "package_sha256": package.sha256, "runs": finished}
     reached = [each["seconds"] for each in finished if each["status"] == "reached"]
     screen.answer(document, _result_lines(reached, finished, drawn, path))
@@ -170,37 +138,12 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     return package
 
 
-def _benchmarks_with_tasks(benchmarks_dir: Path | None) -> list[str]:
-    folders = folders_of(benchmarks_dir)
-    return sorted({task.parent.name for each in folders for task in each.glob("*/task.py")})
-
-
 def _is_nonce(text: str) -> bool:
     return len(text) == 64 and all(letter in "0123456789abcdef" for letter in text)
 
 
-def _events(arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """Events of a local run, the last of kind `exit`. Raises CliError if it could not begin."""
-    with tempfile.TemporaryFile() as errors:
-        child = spawn(python_module("worker.box.local", *arguments), stdout=PIPE, stderr=errors)
-        try:
-            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
-            for line in child.stdout:
-                yield json.loads(line)
-            code = child.wait()
-        finally:
-            end(child)
-            if child.stdout is not None:
-                child.stdout.close()
-        if code not in (0, 3):
-            errors.seek(0)
-            said = errors.read().decode(errors="replace").strip().splitlines()
-            message = said[-1].removeprefix("error: ") if said else f"exit code {code}"
-            raise CliError(message, exit_code=FAILED.get(code, ExitCode.SERVER))
-        yield {"kind": "exit", "code": code}
-
-
-def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
+def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
+    """Lines for people on an event of a training."""
     sign = " %" if unit == "percent" else ""
     if event["kind"] == "box":
         told = "in a box" if event["why"] is None else f"in a box ({event['why']})"

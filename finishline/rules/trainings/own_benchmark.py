@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError, RuleError
@@ -66,11 +67,22 @@ def _sizes(files: Mapping[str, bytes]) -> Iterator[RuleError]:
 
 def _id_of(files: Mapping[str, bytes]) -> str:
     """The id in a definition, empty where it cannot be read."""
-    try:
-        found = parse_toml(files.get(FILE, b""), file=FILE, error=BenchmarkError).get("id")
-    except BenchmarkError:
-        return ""
+    found = _table(files.get(FILE, b"")).get("id")
     return found if isinstance(found, str) else ""
+
+
+def pinned_in(content: bytes) -> frozenset[str]:
+    """Names in `[trainings.files]` of a definition, none where it cannot be read."""
+    trainings = _table(content).get("trainings")
+    files = trainings.get("files") if isinstance(trainings, dict) else None
+    return frozenset(files) if isinstance(files, dict) else frozenset()
+
+
+def _table(content: bytes) -> dict[str, Any]:
+    try:
+        return parse_toml(content, file=FILE, error=BenchmarkError)
+    except BenchmarkError:
+        return {}
 
 
 def _definition(files: Mapping[str, bytes], problems: list[RuleError]) -> Benchmark | None:

@@ -1,0 +1,150 @@
+"""Benchmarks in organisers' folders: find them, read their files, lay them out for a box."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from finishline.cli.definitions import folders_of
+from finishline.cli.errors import CliError, ExitCode
+from finishline.client.errors import Problem
+from finishline.client.packages import read_folder
+from finishline.package_folder import package_folder
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.errors import BenchmarkError, RuleError
+from finishline.rules.text import parse_toml
+from finishline.rules.trainings.own_benchmark import (
+    FILE,
+    LARGEST_BYTES,
+    MOST_FILES,
+    OwnBenchmark,
+    pinned_in,
+    read_own_benchmark,
+    wrong_hashes,
+)
+from finishline.rules.trainings.policy import TASK_FILE
+
+
+def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
+    """The definition and the other files of a folder that may be pinned. Raises CliError.
+
+    A README and hidden files are no part of a benchmark.
+    """
+    if not folder.is_dir():
+        raise CliError(
+            f"{folder} is no folder; expected a benchmark. Make one with `finishline benchmark "
+            "init`.",
+            exit_code=ExitCode.USAGE,
+        )
+    try:
+        files, problems = read_folder(folder, most_files=MOST_FILES, most_bytes=LARGEST_BYTES)
+    except OSError as error:
+        raise _unreadable(error) from error
+    return {name: content for name, content in files.items() if _counts(name)}, problems
+
+
+def _counts(name: str) -> bool:
+    parts = name.split("/")
+    return not name.startswith("README") and not any(part.startswith(".") for part in parts)
+
+
+def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
+    """The benchmark in a folder, and its files that are not pinned.
+
+    Raises CliError with every rule that it breaks.
+    """
+    files, problems = read_own_folder(folder)
+    pinned = pinned_in(files.get(FILE, b""))
+    found, more = read_own_benchmark(
+        {name: content for name, content in files.items() if name == FILE or name in pinned}
+    )
+    if found is None or problems or more:
+        raise broken(folder, [*problems, *more])
+    return found, sorted(files.keys() - found.files.keys() - {FILE})
+
+
+def broken(folder: Path, problems: list[RuleError]) -> CliError:
+    """The error for a benchmark that breaks rules: each with file, line, field, expected."""
+    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+    hint = ""
+    if any(each.field == "trainings.files" for each in problems):
+        hint = f" To pin the files as they are: finishline benchmark check {folder} --write"
+    return CliError(
+        f"{folder} breaks the rules of a benchmark: {count}.{hint}",
+        exit_code=ExitCode.REFUSED,
+        problems=[
+            Problem(each.message, each.file, each.line, each.field, each.expected)
+            for each in problems
+        ],
+    )
+
+
+def find_tasks(given: Path | None, package: Path | None = None) -> dict[str, Path]:
+    """Definitions of benchmarks with a task, by id.
+
+    Those of the folders and of this one, as NAME.toml beside NAME/ or as NAME/benchmark.toml; and
+    the benchmark that a package is the reference of.
+    """
+    found: dict[str, Path] = {}
+    for folder in [Path(), *folders_of(given)]:
+        for task in sorted(folder.glob(f"*/{TASK_FILE}")):
+            home = task.parent
+            beside = home.parent / f"{home.name}.toml"
+            if beside.is_file():
+                found[home.name] = beside
+            elif (home / FILE).is_file():
+                found[id_in(home / FILE)] = home / FILE
+    own = package.resolve().parent / FILE if package is not None else None
+    if own is not None and own.is_file():
+        found[id_in(own)] = own
+    return found
+
+
+def id_in(path: Path) -> str:
+    """The id in a definition, empty where it cannot be read."""
+    try:
+        found = parse_toml(path.read_bytes(), file=path.name).get("id")
+    except (OSError, RuleError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
+    """A definition with a task, and all files for a box: NAME.toml, NAME/task.py and the others.
+
+    Raises CliError, also where a file is not the one that the definition pins.
+    """
+    own = path.name == FILE
+    try:
+        content = path.read_bytes()
+        name = id_in(path) if own else path.stem
+        benchmark = parse_benchmark(content, file=f"{name}.toml")
+        home = path.parent if own else path.parent / name
+        pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
+        files = {each: (home / each).read_bytes() for each in pinned if (home / each).is_file()}
+    except RuleError as error:
+        problem = BenchmarkError(
+            error.message, file=path.name, field=error.field, expected=error.expected
+        )
+        raise broken(path.parent if own else path, [problem]) from error
+    except OSError as error:
+        raise _unreadable(error) from error
+    problems: list[RuleError] = list(wrong_hashes(pinned, files))
+    if problems:
+        raise broken(home, problems)
+    return benchmark, laid_out(name, content, files)
+
+
+def laid_out(name: str, content: bytes, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files of a benchmark as a box reads them: the definition beside the folder."""
+    return {f"{name}.toml": content} | {f"{name}/{each}": files[each] for each in files}
+
+
+@contextmanager
+def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """The definition in a temporary folder with these files, readable by a box's own user."""
+    with package_folder(files) as folder:
+        yield folder / f"{name}.toml"
+
+
+def _unreadable(error: OSError) -> CliError:
+    return CliError(f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE)

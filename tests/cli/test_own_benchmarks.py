@@ -1,0 +1,299 @@
+"""`finishline benchmark init|check|add|fetch`: from an empty folder to an entrant's own machine."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from finishline.cli import box_runs
+from finishline.cli.commands import own_benchmark
+from tests.cli.conftest import Finishline, StandIn
+from tests.support.own_benchmarks import DEFINITION, own_files
+
+
+@pytest.fixture
+def mine(tmp_path: Path, finishline: Finishline) -> Path:
+    """The example."""
+    folder = tmp_path / "mine"
+    assert finishline("benchmark", "init", str(folder)).code == 0
+    return folder
+
+
+def small(folder: Path) -> Path:
+    """A benchmark that is checked fast: 200 points, learnt by their sign."""
+    task = b"""
+import hashlib
+
+import numpy as np
+
+
+class Task:
+    def __init__(self, x):
+        y = (x[:, 0] > 0).astype(np.uint8)
+        self.train, self.inputs = {"x": x[:100], "y": y[:100]}, {"x": x[100:]}
+        self.answers, self.predictions = y[100:], ("uint8", (100,))
+
+    def score(self, predictions):
+        right = predictions == self.answers
+        return 100 * right[:50].mean(), 100 * right[50:].mean()
+
+
+def draw(nonce):
+    seed = int.from_bytes(hashlib.sha256(nonce).digest(), "big")
+    return Task(np.random.default_rng(seed).uniform(-1, 1, (200, 2)).astype(np.float32))
+"""
+    train = b"""
+import numpy as np
+
+
+def prepare(task): ...
+
+
+def train(prepared, data, seed):
+    yield lambda inputs: (np.asarray(inputs["x"])[:, 0] > 0).astype("uint8")
+"""
+    manifest = folder / "reference" / "training.toml"
+    text = manifest.read_bytes()
+    files = {
+        "task.py": task, "reference/train.py": train, "reference/training.toml": text,
+    }  # fmt: skip
+    for name, content in own_files(DEFINITION, files).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_init_writes_a_benchmark_that_breaks_no_rule(
+    mine: Path, finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer("POST /api/v1/benchmarks", {"id": "mine"}, status=201)
+
+    assert finishline("benchmark", "add", str(mine)).code == 0
+    assert sorted(path.name for path in mine.iterdir()) == [
+        "README.md", "benchmark.toml", "reference", "task.py",
+    ]  # fmt: skip
+    again = finishline("benchmark", "init", str(mine))
+    assert (again.code, "Choose a new or empty folder" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize(("folder", "name"), [("My Set 2", "my-set-2"), ("2026", "mine")])
+def test_the_folder_gives_the_id(
+    folder: str, name: str, tmp_path: Path, finishline: Finishline
+) -> None:
+    ran = finishline("benchmark", "init", str(tmp_path / folder), "--json")
+
+    assert ran.json()["id"] == name
+    for file in ("benchmark.toml", "reference/training.toml"):
+        assert f'"{name}"' in (tmp_path / folder / file).read_text()
+    assert finishline("training", "check", str(tmp_path / folder / "reference")).code == 0
+
+
+def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(
+    mine: Path, finishline: Finishline, standin: StandIn
+) -> None:
+    before = hashlib.sha256((mine / "task.py").read_bytes()).hexdigest()
+    with (mine / "task.py").open("a") as file:
+        file.write("# changed\n")
+    (mine / "points.csv").write_text("1,2\n")
+    after = hashlib.sha256((mine / "task.py").read_bytes()).hexdigest()
+
+    ran = finishline("benchmark", "check", str(mine), "--json")
+
+    assert ran.code == 1
+    assert "--write" in ran.error()["message"]
+    (problem,) = ran.error()["problems"]
+    assert (problem["file"], problem["expected"]) == ("task.py", before)
+    assert after in problem["message"]
+    assert own_benchmark.write_hashes(mine)
+    assert not own_benchmark.write_hashes(mine)
+    written = (mine / "benchmark.toml").read_text()
+    assert after in written
+    assert '"points.csv"' in written
+    assert "README" not in written
+
+
+def test_a_wrong_field_is_told_with_its_line(mine: Path, finishline: Finishline) -> None:
+    definition = mine / "benchmark.toml"
+    text = definition.read_text()
+    definition.write_text(text.replace("value = 90.0 ", "value = 0.9  "))
+    line = 1 + next(n for n, each in enumerate(text.splitlines()) if each.startswith("value"))
+
+    ran = finishline("benchmark", "check", str(mine), "--json")
+
+    assert ran.code == 1
+    (problem,) = ran.error()["problems"]
+    assert (problem["file"], problem["line"]) == ("benchmark.toml", line)
+    assert problem["field"] == "target.value"
+    assert problem["expected"] == "90, or the unit fraction"
+
+
+@pytest.mark.usefixtures("boxed")
+def test_a_check_trains_the_reference_and_warns(mine: Path, finishline: Finishline) -> None:
+    small(mine)
+
+    ran = finishline("benchmark", "check", str(mine), "--runs", "2", "--json")
+
+    assert ran.code == 0, ran.err
+    found = ran.json()
+    assert found["unpinned"] == []
+    assert found["task"]["is_drawn"] is True
+    assert [each["status"] for each in found["runs"]] == ["reached", "reached"]
+    assert found["reference"]["second_half"] == 100
+    told = " ".join(found["warnings"])
+    assert "50 test items a half" in told
+    assert "machine's noise ranks" in told
+
+
+FIXED = (b"np.random.default_rng(seed)", b"np.random.default_rng(1)")
+RANDOM = (b"np.random.default_rng(seed)", b"np.random.default_rng()")
+LOWEST = (b"100 * right[:50].mean(), 100 * right[50:].mean()", b"95.0, 95.0")
+BROKEN = (b"return Task", b"return task")
+SHARE = (b"return 100 * right[:50].mean()", b"return 101")
+
+
+@pytest.mark.usefixtures("boxed")
+@pytest.mark.parametrize(
+    ("change", "message", "line"),
+    [
+        (FIXED, "draws of different nonces are equal", None),
+        (RANDOM, "two draws of one nonce differ", None),
+        (LOWEST, "constant (0) predictions reach the target with 95", None),
+        (BROKEN, "the task's module failed: NameError", 20),
+        (SHARE, "score() gave 101 and", None),
+    ],
+)
+def test_a_task_that_breaks_a_rule_is_told(
+    change: tuple[bytes, bytes], message: str, line: int | None, mine: Path, finishline: Finishline
+) -> None:
+    task = small(mine) / "task.py"
+    assert change[0] in task.read_bytes()
+    task.write_bytes(task.read_bytes().replace(*change))
+
+    ran = finishline("benchmark", "check", str(mine), "--write", "--json")
+
+    assert ran.code == 1, ran.err
+    (problem,) = ran.error()["problems"]
+    assert message in problem["message"]
+    assert (problem["file"], problem["line"]) == ("task.py", line)
+
+
+@pytest.mark.usefixtures("boxed")
+def test_a_reference_that_misses_is_exit_code_3(mine: Path, finishline: Finishline) -> None:
+    train = small(mine) / "reference" / "train.py"
+    train.write_bytes(train.read_bytes().replace(b"> 0", b"> 0.5"))
+
+    ran = finishline("benchmark", "check", str(mine), "--write", "--runs", "1", "--json")
+
+    assert ran.code == 3
+    assert ran.json()["reference"] is None
+
+
+def test_add_sends_what_is_pinned_and_says_whether_it_changed(
+    mine: Path, finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer("POST /api/v1/benchmarks", {"id": "mine"}, status=201)
+
+    ran = finishline("benchmark", "add", str(mine), "--reason", "a course")
+
+    assert ran.code == 0, ran.err
+    assert "mine is offered" in ran.out
+    assert "finishline training submit" in ran.out
+    body = standin.asked[-1].body
+    for name in ("benchmark.toml", "task.py", "reference/train.py", "reference/training.toml"):
+        assert f'filename="{name}"'.encode() in body
+    assert b"README" not in body
+    assert b"a course" in body
+
+
+def test_add_tells_a_servers_refusal(mine: Path, finishline: Finishline, standin: StandIn) -> None:
+    standin.refuse("POST /api/v1/benchmarks", 409, "The rules of mine are frozen.")
+
+    ran = finishline("benchmark", "add", str(mine))
+
+    assert (ran.code, "frozen" in ran.err) == (1, True)
+
+
+@pytest.fixture
+def fetched(
+    finishline: Finishline, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder in which the benchmark of a server was fetched."""
+    monkeypatch.chdir(tmp_path)
+    files = own_files()
+    standin.answer("GET /api/v1/benchmarks/mine.toml", files.pop("benchmark.toml"))
+    for name, content in files.items():
+        standin.answer(f"GET /api/v1/benchmarks/mine/files/{name}", content)
+    ran = finishline("benchmark", "fetch", "mine", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json()["files"] == sorted(files)
+    return tmp_path / "benchmarks"
+
+
+def test_fetch_writes_the_task_and_the_data_for_home(
+    fetched: Path, finishline: Finishline, tmp_path: Path
+) -> None:
+    for name, content in own_files().items():
+        path = fetched / ("mine.toml" if name == "benchmark.toml" else f"mine/{name}")
+        assert path.read_bytes() == content
+    package = tmp_path / "package"
+    assert finishline("training", "init", str(package)).code == 0
+    manifest = package / "training.toml"
+    manifest.write_text(manifest.read_text().replace('"digits"', '"mine"'))
+
+    assert finishline("training", "check", str(package)).code == 0
+
+
+def test_a_file_of_another_content_is_not_written(
+    finishline: Finishline, standin: StandIn, tmp_path: Path
+) -> None:
+    files = own_files()
+    standin.answer("GET /api/v1/benchmarks/mine.toml", files.pop("benchmark.toml"))
+    for name in files:
+        standin.answer(f"GET /api/v1/benchmarks/mine/files/{name}", b"other")
+
+    ran = finishline("benchmark", "fetch", "mine", "--benchmarks-dir", str(tmp_path / "here"))
+
+    assert ran.code == 1
+    assert "its SHA-256 is" in ran.err
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_run_refuses_a_task_that_was_changed_since_it_was_pinned(
+    mine: Path, finishline: Finishline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(
+        box_runs, "spawn", lambda command, **_: started.append(command) or pytest.fail("started")
+    )
+    with (mine / "task.py").open("a") as file:
+        file.write("# changed\n")
+
+    ran = finishline("training", "run", str(mine / "reference"), "--json")
+
+    assert (ran.code, started) == (1, [])
+    assert ran.error()["problems"][0]["file"] == "task.py"
+
+
+@pytest.mark.usefixtures("boxed")
+def test_the_reference_runs_by_the_benchmark_around_it(mine: Path, finishline: Finishline) -> None:
+    small(mine)
+
+    ran = finishline("training", "run", str(mine / "reference"), "--runs", "1", "--json")
+
+    assert ran.code == 0, ran.err
+    assert ran.json()["runs"][0]["status"] == "reached"
+
+
+def test_a_benchmark_beside_the_package_is_found_by_its_folder(
+    finishline: Finishline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finishline("benchmark", "init", str(tmp_path / "other"))
+    finishline("training", "init", str(tmp_path / "package"))
+    manifest = tmp_path / "package" / "training.toml"
+    manifest.write_text(manifest.read_text().replace('"digits"', '"other"'))
+    check = ("training", "check", str(tmp_path / "package"))
+
+    assert finishline(*check).code == 1
+    monkeypatch.chdir(tmp_path)
+    assert finishline(*check).code == 0
+    monkeypatch.chdir("/")
+    assert finishline(*check, "--benchmarks-dir", str(tmp_path)).code == 0
