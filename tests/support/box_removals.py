@@ -218,6 +218,7 @@ REMOVALS: dict[str, Sequence[Removal]] = {
     "--clearenv": [without("--clearenv"), workers_environment],
     "list of packages": [all_packages],
     "masks": [no_masks],
+    "bind of /dev/zero": [without("--dev-bind", 2, first="/dev/null")],
     "mask of /proc/1": [
         without("--tmpfs", 1, first="/proc/1"),
         without("--remount-ro", 1, first="/proc/1"),

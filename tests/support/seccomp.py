@@ -24,14 +24,14 @@ FORBIDDEN = (
     "mount", "umount", "umount2", "pivot_root", "chroot", "setns", "unshare", "fsopen", "fsconfig",
     "fsmount", "fspick", "move_mount", "open_tree", "mount_setattr",
     "name_to_handle_at", "open_by_handle_at",
-    "io_uring_setup", "io_uring_enter", "io_uring_register",
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "io_setup",
     # the machine
     "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
     "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
     "clock_settime", "clock_adjtime", "adjtimex", "vhangup", "iopl", "ioperm", "personality",
     # memory that no tmpfs bounds, and queues
-    "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv",
-    "semget", "semop", "mq_open",
+    "memfd_create", "memfd_secret", "vmsplice", "shmget", "shmat", "shmctl", "msgget", "msgsnd",
+    "msgrcv", "semget", "semop", "mq_open",
     "sched_setaffinity", "sched_setscheduler", "sched_setattr", "sched_setparam",
     "fanotify_init", "inotify_init", "inotify_init1",
 )  # fmt: skip
@@ -45,6 +45,8 @@ NAMESPACES = {
     "CLONE_NEWPID": 0x20000000,
     "CLONE_NEWNET": 0x40000000,
 }
+# Shared memory without a file: a process that unmaps it holds it and is not seen to.
+SHARED_ANONYMOUS = 0x21
 # Input put into a terminal. The kernel reads the low half of a request alone.
 TERMINAL_REQUESTS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}
 LOW_HALF = 0xFFFFFFFF
@@ -75,6 +77,11 @@ def build(machine: str) -> bytes:
             pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag),
         )
     made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    made.add_rule(
+        pyseccomp.ERRNO(errno.EPERM),
+        "mmap",
+        pyseccomp.Arg(3, pyseccomp.MASKED_EQ, SHARED_ANONYMOUS, SHARED_ANONYMOUS),
+    )
     for request in TERMINAL_REQUESTS.values():
         made.add_rule(
             pyseccomp.ERRNO(errno.EPERM),

@@ -246,6 +246,7 @@ def _arguments(order: Order, *, channel: int, staged: str | None) -> tuple[list[
         found += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     found += [
         "--proc", "/proc", "--tmpfs", FIRST_PROCESS, "--dev", "/dev",
+        "--dev-bind", "/dev/null", "/dev/zero",  # Shared, it is memory that no tmpfs bounds.
         "--size", str(limits.shared_memory_bytes), "--tmpfs", "/dev/shm",  # noqa: S108
         "--size", str(limits.scratch_bytes), "--tmpfs", SCRATCH,
         "--remount-ro", FIRST_PROCESS, "--remount-ro", "/dev", "--remount-ro", "/",

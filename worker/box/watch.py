@@ -46,10 +46,11 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
     Near it shared pages count once for all that map them: the kernel walks through every page.
     """
     found = [int(name) for name in below(pid)]
+    tables = sum(_field_bytes(one, "status", ("VmPTE:",)) for one in found)
     resident = sum(_field_bytes(one, "status", ("VmRSS:", "VmSwap:")) for one in found)
-    if resident <= limit_bytes / 2:
-        return resident
-    return sum(_field_bytes(one, "smaps_rollup", ("Pss:", "SwapPss:")) for one in found)
+    if tables + resident <= limit_bytes / 2:
+        return tables + resident
+    return tables + sum(_field_bytes(one, "smaps_rollup", ("Pss:", "SwapPss:")) for one in found)
 
 
 def below(pid: int | str) -> Iterator[str]:

@@ -29,6 +29,8 @@ CALLS: dict[str, tuple[object, ...]] = {
     "memfd_secret": (447, 0),
     "shmget": (29, 0, 4096, 0o1600),
     "io_uring_setup": (425, 8, 0),
+    "io_setup": (206, 1, 0),
+    "vmsplice": (278, -1, 0, 0, 0),
     "bpf": (321, 0, 0, 0),
     "perf_event_open": (298, 0, 0, 0, 0, 0),
     "userfaultfd": (323, 1),
@@ -238,6 +240,17 @@ def write_large(size: str) -> str:
 def hold_private(mebibytes: str) -> str:
     """Hold private memory."""
     return "done" if mmap.mmap(-1, int(mebibytes) << 20, flags=mmap.MAP_PRIVATE) else ""
+
+
+def hold_shared(mebibytes: str) -> str:
+    """Hold shared memory: unmapped, it is no process's."""
+    return "done" if mmap.mmap(-1, int(mebibytes) << 20) else ""
+
+
+def hold_zeros(mebibytes: str) -> str:
+    """Hold shared memory of /dev/zero."""
+    number = os.open("/dev/zero", os.O_RDWR)
+    return "done" if mmap.mmap(number, int(mebibytes) << 20) else ""
 
 
 def folders(count: str) -> str:

@@ -43,10 +43,10 @@ for _ in range(5):
         os._exit(0)
 time.sleep(2)
 """
-HOLD_SHARED = """
-held = mmap.mmap(-1, 160 << 20)
-for at in range(0, 160 << 20, 4096):
-    held[at] = 1
+HOLD_TABLES = """
+held = mmap.mmap(-1, 80 << 30, mmap.MAP_PRIVATE, mmap.PROT_READ)
+for at in range(0, 80 << 30, 2 << 20):
+    held[at]
 time.sleep(1)
 """
 DRIP = """
@@ -59,7 +59,7 @@ time.sleep(20)
 """
 ATTACKS = [
     Attack(3, "memory of children", "memory_limit", "memory watch", HOLD_IN_CHILDREN),
-    Attack(5, "shared memory", "memory_limit", "memory watch", HOLD_SHARED),
+    Attack(3, "page tables", "memory_limit", "memory watch", HOLD_TABLES),
     *(
         Attack(row, name, "protocol_broken", "frame checks", f"end.sendall({sent})", step)
         for row, name, sent, step in (

@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
 LIBRARY = sysconfig.get_path("stdlib")
 FILTERED = {
-    4: "memfd_create memfd_secret shmget io_uring_setup",
+    4: "memfd_create memfd_secret shmget io_uring_setup io_setup vmsplice",
     14: "ptrace process_vm_readv",
     16: "sched_setaffinity",
     17: "bpf perf_event_open userfaultfd keyctl unshare kexec_load name_to_handle_at "
@@ -53,6 +53,8 @@ FAMILIES = ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK")
 TABLE = [
     Attempt(1, "fork 40", "EAGAIN", "RLIMIT_NPROC"),
     Attempt(2, "hold_private 320", "ENOMEM", "RLIMIT_DATA"),
+    Attempt(5, "hold_shared 1", "EPERM", "seccomp"),
+    Attempt(5, "hold_zeros 1", "ENODEV", "bind of /dev/zero"),
     *(
         Attempt(row, f"call {name}", "EPERM", "seccomp")
         for row, names in FILTERED.items()

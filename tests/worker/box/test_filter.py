@@ -2,16 +2,18 @@
 
 import pytest
 
-from tests.support.seccomp import ARCHITECTURES, NAMESPACES, build, verdict
+from tests.support.seccomp import ARCHITECTURES, NAMESPACES, SHARED_ANONYMOUS, build, verdict
 from worker.box.start import filter_path
 
 # Numbers of calls by architecture, from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl
 # and include/uapi/asm-generic/unistd.h).
 REFUSED = {
     "x86_64": {"ptrace": 101, "mount": 165, "keyctl": 250, "unshare": 272, "bpf": 321,
-               "memfd_create": 319, "io_uring_setup": 425, "sched_setaffinity": 203},
+               "memfd_create": 319, "io_uring_setup": 425,
+               "io_setup": 206, "sched_setaffinity": 203},
     "aarch64": {"ptrace": 117, "mount": 40, "keyctl": 219, "unshare": 97, "bpf": 280,
-                "memfd_create": 279, "io_uring_setup": 425, "sched_setaffinity": 122},
+                "memfd_create": 279, "io_uring_setup": 425,
+                "io_setup": 0, "sched_setaffinity": 122},
 }  # fmt: skip
 ALLOWED = {
     "x86_64": {"read": 0, "mmap": 9, "openat": 257, "futex": 202, "exit_group": 231},
@@ -45,6 +47,9 @@ def test_calls_get_the_answers_of_the_table(machine: str) -> None:
     assert answers((clone, THREAD_FLAGS), (clone, 17)) == {"allow"}
     assert answers((ioctl, 0, 0x5412), (ioctl, 0, 1 << 32 | 0x5412)) == {"EPERM"}
     assert answers((ioctl, 0, 0x5401)) == {"allow"}
+    mapped = ALLOWED[machine]["mmap"]
+    assert answers((mapped, 0, 0, 0, SHARED_ANONYMOUS | 0x4000)) == {"EPERM"}
+    assert answers((mapped, 0, 0, 0, 0x22), (mapped, 0, 0, 0, 0x01)) == {"allow"}
     assert answers((opened, 1)) == {"allow"}
     assert answers(*((opened, family) for family in (2, 10, 16, 17, 40, 1 << 32 | 1))) == {
         "EAFNOSUPPORT"
