@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 View = Mapping[str, Any]
-OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "undecided"}
+OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
 DECIDING = ("rejects", "leaves_open")
 
 
@@ -28,9 +28,7 @@ def outcome_word(verification: View) -> str:
     outcome = verification["outcome"]
     if outcome is None:
         return str(verification["state"])
-    if verification["kind"] != "entry":
-        return str(outcome)
-    return "not measured" if verification.get("state") == "failed" else OUTCOMES[outcome]
+    return OUTCOMES[outcome] if verification["kind"] == "entry" else str(outcome)
 
 
 def says_code(verification: View, reason: View) -> bool:

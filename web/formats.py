@@ -166,3 +166,9 @@ def web_address(text: object) -> str | None:
 def web_host(address: str) -> str:
     """The host of a web address, to be shown in place of the whole."""
     return urlsplit(address).hostname or address
+
+
+def visible(text: str) -> str:
+    """A program's output or source, with escapes for characters that steer a terminal or a line."""
+    lines = text.replace("\r\n", "\n")
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in lines)

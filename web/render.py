@@ -204,6 +204,7 @@ def environment() -> Environment:
         quality=formats.quality,
         seconds_exact=formats.seconds_exact,
         small_money=formats.small_money,
+        visible=formats.visible,
         web_address=formats.web_address,
         web_host=formats.web_host,
     )

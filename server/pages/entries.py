@@ -16,6 +16,7 @@ from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
 from server.submissions.packages import find_package, sees_source
 from server.submissions.views import package_view
+from web.formats import visible
 
 Context = dict[str, Any]
 MOST_MEASUREMENTS = 4
@@ -54,8 +55,9 @@ def has_halves(benchmark: Benchmark) -> bool:
 
 
 def _file(name: str, text: str) -> Context:
-    lines = text.splitlines()
-    return {"name": name, "size_bytes": len(text.encode()), "text": text, "lines": len(lines)}
+    shown = visible(text)
+    lines = shown.removesuffix("\n").count("\n") + 1
+    return {"name": name, "size_bytes": len(text.encode()), "text": shown, "lines": lines}
 
 
 def _measurements(session: Session, benchmark: Benchmark, submission: Submission) -> list[Context]:

@@ -174,13 +174,14 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
         follow_check(session, verification)
         return
     attempts = f"after {count_text(attempt.number, 'attempt')}"
+    next_step = failure.next_step[:1].lower() + failure.next_step[1:]
     end_without_verdict(
         session,
         verification,
         Reason(
             "infrastructure" if is_spent else "replay_failed",
             "leaves_open",
-            f"{attempts}: {failure.message}; {failure.next_step}",
+            f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
         ),
     )
     if verification.checks_id is not None:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +25,10 @@ from finishline.rules.verification.messages import (
 )
 from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
+from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.support.services import services_of
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
 
@@ -123,7 +126,12 @@ class Entries:
 
 
 def boxed_report(
-    seeds: list[int], *, seconds: float = 2.0, quality: float = 97.9, failed: str | None = None
+    seeds: list[int],
+    *,
+    seconds: float = 2.0,
+    quality: float = 97.9,
+    failed: str | None = None,
+    log: str = "ValueError: no such thing",
 ) -> ReplayReport:
     """The report of a package that asks twice a run, the second time at this quality."""
     runs = []
@@ -162,7 +170,7 @@ def boxed_report(
         tta_seconds=None,
         parent_seconds=None,
         failure=failure,
-        log_tail="ValueError: no such thing",
+        log_tail=log,
     )
     return ReplayReport(runs=[last], system=WORKER_SYSTEM, failure=failure)
 
@@ -478,3 +486,21 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     assert {"seal", "seeds"} <= failed(other_seed)
     assert failed(verified) == {"verdict"}
     assert failed(lambda forged: forged["submission"].update(claim_sha256="0" * 64))
+
+
+def test_an_export_has_the_source_of_a_package_from_its_verdict(
+    entries: Entries, alice: Person, client: TestClient, tmp_path: Path
+) -> None:
+    first, second = (
+        entries.hand_in(alice, FILES | {"notes.md": words}).json()["id"]
+        for words in (b"Published words.\n", b"Sealed words.\n")
+    )
+    entries.measure(first)
+
+    export_everything(services_of(client), tmp_path / "all")
+
+    found = b"".join(each.read_bytes() for each in (tmp_path / "all").rglob("*") if each.is_file())
+    assert first.encode() in found
+    assert second.encode() in found
+    assert b"Published words." in found
+    assert b"Sealed words." not in found

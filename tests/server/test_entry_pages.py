@@ -78,6 +78,32 @@ def test_a_measured_entry_shows_package_runs_verdict_and_source(
     assert "Second half" not in text
 
 
+def test_source_and_log_show_the_characters_that_would_steer_a_reader(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    hostile = "if access == '\u202e \u2066# none\u2069':\r\n\x1b[31m\x9b2J\u2028\t<script>\u200b"
+    files = FILES | {"notes.txt": hostile.encode()}
+    entry_id = entries.hand_in(alice, files).json()["id"]
+    entries.measure(entry_id, failed="entry_died", log=hostile)
+
+    pages = [
+        client.get(path, headers=alice.headers).text
+        for path in (f"/submissions/{entry_id}", f"/verifications/{entries.measurement(entry_id)}")
+    ]
+
+    for page in pages:
+        assert r"\u202e \u2066# none\u2069" in page
+        assert "\n" + r"\x1b[31m\x9b2J\u2028" + "\t&lt;script&gt;" + r"\u200b" in page
+        assert not set("\u202e\u2066\u2069\u2028\u200b\x1b\x9b").intersection(page)
+    assert 'notes.txt</span> <small class="soft">2 lines' in pages[0]
+    raw = client.get(
+        f"/api/v1/submissions/{entry_id}/package/files/notes.txt", headers=alice.headers
+    )
+    assert raw.content == hostile.encode()
+    assert raw.headers["content-type"].startswith("text/plain")
+    assert raw.headers["x-content-type-options"] == "nosniff"
+
+
 def test_the_source_waits_for_the_verdict(
     entries: Entries, alice: Person, olivia: Person, bob: Person, client: TestClient
 ) -> None:
@@ -150,7 +176,7 @@ def test_a_verification_shows_both_halves_where_they_judge(
     assert "The second half stops none" in race
     assert "on the second half of the test items the runs have a mean of 97.9" in race
     assert 'data-entry="halves"' in page
-    assert "/proof" not in page
+    assert f'href="/api/v1/verifications/{verification_id}/proof"' in page
     assert not WRONG.findall(race)
     runs = client.get(f"/api/v1/verifications/{verification_id}/race").json()["runs"]
     assert runs[0]["evaluations"][1]["second_half"] == 97.9
@@ -291,7 +317,7 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(
     assert refused.status_code == 422
     text = " ".join(re.sub(r"<[^>]*>", " ", refused.text).split())
     assert "The package breaks these rules." in text
-    assert re.search(r"train\.py 2 ", text)
+    assert "train.py line 2:" in text
     assert "training.toml" in text
     nothing = hand_in(client, csrf)
     assert nothing.status_code == 422

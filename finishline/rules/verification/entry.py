@@ -120,12 +120,12 @@ ENTRY = Purpose(
     why_not=why_no_entry,
     unable="cannot be measured",
     words=Words(
-        to_do="measurement",
+        to_do="train the package in",
         doing="Training the package in",
         endings={
             "verified": "Measured: {runs} of the package in a box, timed by the worker.",
             "rejected": "Not measured: the package did not hold the target in {runs}.",
-            "": "Undecided: {runs} of the package left its time open.",
+            "": "Not measured: {runs} of the package left its time open.",
         },
         about="train its package in a box, and measure its time",
         subject="the package",

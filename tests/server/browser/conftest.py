@@ -14,6 +14,7 @@ from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
 from server.base.database import Database, utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
+from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 from tests.support.services import services_of
 
@@ -75,6 +76,23 @@ def tell_canary(
 
 
 @pytest.fixture
+def packages(client: TestClient, alice: Any, bob: Any, walter: Any) -> dict[str, str]:
+    """Training packages: one that was measured, one that failed with a hostile log."""
+    entries = Entries(client, services_of(client).database, walter)
+    entries.greet()
+    measured = entries.hand_in(alice).json()["id"]
+    entries.measure(measured)
+    failed = entries.hand_in(bob, FILES | {"notes.txt": (HOSTILE + LONG * 4).encode()}).json()["id"]
+    entries.measure(failed, failed="entry_died", log=HOSTILE + LONG * 4)
+    return {
+        "entry": measured,
+        "failed_entry": failed,
+        "measurement": entries.measurement(measured),
+        "failed_measurement": entries.measurement(failed),
+    }
+
+
+@pytest.fixture
 def filled(
     replay: Any,
     variants: list[str],
@@ -84,6 +102,7 @@ def filled(
     ada: Any,
     make_report: Callable[..., Any],
     tell_canary: Callable[[float], None],
+    packages: dict[str, str],
 ) -> dict[str, str]:
     """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
     report = make_report(replay.seeds())
@@ -122,7 +141,7 @@ def filled(
     hook_id = ask("/webhooks", hook, by=ada)
     ask_test = client.post(f"/api/v1/webhooks/{hook_id}/test", headers=ada.headers)
     assert ask_test.status_code == 202, ask_test.text
-    return {
+    return packages | {
         "webhook_id": hook_id,
         "confirm_token": mail_token(client, "m-1", "confirm"),
         "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),
