@@ -225,6 +225,7 @@ REMOVALS: dict[str, Sequence[Removal]] = {
     ],
     "RLIMIT_NPROC": [no_resource_limit("RLIMIT_NPROC")],
     "RLIMIT_DATA": [no_resource_limit("RLIMIT_DATA")],
+    "RLIMIT_CORE": [no_resource_limit("RLIMIT_CORE")],
     "RLIMIT_NOFILE": [no_resource_limit("RLIMIT_NOFILE")],
     "RLIMIT_FSIZE": [no_resource_limit("RLIMIT_FSIZE")],
     "memory watch": [no_watch],

@@ -210,7 +210,7 @@ def _rlimits(limits: Limits) -> dict[str, int]:
         "RLIMIT_NOFILE": limits.open_files,
         "RLIMIT_FSIZE": limits.file_bytes,
         "RLIMIT_DATA": limits.memory_bytes,
-        "RLIMIT_CORE": 0,
+        "RLIMIT_CORE": 1,  # A core_pattern with a pipe starts a program of the host in spite of 0.
         "RLIMIT_MEMLOCK": 65_536,
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_SIGPENDING": 256,

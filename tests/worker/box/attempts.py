@@ -9,6 +9,7 @@ import errno
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import threading
@@ -221,6 +222,11 @@ def fork(times: str) -> str:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     return "done"
+
+
+def crash_bytes(_: str) -> str:
+    """The limit to the memory of a crash that the kernel writes, or hands to the host's program."""
+    return str(resource.getrlimit(resource.RLIMIT_CORE)[1])
 
 
 def open_files(count: str) -> str:

@@ -106,6 +106,7 @@ TABLE = [
     Attempt(18, "write /proc/sys/kernel/core_pattern", "EACCES", None),
     Attempt(18, "write /proc/sys/kernel/hostname", "EACCES", None),
     Attempt(19, "set_uid 0", "EINVAL", None),
+    Attempt(19, "crash_bytes x", "1", "RLIMIT_CORE"),  # The one value that starts no program.
     Attempt(19, "type_ahead 0x5412", "EPERM", "seccomp"),
     Attempt(19, "type_ahead 0x100005412", "EPERM", "seccomp"),  # The same to the kernel.
     *(
