@@ -2,12 +2,16 @@
 
 import ast
 import hashlib
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from finishline.rules.errors import RuleError
+from finishline.rules.fields import MISLEADING
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
@@ -16,6 +20,7 @@ from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 MOST_FILES = 32
 LARGEST_FILE_BYTES = 128 << 10
 LONGEST_LINE = 1_000
+LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
 FUNCTIONS = {"prepare": 1, "train": 3}
 _NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
@@ -74,13 +79,17 @@ def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:
     total = sum(map(len, files.values()))
     if total > LARGEST_PACKAGE_BYTES:
         yield PackageError(f"{total} bytes", expected=f"at most {LARGEST_PACKAGE_BYTES} bytes")
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+    for name in sorted(folders.intersection(files)):
+        yield PackageError("the name of a folder as well", file=name, expected="another name")
     for name, content in sorted(files.items()):
         yield from _file(name, content)
 
 
 def _file(name: str, content: bytes) -> Iterator[RuleError]:
-    if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
-        expected = "a relative name of a-z, 0-9, _, . and -"
+    allowed = _NAME.fullmatch(name) and not {".", ".."}.intersection(name.split("/"))
+    if not allowed or len(name) > LONGEST_NAME:
+        expected = f"a relative name of a-z, 0-9, _, . and -, at most {LONGEST_NAME} of them"
         yield PackageError("a file's name that is not allowed", file=name[:200], expected=expected)
     if not name.endswith(SUFFIXES):
         yield PackageError(
@@ -96,18 +105,22 @@ def _file(name: str, content: bytes) -> Iterator[RuleError]:
         line = content[: error.start].count(b"\n") + 1
         yield PackageError("not UTF-8", file=name, line=line, expected="UTF-8 text")
         return
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        yield PackageError("a NUL character", file=name, line=line, expected="text")
     for number, line_text in enumerate(text.split("\n"), start=1):
-        if len(line_text) > LONGEST_LINE:
-            yield PackageError(
-                f"a line of {len(line_text)} characters",
-                file=name,
-                line=number,
-                expected=f"at most {LONGEST_LINE}",
-            )
+        problem = _line_problem(line_text)
+        if problem is not None:
+            message, expected = problem
+            yield PackageError(message, file=name, line=number, expected=expected)
             return
+
+
+def _line_problem(line: str) -> tuple[str, str] | None:
+    """Fault in a line, and the text expected instead. The source is read by others: as it runs."""
+    if len(line) > LONGEST_LINE:
+        return f"a line of {len(line)} characters", f"at most {LONGEST_LINE}"
+    hidden = MISLEADING.search(line.removesuffix("\r"))
+    if hidden is not None:
+        return f"the character U+{ord(hidden[0]):04X}", "text that shows as it is"
+    return None
 
 
 def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest | None:
@@ -214,6 +227,7 @@ def python_problems(
             expected="another name",
         )
     try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         tree = ast.parse(content)
     except SyntaxError as error:
         yield PackageError(
@@ -221,8 +235,11 @@ def python_problems(
         )
         return
     except (ValueError, RecursionError, MemoryError) as error:
-        yield PackageError(f"not Python: {error}", file=name, expected="Python")
+        told = str(error) or "nested too deeply"
+        yield PackageError(f"not Python: {told}", file=name, expected="Python")
         return
+    if not encoding.startswith("utf-8"):
+        yield PackageError(f"encoding {encoding}", file=name, line=1, expected="utf-8")
     if family is None:
         return
     for line, module in _imports(tree):
