@@ -147,6 +147,7 @@ FIXED = (b"np.random.default_rng(seed)", b"np.random.default_rng(1)")
 RANDOM = (b"np.random.default_rng(seed)", b"np.random.default_rng()")
 LOWEST = (b"100 * right[:50].mean(), 100 * right[50:].mean()", b"95.0, 95.0")
 BROKEN = (b"return Task", b"return task")
+PICKED = (b"predictions == self.answers", b"np.eye(2)[predictions, self.answers]")
 SHARE = (b"return 100 * right[:50].mean()", b"return 101")
 
 
@@ -158,6 +159,7 @@ SHARE = (b"return 100 * right[:50].mean()", b"return 101")
         (RANDOM, "two draws of one nonce differ", None),
         (LOWEST, "constant (0) predictions reach the target with 95", None),
         (BROKEN, "the task's module failed: NameError", 20),
+        (PICKED, "the task's module failed: IndexError", 14),
         (SHARE, "score() gave 101 and", None),
     ],
 )

@@ -7,6 +7,7 @@ the package does after it changes the result.
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -115,7 +116,7 @@ def race(
         ) as watch:
             runner.run(seed)
             box.kill()
-        scorer.finish(stop=stop)
+        runner.finish()
         return runner.result(peak_bytes=watch.peak_bytes)
 
 
@@ -172,6 +173,13 @@ class _Runner:
             self._train(seed)
         except ClosedError:
             self._end("failed", *self._death())
+
+    def finish(self) -> None:
+        """Wait for the open scores."""
+        try:
+            self._scorer.finish(stop=self._stop)
+        except ProtocolError as error:
+            self._end("failed", "protocol_broken", str(error))
 
     def result(self, *, peak_bytes: int) -> RaceResult:
         """The run as it ended: at the first ask that reached the target, if one did."""
@@ -266,6 +274,8 @@ class _Runner:
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
         """Score an ask: whether the target is met."""
         quality, second = self._course.score(predictions)
+        if not (math.isfinite(quality) and math.isfinite(second)):
+            raise ProtocolError("the predictions have no quality: it is no finite number")
         ask = made(quality=quality, second_half=second)
         self._asks.append(ask)
         self._on_ask(ask)

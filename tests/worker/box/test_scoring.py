@@ -105,6 +105,26 @@ def test_a_failed_score_ends_the_run_with_its_error(run_code: RunCode) -> None:
         )
 
 
+def test_predictions_without_a_quality_are_the_packages_fault(run_code: RunCode) -> None:
+    told: list[Ask] = []
+
+    result = run_code(
+        """
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes([255] * 8)
+            yield lambda inputs: bytes(range(8))
+        """,
+        score=lambda predictions: (float("nan") if max(predictions) == 255 else 0.5, 0.5),
+        on_ask=told.append,
+    )
+
+    assert (result.status, result.code) == ("failed", "protocol_broken")
+    assert "no quality" in (result.message or "")
+    assert result.asks == tuple(told)
+    assert [ask.quality for ask in told] == [0.5]
+
+
 def test_a_cancelled_run_scores_nothing_more(run_code: RunCode) -> None:
     scored: list[bytes] = []
 
