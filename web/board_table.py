@@ -33,7 +33,7 @@ class Column:
 
 def _figure(name: str, words: str, field: str, write: Callable[[float | None], str]) -> Column:
     """A column of one figure of an entry."""
-    return Column(name, words, "r", (field,), lambda entry: write(entry[field]))
+    return Column(name, words, "r extra", (field,), lambda entry: write(entry[field]))
 
 
 def progress(entry: Entry) -> str:
@@ -61,18 +61,18 @@ TRAIN = (
     Column("model", "Model", "model"),
     Column("submitter", "Submitter", "wide"),
     Column("system", "System", "wide"),
-    Column("tta", "TTA, 95 % interval", "r"),
-    Column("cost", "Cost", "r", ("cost_usd",)),
-    Column("cv", "CV, runs", "r"),
-    Column("latency", "Latency stated", "r", ("latency_ms",)),
+    Column("tta", "Time, 95 %", "r"),
+    Column("cost", "Cost", "r wide cost", ("cost_usd",)),
+    Column("cv", "CV, runs", "r wide"),
+    Column("latency", "Latency stated", "r extra", ("latency_ms",)),
     _figure("measured_latency", "Latency measured", "measured_latency_ms", milliseconds),
     _figure("energy", "Energy", "energy_joules", energy),
-    Column("epochs", "Epochs", "r", ("epochs_to_target",), progress),
+    Column("epochs", "Epochs", "r extra", ("epochs_to_target",), progress),
     _figure("samples", "Samples/s", "samples_per_second", rate),
-    Column("precision", "Precision", "", ("precision", "precision_measured")),
-    Column("division", "Division", "", ("division",)),
-    Column("status", "Evidence"),
-    Column("date", "Date"),
+    Column("precision", "Precision", "extra", ("precision", "precision_measured")),
+    Column("division", "Division", "wide", ("division",)),
+    Column("status", "Evidence", "wide"),
+    Column("date", "Date", "wide"),
 )
 INFERENCE = (
     Column("rank", "#", "r rank"),
@@ -80,12 +80,14 @@ INFERENCE = (
     Column("submitter", "Submitter", "wide"),
     Column("system", "Hardware", "wide"),
     Column("latency", "Latency", "r", ("latency_ms",)),
-    _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds),
-    Column("inference_cost", "Cost of 10,000", "r", ("cost_usd_per_10000",)),
-    Column("quality", "Quality", "r", ("quality",)),
-    Column("division", "Division", "", ("division",)),
-    Column("status", "Evidence"),
-    Column("date", "Date"),
+    replace(
+        _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds), css="r wide"
+    ),
+    Column("inference_cost", "Cost of 10,000", "r wide cost", ("cost_usd_per_10000",)),
+    Column("quality", "Quality", "r wide", ("quality",)),
+    Column("division", "Division", "wide", ("division",)),
+    Column("status", "Evidence", "wide"),
+    Column("date", "Date", "wide"),
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
 LISTED = "Claimed: times are the submitters' own"
@@ -223,10 +225,32 @@ def kind_link(filters: Mapping[str, Any], kind: str) -> str:
     return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
-def division_links(filters: Mapping[str, Any], divisions: Sequence[str]) -> list[tuple[str, str]]:
-    """Each division with the link to its board; they are numbered apart, closed first."""
+def board_tabs(
+    divisions: Collection[str], filters: Mapping[str, Any], kinds: Collection[str], shown: str
+) -> list[tuple[str, str, bool]]:
+    """Each board of a benchmark: its words, the link to it, and whether it is the one shown.
+
+    Divisions are numbered apart, closed first. Another kind keeps the text that was searched for.
+    """
     ordered = sorted(divisions, key=lambda name: (name != "closed", name))
-    return [(name, "?" + board_query(filters, division=name)) for name in ordered]
+    tabs = []
+    for kind in kinds:
+        kept = (
+            filters
+            if kind == shown
+            else {"q": filters.get("q"), "metric": next(iter(METRICS[kind]))}
+        )
+        for name in ordered if len(ordered) > 1 else (None,):
+            link = "?" + board_query(kept, division=name)
+            is_shown = kind == shown and name in (None, filters.get("division"))
+            tabs.append((_tab(kind, name, is_alone=len(kinds) == 1), link, is_shown))
+    return tabs
+
+
+def _tab(kind: str, division: str | None, *, is_alone: bool) -> str:
+    if kind == "inference":
+        return f"Inference, {division}" if division else "Inference"
+    return division.capitalize() if division else "Leaderboard" if is_alone else "Training"
 
 
 def sort_link(filters: Mapping[str, Any], column: str) -> str:

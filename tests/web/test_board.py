@@ -14,6 +14,7 @@ from web.board_chart import front_entries, pareto_figure, pareto_table
 from web.board_table import (
     asks_what_if,
     board_query,
+    board_tabs,
     is_filtered,
     kind_link,
     pages_of,
@@ -340,6 +341,20 @@ def test_the_other_kind_keeps_what_was_searched_for() -> None:
     query = parse_qs(kind_link(FILTERS | {"status": "verified"}, "inference").removeprefix("?"))
     assert query == {"metric": ["latency"], "q": ["a&b=c"]}
     assert kind_link({"metric": "latency"}, "train") == "?metric=tta"
+
+
+def test_a_board_has_a_tab_for_each_division_and_kind() -> None:
+    both, filters = ("train", "inference"), {"q": "a", "division": "open", "framework": "f"}
+    assert board_tabs(["open"], {}, ["train"], "train") == [("Leaderboard", "?", True)]
+    assert [words for words, _, _ in board_tabs(["open"], {}, both, "train")] == [
+        "Training", "Inference",
+    ]  # fmt: skip
+    assert board_tabs(["open", "closed"], filters, both, "train") == [
+        ("Closed", "?division=closed&framework=f&q=a", False),
+        ("Open", "?division=open&framework=f&q=a", True),
+        ("Inference, closed", "?metric=latency&division=closed&q=a", False),
+        ("Inference, open", "?metric=latency&division=open&q=a", False),
+    ]
 
 
 def test_a_number_is_linked_as_it_is_typed() -> None:

@@ -10,6 +10,13 @@ for (const form of document.querySelectorAll("form.filters")) {
     const empty = [...event.formData].filter(([, value]) => value === "").map(([name]) => name);
     empty.forEach((name) => event.formData.delete(name));
   });
+  // A list acts at once where it was pointed at; with the keyboard each arrow would be an answer.
+  let isPointed = false;
+  form.addEventListener("pointerdown", () => (isPointed = true));
+  form.addEventListener("keydown", () => (isPointed = false));
+  form.addEventListener("change", (event) => {
+    if (isPointed && event.target.matches(".row > select")) form.requestSubmit();
+  });
   const slider = form.querySelector("input[type=range]");
   if (slider) slideTarget(form, slider);
 }
@@ -35,6 +42,7 @@ function slideTarget(form, slider) {
   // Whoever slides with the keyboard goes on from where they were; going to a place in the page,
   // as the address asks, would take the focus away again.
   if (sessionStorage.getItem(SLID) === location.pathname) {
+    slider.closest("details").open = true;
     addEventListener("load", () => slider.focus({ preventScroll: true }));
   }
   sessionStorage.removeItem(SLID);

@@ -93,8 +93,8 @@ CHECK_WORDS = {
 }
 MEANINGS: dict[Evidence, str] = {
     "measured": "exactly this was trained on our worker; the time is ours",
-    "published": "reviewed elsewhere; scored again here from its logs",
-    "claimed": "the submitter's own logs; not numbered",
+    "published": "reviewed elsewhere; rescored here from its logs",
+    "claimed": "the submitter's logs; not numbered",
 }
 
 
