@@ -27,7 +27,7 @@ FAMILIES: Mapping[str, Family] = {
     "torch": Family(
         ("torch", "numpy"),
         ("torch", "numpy", "sympy", "networkx"),
-        preload=("torch", "torch.optim"),
+        preload=("torch", "torch._dynamo"),
     ),
 }
 EXAMPLES = "numpy-2.4 or torch-2.13-cpu"

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from finishline.rules.trainings import protocol
+from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.protocol import Limits
 from tests.worker.box.conftest import LIMITS, RunCode
 from worker.box.start import RUNNER, BoxUnavailableError
@@ -113,6 +114,27 @@ def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(
 ) -> None:
     with pytest.raises(BoxUnavailableError, match="No module named 'absent'"):
         run_code("", preload=("absent",))
+
+
+def test_a_first_optimiser_imports_nothing_on_the_clock(run_code: RunCode) -> None:
+    pytest.importorskip("torch")
+    result = run_code(
+        """
+        import sys
+        import torch
+
+        def train(prepared, data, seed):
+            before = set(sys.modules)
+            torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+            print(len(set(sys.modules) - before))
+            yield lambda inputs: bytes(range(8))
+        """,
+        limits=Limits(memory_bytes=2 << 30, prepare_seconds=60),
+        packages=FAMILIES["torch"].distributions,
+        preload=FAMILIES["torch"].preload,
+    )
+
+    assert (result.status, result.log_tail.strip()) == ("reached", "0"), result
 
 
 def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
