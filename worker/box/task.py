@@ -139,7 +139,7 @@ class TaskBox:
         self._box.exit_status(wait_seconds=1.0)
         log = self._box.log_tail()
         lines = log.strip().splitlines()
-        message = f"the task's module failed: {lines[-1] if lines else 'no message'}"
+        message = f"the task's module failed: {lines[-1] if lines else 'it ended in silence'}"
         return TaskError(message, log=log)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.errors import RuleError
-from finishline.rules.trainings.protocol import CLASS_TYPES, LOGIT_TYPE, ArraySpec
+from finishline.rules.trainings.protocol import PREDICTION_TYPES, ArraySpec
 from worker.box.check import check_box
 from worker.box.race import Course
 from worker.box.shipped import task_module
@@ -33,7 +33,11 @@ UNAVAILABLE, USAGE = 4, 2
 MOST_SECONDS = 10.0
 MOST_CONSTANTS = 16
 TASK = "task.py"
-_PLACE = re.compile(rf'File "{PACKAGE}/([\w./-]+)", line (\d+)')
+EXPECTED = (
+    "draw(nonce) with train, inputs (arrays by name), predictions (type, shape) and "
+    "score(predictions), in a box: numpy, files beside it, no network, no writes, 10 s, 1 GiB"
+)
+_PLACE = re.compile(rf'File "{PACKAGE}/([\w./-]+)", line (\d+), in (\w+)')
 
 
 @dataclass(frozen=True)
@@ -112,13 +116,11 @@ def _drawn(folder: Path, benchmark: Benchmark, nonce: bytes) -> Draw:
 
 
 def _check_predictions(prediction: ArraySpec) -> None:
-    is_class = prediction.dtype in CLASS_TYPES and len(prediction.shape) == 1
-    is_logits = prediction.dtype == LOGIT_TYPE and len(prediction.shape) == 2
-    if not is_class and not is_logits:
+    if prediction.dtype not in PREDICTION_TYPES:
         _problem(
-            f"predictions of {prediction.dtype} {list(prediction.shape)}",
+            f"predictions of {prediction.dtype}",
             field="predictions",
-            expected="uint8 or uint16 (n,), or float32 (n, classes)",
+            expected=f"{', '.join(PREDICTION_TYPES[:-1])} or {PREDICTION_TYPES[-1]}",
         )
 
 
@@ -158,21 +160,18 @@ def _better(found: Sequence[float], best: Sequence[float], benchmark: Benchmark)
 def guesses(course: Course) -> Iterator[tuple[str, Any]]:
     """Predictions of a package that has learnt nothing, with a word for each."""
     draw, spec = np.random.default_rng(0), course.prediction
-    if spec.dtype not in CLASS_TYPES:
-        yield "constant", np.zeros(spec.shape, spec.dtype)
+    labels: list[Any] = [each for each in course.train.values() if each.ndim == 1]
+    if spec.dtype == "float32":
+        for constant in {0.0, *(float(np.median(each)) for each in labels)}:
+            yield f"constant ({constant:g})", np.full(spec.shape, constant, spec.dtype)
         yield "random", draw.standard_normal(spec.shape).astype(spec.dtype)
         return
-    classes = _classes(course)
+    whole = [int(each.max()) + 1 for each in labels if each.dtype.kind in "iu"]
+    classes = max(2, min(256, max(whole, default=10)))
     # The largest number is no item's class; a score that it stops makes failures of the host.
-    for each in (*range(min(classes, MOST_CONSTANTS)), int(np.iinfo(spec.dtype).max)):
-        yield f"constant ({each})", np.full(spec.shape, each, spec.dtype)
+    for one in (*range(min(classes, MOST_CONSTANTS)), np.iinfo(spec.dtype).max):
+        yield f"constant ({one})", np.full(spec.shape, one, spec.dtype)
     yield "random", draw.integers(0, classes, spec.shape).astype(spec.dtype)
-
-
-def _classes(course: Course) -> int:
-    """Classes by the labels to learn from: the one array of whole numbers with one dimension."""
-    labels = [each for each in course.train.values() if each.ndim == 1 and each.dtype.kind in "iu"]
-    return max(2, min(256, max((int(each.max()) + 1 for each in labels), default=10)))
 
 
 def _is_quality(value: float, unit: str) -> bool:
@@ -185,9 +184,12 @@ def _listed(arrays: Any) -> dict[str, list[Any]]:
 
 
 def _place(log: str) -> dict[str, Any]:
-    """The last line of the task's own files that a traceback names."""
+    """The last line of the task's own files that a traceback names, and its function."""
     found = _PLACE.findall(log)
-    return {"file": found[-1][0], "line": int(found[-1][1])} if found else {}
+    if not found:
+        return {"expected": EXPECTED}
+    file, line, function = found[-1]
+    return {"file": file, "line": int(line), "field": function, "expected": EXPECTED}
 
 
 def _problem(message: str, **place: Any) -> None:

@@ -28,7 +28,7 @@ from finishline.cli.training import require_server
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.text import count_text
 from finishline.rules.trainings.advice import ReferenceRuns, advice
-from finishline.rules.trainings.own_benchmark import FILE, with_hashes
+from finishline.rules.trainings.own_benchmark import FILE, OwnBenchmark, line_of, with_hashes
 
 TEMPLATE = "finishline.rules.trainings.benchmark_template"
 TEMPLATE_ID = "mine"
@@ -109,7 +109,7 @@ def check(
         "reference": reference.figures() if reference else None,
         "warnings": warnings,
     }
-    screen.answer(document, _last_lines(reference, warnings, finished, path))
+    screen.answer(document, _last_lines(own, reference, warnings, finished, path))
     return int(FAILED.get(code, ExitCode.OK))
 
 
@@ -184,6 +184,7 @@ def _reference_lines(runs: ReferenceRuns) -> Iterator[Text]:
 
 
 def _last_lines(
+    own: OwnBenchmark,
     reference: ReferenceRuns | None,
     warnings: list[str],
     finished: list[dict[str, Any]],
@@ -191,7 +192,11 @@ def _last_lines(
 ) -> Iterator[RenderableType]:
     if reference is None:
         reached = sum(each["status"] == "reached" for each in finished)
-        yield _warning(f"{reached} of {len(finished)} runs of the reference reached the target.")
+        yield _warning(
+            f"{reached} of {len(finished)} runs of the reference reached "
+            f"{own.benchmark.target.in_words} ({FILE} line {line_of(own.content, 'target.value')}, "
+            "field target.value; expected a target that every run reaches)."
+        )
         return
     yield from _reference_lines(reference)
     yield from (_warning(each) for each in warnings)

@@ -27,9 +27,8 @@ ITEM_BYTES = {
     "float32": 4,
     "float64": 8,
 }
-# Of predictions: a class per item, or logits.
-CLASS_TYPES = ("uint8", "uint16")
-LOGIT_TYPE = "float32"
+# Of predictions: a class per item, or numbers such as logits.
+PREDICTION_TYPES = ("uint8", "uint16", "float32")
 
 
 class FrameType(IntEnum):
