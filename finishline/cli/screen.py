@@ -2,22 +2,37 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
+
+from finishline.rules.fields import MISLEADING
 
 # Output to a file or another program is neither wrapped nor cut.
 WIDTH_WITHOUT_TERMINAL = 10_000
+
+
+class PlainConsole(Console):
+    """A console of whose texts a terminal gets no orders: titles, logs and names are strangers'."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """The pieces of a text as they are printed."""
+        for piece in super().render(renderable, options):
+            shown = MISLEADING.sub("\ufffd", piece.text)
+            yield piece if piece.control else Segment(shown, piece.style)
 
 
 def open_console(*, stderr: bool = False) -> Console:
     """A console that prints texts as they are, because names and notes may hold brackets."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+    return PlainConsole(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class Screen:
     def answer(self, document: Any, lines: Iterable[RenderableType]) -> None:
         """The command's answer: the document for programs, the lines for people."""
         if self.as_json:
-            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(document, indent=2) + "\n")
             sys.stdout.flush()
         else:
             self.say(*lines)
@@ -53,12 +68,6 @@ class Screen:
 def as_it_is(*parts: str | tuple[str, str]) -> Text:
     """A line with a path to be copied: a terminal may fold it, no line end is put into it."""
     return Text.assemble(*parts, no_wrap=True)
-
-
-def log_text(log: str) -> Text:
-    """The end of a program's log; of its characters a terminal gets only those that print."""
-    shown = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in log.rstrip())
-    return as_it_is(shown)
 
 
 def flowing(text: str) -> str:

@@ -17,9 +17,9 @@ from finishline.cli.replay_screen import (
     read_bands,
     read_target,
 )
-from finishline.cli.screen import Screen, as_it_is, log_text
+from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.submission_tables import verdict_lines
-from finishline.cli.tables import cost_text, number_text, quality_text, seconds_text
+from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
 from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
@@ -152,8 +152,15 @@ def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
     assert written.getvalue().splitlines() == [f"refused {path}: 1 problem"]
 
 
-def test_a_log_gives_a_terminal_no_orders() -> None:
-    assert log_text("a\x1b]0;b\x07\n\tc\r\n").plain == "a\ufffd]0;b\ufffd\n\tc"
+def test_no_text_gives_a_terminal_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    table = make_table("package")
+    table.add_row("\x9b2J\u202egnp")
+    for text in (as_it_is("a\x1b]0;b\x07\n c"), "\x1b[2Jd", table):
+        open_console().print(text)
+
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[:3] == ["a\ufffd]0;b", " c", "\ufffd[2Jd"]
+    assert "\ufffd2J\ufffdgnp" in shown
 
 
 def test_a_cost_keeps_digits_that_tell_something() -> None:

@@ -30,6 +30,8 @@ from worker.box.start import RUNNER, Box, Order
 TASKER = RUNNER.with_name("tasker.py")
 LIMITS = Limits(memory_bytes=1 << 30, run_seconds=10.0, prepare_seconds=10.0, processes=16)
 ANSWER_SECONDS = 60.0
+LARGEST_HEAD_BYTES = 64 << 10
+LARGEST_PREDICTION_BYTES = 256 << 20
 
 
 class TaskError(Exception):
@@ -91,13 +93,15 @@ class TaskBox:
         """Draw the data of a run. Raises TaskError."""
         body = self._ask(FrameType.DRAW, nonce, FrameType.DRAWN)
         try:
-            head, _, content = bytes(body).partition(b"\n")
-            table = json.loads(head)
+            at = body.index(b"\n", 0, LARGEST_HEAD_BYTES)
+            table, content = json.loads(body[:at]), memoryview(body)[at + 1 :].toreadonly()
             dtype, shape = table["prediction"]
             prediction = ArraySpec(dtype, tuple(shape))
+            if prediction.nbytes > LARGEST_PREDICTION_BYTES:
+                raise ValueError(f"predictions of more than {LARGEST_PREDICTION_BYTES} bytes")
             groups = {name: read_specs(table[name]) for name in ("train", "inputs")}
             arrays = read_arrays({**_named("train", groups), **_named("inputs", groups)}, content)
-        except (ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # An organiser's bytes fail in any way.
             raise TaskError(f"the task drew no arrays: {error}") from error
         return Course(
             task=facts,
@@ -115,7 +119,7 @@ class TaskBox:
         try:
             first, second = json.loads(bytes(body))
             return float(first), float(second)
-        except (ValueError, TypeError) as error:
+        except Exception as error:
             raise TaskError(f"the task returned no two numbers: {error}") from error
 
     def _ask(self, kind: FrameType, body: bytes, answer: FrameType) -> bytearray:
@@ -153,7 +157,7 @@ def read_specs(table: Mapping[str, Any]) -> dict[str, ArraySpec]:
 
 
 def read_arrays(
-    specs: Mapping[tuple[str, str], ArraySpec], content: bytes
+    specs: Mapping[tuple[str, str], ArraySpec], content: memoryview
 ) -> dict[tuple[str, str], Array]:
     """Arrays that lie one after the other, aligned to 64 bytes. Raises ValueError."""
     found = {}

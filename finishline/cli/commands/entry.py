@@ -13,7 +13,7 @@ from finishline.cli.commands.training import PackagePath, open_package
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.screen import Screen, as_it_is, log_text, open_screen
+from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.packages import send_package
@@ -132,7 +132,7 @@ def log_lines(measurement: View) -> Iterator[Text]:
     """The last lines that the package wrote before it failed."""
     for attempt in measurement.get("attempts") or []:
         if attempt.get("failure") and attempt.get("log_tail"):
-            yield log_text(str(attempt["log_tail"]))
+            yield as_it_is(str(attempt["log_tail"]).rstrip())
 
 
 def entry_code(measurement: View) -> ExitCode:

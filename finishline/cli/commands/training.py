@@ -12,7 +12,7 @@ from finishline.cli.box_runs import FAILED, TRAIN, box_events
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
-from finishline.cli.screen import as_it_is, log_text, open_screen
+from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
 from finishline.cli.training import require_server
@@ -154,7 +154,7 @@ def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     elif event["kind"] == "run_finished":
         yield _finished_line(event)
         if event["status"] == "failed" and event["log_tail"]:
-            yield log_text(event["log_tail"])
+            yield as_it_is(event["log_tail"].rstrip())
 
 
 def _finished_line(event: Mapping[str, Any]) -> Text:

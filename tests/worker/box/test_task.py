@@ -79,6 +79,47 @@ def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> Non
 
 
 @pytest.mark.parametrize(
+    "head",
+    [
+        "'[' * 60_000",
+        "'[]'",
+        "' ' * 70_000 + '{}'",
+        "json.dumps({'prediction': ['uint8', [2**40]], 'train': {}, 'inputs': {}})",
+        "json.dumps({'prediction': ['uint8', [4]], 'train': {'x': ['int8', [9]]}, 'inputs': {}})",
+        "json.dumps({'prediction': ['uint8', [4]], 'train': [], 'inputs': {}})",
+    ],
+)
+def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(
+    write_task: WriteTask, head: str
+) -> None:
+    code = f"""
+        import json, sys
+        tasker = sys.modules["__main__"]
+        tasker.check_shapes = lambda *_: None
+        tasker.packed = lambda task: ({{}}, ({head}).encode() + b"\\n")
+    """
+    with TaskBox(write_task(code)) as task, pytest.raises(TaskError, match="drew no arrays"):
+        task.draw(b"nonce", facts={}, target=1.0)
+
+
+@pytest.mark.parametrize("answer", ["'[' * 4000", "'[1' + '0' * 400 + ', 1]'", "'{}'", "'[1]'"])
+def test_a_score_that_is_no_two_numbers_is_told(write_task: WriteTask, answer: str) -> None:
+    code = f"""
+        import sys, types
+
+        def score(self, predictions):
+            sys.modules["__main__"].json = types.SimpleNamespace(dumps=lambda _: {answer})
+            return 0.0, 0.0
+
+        Task.score = score
+    """
+    with TaskBox(write_task(code)) as task:
+        course = task.draw(b"nonce", facts={}, target=1.0)
+        with pytest.raises(TaskError, match="returned no two numbers"):
+            course.score(bytes(4))
+
+
+@pytest.mark.parametrize(
     ("code", "told"),
     [
         ("Task.train = {'x': np.zeros((3, 3), np.int8)}", "shapes() says"),
