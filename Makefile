@@ -12,7 +12,7 @@ VISION_VENV := .venv-vision
 AUDIT_VENV := .venv-audit
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
-PROGRAMS := board_reads box box_clock dispatch export_rate harness_cost import_rate overload \
+PROGRAMS := board_reads box box_clock digits dispatch export_rate harness_cost import_rate overload \
 	score_archives server_start submission_writes teacher verdict_power
 VISION_STAMP := $(VISION_VENV)/.installed
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.

@@ -68,10 +68,14 @@ class Track:
     def __init__(self, benchmark: Benchmark, task: TaskBox, nonce: str) -> None:
         self.benchmark, self.task, self.nonce = benchmark, task, nonce
 
-    def train(self, package: Path, index: int, *, factors: bool = True) -> Trained:
-        """Train a package on a draw; `factors` switches all of its factors."""
+    def train(
+        self, package: Path, index: int, *, factors: bool = True, control: bool = False
+    ) -> Trained:
+        """Train a package on a draw or a control; `factors` switches all of its factors."""
         manifest = shipped_manifest(package)
-        course = draw_course(self.task, self.benchmark, manifest, nonce=self.nonce, index=index)
+        course = draw_course(
+            self.task, self.benchmark, manifest, nonce=self.nonce, index=index, control=control
+        )
         chosen = dict.fromkeys(manifest.factors or {}, factors)
         course = replace(course, task={**course.task, "factors": chosen})
         order = order_of(package, manifest, self.benchmark)

@@ -74,6 +74,7 @@ class Entries:
                 },
                 target=self.job.target.value,
                 lower_is_better=self.job.target.direction == "lower",
+                control=training.is_control,
             )
             result = race(
                 self.orders[training.package],

@@ -91,7 +91,8 @@ def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
     """The reported runs of a measurement; the run that ended an attempt where there is none."""
     report = report_of(verification)
     if report is not None and verification.state != "cancelled":
-        return [_run(benchmark, run) for run in report.runs]
+        controls = verification.control_runs
+        return [_run(benchmark, run) | {"control": run.index in controls} for run in report.runs]
     return [
         _blank(attempt.number - 1, "failed")
         | {"failure": attempt.failure, "log_tail": attempt.log_tail}
@@ -119,12 +120,12 @@ def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
 
 def _blank(index: int, status: str) -> Context:
     figures = dict.fromkeys(("seed", "seconds", "quality", "second_half", "failure", "log_tail"))
-    return {"index": index, "status": status, "asks": 0, **figures}
+    return {"index": index, "status": status, "control": False, "asks": 0, **figures}
 
 
 def _in_short(runs: Iterable[Context]) -> Context:
     """How many runs reached the target of those shown, and how far their times vary."""
-    all_runs = list(runs)
+    all_runs = [run for run in runs if not run["control"]]
     times = [run["seconds"] for run in all_runs if run["seconds"] is not None]
     return {
         "reached": len(times),
@@ -143,7 +144,8 @@ def measured_curves(session: Session, submission_id: str) -> list[Context]:
     for verification in measurements_of(session, submission_id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
-            return [_curve(benchmark, run) for run in report.runs]
+            controls = verification.control_runs
+            return [_curve(benchmark, run) for run in report.runs if run.index not in controls]
     return []
 
 

@@ -1,14 +1,16 @@
-"""The example packages and the teacher's reference: valid, and as good as their tables say."""
+"""The example packages and the references: valid, and as good as their tables say."""
 
 import os
 import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from finishline.client.packages import read_folder
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
+from perf.digits import train_boxed, train_trusted
 from perf.teacher import shipped_manifest
 from worker.box.local import draw_course, open_task, order_of
 from worker.box.race import RaceResult, race
@@ -17,27 +19,33 @@ from worker.box.start import BoxUnavailableError, find_bubblewrap
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "examples" / "packages"
 REFERENCE = ROOT / "benchmarks" / "teacher" / "reference"
-ALL = [*sorted(path.parent for path in PACKAGES.glob("*/training.toml")), REFERENCE]
+EXAMPLES = sorted(path.parent for path in PACKAGES.glob("*/training.toml"))
+REFERENCES = sorted(path.parent for path in ROOT.glob("benchmarks/*/reference/training.toml"))
 NONCE = "7" * 64
 
 
-def run(package: Path) -> RaceResult:
-    """One run in the box, in the installed version of the package's environment."""
+@pytest.fixture
+def box() -> None:
+    """Skip where there is no bubblewrap; fail if it must be there."""
     try:
         find_bubblewrap()
     except BoxUnavailableError as error:
         if os.environ.get("FINISHLINE_REQUIRE_BOX"):
             raise
         pytest.skip(f"{error}; no package is trained")
+
+
+def run(package: Path, *, control: bool = False) -> RaceResult:
+    """One run in the box, in the installed version of the package's environment."""
     manifest = shipped_manifest(package)
     file = ROOT / "benchmarks" / f"{manifest.benchmark}.toml"
     benchmark = load_benchmark(file)
     with open_task(file.with_suffix(""), benchmark) as task:
-        course = draw_course(task, benchmark, manifest, nonce=NONCE, index=0)
+        course = draw_course(task, benchmark, manifest, nonce=NONCE, index=0, control=control)
         return race(order_of(package, manifest, benchmark), course, seed=1)
 
 
-@pytest.mark.parametrize("package", ALL, ids=lambda path: path.name)
+@pytest.mark.parametrize("package", EXAMPLES + REFERENCES, ids=str)
 def test_a_shipped_package_breaks_no_rule(package: Path) -> None:
     files, problems = read_folder(package)
     found, more = read_package(files, benchmarks=["digits", "teacher"])
@@ -48,7 +56,7 @@ def test_a_shipped_package_breaks_no_rule(package: Path) -> None:
 
 def test_every_example_has_a_line_in_the_table() -> None:
     text = (PACKAGES / "README.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [path.name for path in ALL[:-1]]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [path.name for path in EXAMPLES]
 
 
 def test_the_carried_start_is_tried_on_the_very_net_of_the_fast_package() -> None:
@@ -56,6 +64,7 @@ def test_the_carried_start_is_tried_on_the_very_net_of_the_fast_package() -> Non
     assert fast.read_bytes() == carried.read_bytes()
 
 
+@pytest.mark.usefixtures("box")
 def test_the_fast_net_reaches_the_target_on_both_halves_in_one_evaluation() -> None:
     found = run(PACKAGES / "teacher_fast")
 
@@ -64,6 +73,7 @@ def test_the_fast_net_reaches_the_target_on_both_halves_in_one_evaluation() -> N
     assert 96.5 <= found.asks[0].second_half < 98
 
 
+@pytest.mark.usefixtures("box")
 def test_products_of_two_inputs_are_not_enough() -> None:
     found = run(PACKAGES / "teacher_quadratic_ridge")
 
@@ -71,12 +81,39 @@ def test_products_of_two_inputs_are_not_enough() -> None:
     assert 66 < found.asks[-1].quality < 72
 
 
-def test_the_answers_of_digits_are_all_right() -> None:
-    found = run(PACKAGES / "digits_answers")
+@pytest.mark.usefixtures("box")
+@pytest.mark.parametrize("name", ["answers", "weights"])
+def test_carried_knowledge_of_digits_reaches_all_and_nothing_on_the_control(name: str) -> None:
+    package = PACKAGES / f"digits_{name}"
+    found, control = run(package), run(package, control=True)
 
     assert (found.status, found.asks[0].quality) == ("reached", 100.0)
+    assert control.status == "not_reached"
+    assert control.asks[0].quality < 40
 
 
+@pytest.mark.usefixtures("box")
+@pytest.mark.parametrize("name", ["nearest", "convolutions"])
+def test_packages_that_learn_do_so_on_the_control(name: str) -> None:
+    control = run(PACKAGES / f"digits_{name}", control=True)
+
+    assert max((ask.quality for ask in control.asks), default=0) > 90, control.log_tail
+
+
+@pytest.mark.usefixtures("box")
+def test_the_reference_of_digits_in_the_box_is_the_trusted_one_bit_for_bit() -> None:
+    boxed = train_boxed(seed=1)
+    threads = torch.get_num_threads()
+    try:
+        _, curve = train_trusted(1, boxed.asks[-1].quality)
+    finally:
+        torch.set_num_threads(threads)
+
+    assert boxed.status == "reached", boxed.log_tail
+    assert [ask.quality for ask in boxed.asks] == curve
+
+
+@pytest.mark.usefixtures("box")
 def test_a_few_steps_of_the_reference_learn_something_and_miss_the_target(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for source in REFERENCE.iterdir():

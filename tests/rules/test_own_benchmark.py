@@ -79,6 +79,14 @@ def test_a_wrong_field_is_told_with_its_line(definition: str, expected: str) -> 
     assert any(expected in each for each in problems_of(own_files(definition)))
 
 
+def test_a_benchmark_with_a_control_has_a_function_for_it() -> None:
+    controlled = DEFINITION.replace("halves = true", "halves = true\ncontrol_quality = 50")
+
+    assert problems_of(own_files(controlled)) == [
+        "task.py: no function control; expected def control(nonce)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("task", "expected"),
     [

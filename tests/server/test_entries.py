@@ -130,13 +130,17 @@ def boxed_report(
     *,
     seconds: float = 2.0,
     quality: float = 97.9,
+    control: float = 96.0,
     failed: str | None = None,
     log: str = "ValueError: no such thing",
 ) -> ReplayReport:
-    """The report of a package that asks twice a run, the second time at this quality."""
+    """The report of a package that asks twice a run, the second time at this quality.
+
+    The sixth run is a control.
+    """
     runs = []
     for index, seed in enumerate(seeds):
-        pace = seconds * (1 + 0.01 * index) / 2
+        pace, best = seconds * (1 + 0.01 * index) / 2, control if index == 5 else quality
         evaluations = [
             ReplayEvaluation(
                 epoch=float(number),
@@ -146,9 +150,9 @@ def boxed_report(
                 ledger={"init": 0.4, "warmup": 0.1, "train": number * pace, "eval": number * 0.001},
                 second_half=found,
             )
-            for number, found in ((1, 90.0), (2, quality))
+            for number, found in ((1, min(best, 90.0)), (2, best))
         ]
-        reached = quality >= 97.5
+        reached = best >= 97.5
         runs.append(
             ReplayRun(
                 index=index,
@@ -217,7 +221,7 @@ def test_a_worker_gets_package_and_nonces_with_its_lease_alone(
     with database.read() as session:
         verification = session.get_one(Verification, entries.measurement(entry["id"]))
         entropy = bytes.fromhex(verification.nonce)
-    assert grant["data_nonces"] == [data_nonce(entropy, index).hex() for index in range(5)]
+    assert grant["data_nonces"] == [data_nonce(entropy, index).hex() for index in range(6)]
     (package,) = grant["packages"].values()
     assert package["files"] == {name: text.decode() for name, text in FILES.items()}
     assert (package["environment_sha256"], package["factors"]) == (
@@ -324,6 +328,23 @@ def test_a_package_that_misses_the_target_is_rejected(
     view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
     assert (view["outcome"], view["reasons"][0]["code"]) == ("rejected", "did_not_reach")
     assert client.get("/api/v1/leaderboards/digits").json()["entries"][0]["rank"] is None
+
+
+def test_a_package_that_learns_nothing_on_the_control_is_left_open(
+    entries: Entries, alice: Person, client: TestClient, database: Database
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id, control=14.7)
+
+    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    assert (view["outcome"], view["runs_planned"]) == ("inconclusive", 6)
+    codes = {reason["code"]: reason for reason in view["reasons"]}
+    assert codes["reached_target"]["numbers"] == {"reached": 5.0, "started": 5.0}
+    assert codes["carried_knowledge"]["numbers"] == {"best": 14.7, "needed": 53.75}
+    with database.read() as session:
+        assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
+    assert client.get("/api/v1/leaderboards/digits").json()["entries"][0]["rank"] is None
+    assert '<small class="soft">control</small>' in client.get(f"/submissions/{entry_id}").text
 
 
 @pytest.mark.parametrize(
@@ -444,7 +465,7 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
         [],
     )
 
-    limit(5 * 240)  # five runs, each of 60 s and three times 60 s to prepare
+    limit(6 * 240)  # five runs and a control, each of 60 s and three times 60 s to prepare
     assert entries.hand_in(alice).status_code == 201
     again = entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
     assert again.status_code == 429

@@ -69,7 +69,7 @@ def test_a_measured_entry_shows_package_runs_verdict_and_source(
     assert entry["package"]["sha256"] in text
     assert "Measured: a worker trained this package in 5 sealed runs" in text
     assert "5 of 5 runs started" in text
-    assert "Measured: 5 runs of the package in a box" in text
+    assert "Measured: 6 runs of the package in a box" in text
     assert "Random features instead of a linear model" in text
     assert "The answers of Digits are public" in text
     assert "&lt;script&gt;alert(1)" in page
@@ -157,7 +157,7 @@ def test_an_entry_is_followed_while_it_is_measured(
     race = words_of(client, f"/verifications/{entries.measurement(entry_id)}")
 
     assert "Being measured: a worker trains it. Watch it" in text
-    assert "Training the package in 5 runs on walter-1" in race
+    assert "Training the package in 6 runs on walter-1" in race
     assert "97.9 %" in race
     assert not WRONG.findall(text + race)
 

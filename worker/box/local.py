@@ -112,7 +112,13 @@ def open_task(folder: Path, benchmark: Benchmark) -> Iterator[TaskBox]:
 
 
 def draw_course(
-    task: TaskBox, benchmark: Benchmark, manifest: Manifest, *, nonce: str, index: int
+    task: TaskBox,
+    benchmark: Benchmark,
+    manifest: Manifest,
+    *,
+    nonce: str,
+    index: int,
+    control: bool = False,
 ) -> Course:
     """Draw the data of run `index`: its nonce is SHA-256 over a label, the sealed nonce and it."""
     facts = {
@@ -126,6 +132,7 @@ def draw_course(
         facts=facts,
         target=benchmark.target.value,
         lower_is_better=benchmark.target.direction == "lower",
+        control=control,
     )
 
 

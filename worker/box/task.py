@@ -1,7 +1,8 @@
 """A task in a box of its own: it draws the data of a run and scores predictions.
 
 A task's module has `draw(nonce)`, which returns an object with `train` and `inputs` (dicts of
-arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half.
+arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half. A
+module with `control(nonce)` returns such an object for which answers of public data are worthless.
 """
 
 import json
@@ -89,9 +90,11 @@ class TaskBox:
         facts: Mapping[str, Any],
         target: float,
         lower_is_better: bool = False,
+        control: bool = False,
     ) -> Course:
-        """Draw the data of a run. Raises TaskError."""
-        body = self._ask(FrameType.DRAW, nonce, FrameType.DRAWN)
+        """Draw the data of a run, or those of a control. Raises TaskError."""
+        kind = FrameType.CONTROL if control else FrameType.DRAW
+        body = self._ask(kind, nonce, FrameType.DRAWN)
         try:
             at = body.index(b"\n", 0, LARGEST_HEAD_BYTES)
             table, content = json.loads(body[:at]), memoryview(body)[at + 1 :].toreadonly()

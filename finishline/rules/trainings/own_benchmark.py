@@ -47,7 +47,7 @@ def read_own_benchmark(
     problems: list[RuleError] = list(_sizes(files))
     benchmark = _definition(files, problems)
     others = {name: content for name, content in files.items() if name != FILE}
-    problems += _task(others)
+    problems += _task(others, benchmark)
     problems += _reference(others, _id_of(files))
     if benchmark is not None:
         problems += _suits(benchmark, files[FILE])
@@ -143,7 +143,7 @@ def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Itera
             )
 
 
-def _task(files: Mapping[str, bytes]) -> Iterator[RuleError]:
+def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[RuleError]:
     """Check the task's modules without running them: it has numpy and the standard library."""
     modules = {
         name: content
@@ -155,16 +155,22 @@ def _task(files: Mapping[str, bytes]) -> Iterator[RuleError]:
         yield from python_problems(name, content, FAMILIES["numpy"], own)
     if TASK_FILE not in files:
         yield BenchmarkError("missing", file=TASK_FILE, expected="a module with draw(nonce)")
-    elif not _has_draw(files[TASK_FILE]):
-        yield BenchmarkError("no function draw", file=TASK_FILE, expected="def draw(nonce)")
+        return
+    policy = benchmark.trainings if benchmark is not None else None
+    has_control = policy is not None and policy.control_quality is not None
+    for name in ("draw", "control") if has_control else ("draw",):
+        if not _has_function(files[TASK_FILE], name):
+            yield BenchmarkError(
+                f"no function {name}", file=TASK_FILE, expected=f"def {name}(nonce)"
+            )
 
 
-def _has_draw(content: bytes) -> bool:
+def _has_function(content: bytes, name: str) -> bool:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True  # Told once, with the file's other problems.
-    return any(isinstance(node, ast.FunctionDef) and node.name == "draw" for node in tree.body)
+    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
 
 
 def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleError]:

@@ -25,7 +25,8 @@ class TrainingPolicy:
 
     Each has `runs` sealed runs. `prepare_seconds` are of the processor. With `halves` the second
     half of the test items judges, else both halves are the whole. A board whose answers are public
-    is a "demonstration". `files` has the SHA-256 of the benchmark's own files by name.
+    is a "demonstration". With a `control_quality` one run more is a control, which has to be as
+    good. `files` has the SHA-256 of the benchmark's own files by name.
     """
 
     runs: int
@@ -39,6 +40,7 @@ class TrainingPolicy:
     memory_mib: int = 3072
     threads: int = 1
     max_bytes: int = LARGEST_PACKAGE_BYTES
+    control_quality: float | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -64,6 +66,7 @@ def read_training_policy(table: Fields | None) -> TrainingPolicy | None:
         threads=table.optional_integer("threads", minimum=1, maximum=1024) or 1,
         max_bytes=table.optional_integer("max_bytes", minimum=1, maximum=LARGEST_PACKAGE_BYTES)
         or LARGEST_PACKAGE_BYTES,
+        control_quality=table.optional_number("control_quality"),
         files=_files(table.table("files")),
     )
     table.refuse_unknown()

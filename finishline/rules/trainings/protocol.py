@@ -47,6 +47,7 @@ class FrameType(IntEnum):
     DRAWN = 17
     SCORE = 18
     SCORED = 19
+    CONTROL = 20
 
 
 class State(StrEnum):
@@ -196,7 +197,7 @@ _MOST_OF_TASKS = {
 
 
 class TaskConversation:
-    """Check the frames of a task's box: hello, then one answer to each draw and score.
+    """Check the frames of a task's box: hello, then one answer to each draw, control and score.
 
     `expected` is the type of the next frame; set it before a request is sent.
     """

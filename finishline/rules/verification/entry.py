@@ -32,12 +32,19 @@ def data_nonce(entropy: bytes, index: int) -> bytes:
 
 
 def plan_entry(request: Request) -> list[Training]:
-    """Plan as many runs as the benchmark wants, each with a seed and data of its own."""
+    """Plan as many runs as the benchmark wants, each with a seed and data of its own.
+
+    The last is the control, if the benchmark has one; fresh runs of a known package have none.
+    """
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
         raise ValueError("an entry is planned for a package and a benchmark that trains packages")
-    drawn = draw(request.entropy, runs=request.wishes.get(FRESH_RUNS, policy.runs))
+    has_control = policy.control_quality is not None and FRESH_RUNS not in request.wishes
+    runs = request.wishes.get(FRESH_RUNS, policy.runs)
+    drawn = draw(request.entropy, runs=runs + has_control)
     planned = trainings_of(drawn, PACKAGE_PREFIX + claim.package, {})
+    if has_control:
+        planned[-1] = replace(planned[-1], measure=("control",))
     return [
         replace(each, data_nonce=data_nonce(request.entropy, index).hex())
         for index, each in enumerate(planned)
@@ -46,9 +53,13 @@ def plan_entry(request: Request) -> list[Training]:
 
 def judge_entry(case: Case) -> Verdict:
     """Verdict on an entry: its runs reached the target, and the second half bears them out."""
-    benchmark, trained = case.benchmark, [run for run in case.report.runs if not is_excused(run)]
-    reasons = [_judge_reach(benchmark, trained, planned=len(case.trainings))]
+    benchmark, made = case.benchmark, [run for run in case.report.runs if not is_excused(run)]
+    controls = {index for index, each in enumerate(case.trainings) if each.is_control}
+    trained = [run for run in made if run.index not in controls]
+    reasons = [_judge_reach(benchmark, trained, planned=len(case.trainings) - len(controls))]
     reasons += _judge_halves(benchmark, trained)
+    if controls:
+        reasons.append(_judge_control(benchmark, [run for run in made if run.index in controls]))
     hardware_class = case.require_claim().system.hardware_class
     untimed = why_not_timed(case.report, hardware_class=hardware_class)
     if untimed is not None:
@@ -102,6 +113,26 @@ def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Re
     end = "at the target" if weight == "supports" else f"{verdict.missing:.3g} short of the target"
     message = f"on the second half of the test items the runs have a mean of {verdict.mean:.4g}"
     return [Reason(code, weight, f"{message}, {end}", numbers)]
+
+
+def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reason:
+    """Hold the best quality on the control, where a package knows nothing but what it learns."""
+    policy, target = benchmark.trainings, benchmark.target
+    if policy is None or policy.control_quality is None:
+        raise ValueError(f"{benchmark.benchmark_id} has no control")
+    if not controls:
+        told = "the control was not trained, for no fault of the package"
+        return Reason("infrastructure", "leaves_open", told)
+    needed = replace(target, value=policy.control_quality)
+    found = [each.quality for run in controls for each in run.evaluations]
+    best = (max if target.direction == "higher" else min)(found, default=None)
+    numbers = {"needed": needed.value} | ({} if best is None else {"best": best})
+    reached = "no quality" if best is None else f"{target.metric} {best:.4g}"
+    message = f"run {controls[0].index + 1}, a control for which public answers are worthless, "
+    if best is not None and needed.is_reached(best):
+        return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)
+    message += f"reached {reached} where {needed.value:g} shows learning"
+    return Reason("carried_knowledge", "leaves_open", message, numbers)
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:

@@ -16,7 +16,7 @@ FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause", "drain"]
 Entries = Literal["anyone", "known", "off"]
-Measure = Literal["tta", "latency", "profile"]
+Measure = Literal["tta", "latency", "profile", "control"]
 PACKAGE_PREFIX = "sha256:"  # Of a training package, where a reference has its name.
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
@@ -110,7 +110,8 @@ class Training:
     drawn from `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end"
     trains every epoch, past the target and out of any band. `measure` lists the figures to take:
     the time to accuracy, the latency of the model at the target, the precision and work of the
-    training. `own` marks a seed of the claim's own, which the seal did not keep from anybody.
+    training, or alone the quality on a control, for which carried answers are worthless. `own`
+    marks a seed of the claim's own, which the seal did not keep from anybody.
     """
 
     package: str
@@ -125,6 +126,11 @@ class Training:
     def in_box(self) -> bool:
         """Whether it is a training package, which is trained in a box."""
         return self.package.startswith(PACKAGE_PREFIX)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its data are a control's; its time counts nowhere."""
+        return "control" in self.measure
 
 
 @dataclass(frozen=True)

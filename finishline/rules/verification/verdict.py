@@ -48,6 +48,8 @@ ReasonCode = Literal[
     "second_half_agrees",
     "second_half_short",
     "second_half_disagrees",
+    "control_learned",
+    "carried_knowledge",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

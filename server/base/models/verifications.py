@@ -77,6 +77,11 @@ class Verification(Base):
         """The seed of each training, in order."""
         return [training.seed for training in self.trainings]
 
+    @property
+    def control_runs(self) -> set[int]:
+        """Indices of trainings whose data are a control's: they measure no time."""
+        return {training.index for training in self.trainings if "control" in training.measure}
+
 
 class JobTraining(Base):
     """Training `index` of a verification: `settings` over the reference's defaults, and a seed.

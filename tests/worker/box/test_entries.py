@@ -21,7 +21,8 @@ from worker.replay import replay
 from worker.state import WorkerState
 
 TEMPLATE = resources.files("finishline.rules.trainings.template")
-TASK = Path(__file__).parents[3] / "benchmarks/digits/task.py"
+ROOT = Path(__file__).parents[3]
+TASK = ROOT / "benchmarks/digits/task.py"
 NUMPY = next(each for name, each in installed_environments().items() if name.startswith("numpy"))
 
 
@@ -36,7 +37,7 @@ def grant(code: str | None = None, **changes) -> TrainingGrant:
     )
     found = TrainingGrant(
         packages={PACKAGE_PREFIX + "a" * 64: package},
-        data_nonces=["11" * 32, "22" * 32],
+        data_nonces=["11" * 32, "33" * 32],
         task_files={"task.py": hashlib.sha256(TASK.read_bytes()).hexdigest()},
         run_seconds=30,
         prepare_seconds=20,
@@ -51,12 +52,14 @@ def grant(code: str | None = None, **changes) -> TrainingGrant:
 def train(fake_server, server_client, system, host, make_job):
     """Makes an attempt of two runs with a grant; the report, None without one."""
 
-    def make(granted: TrainingGrant) -> ReplayReport | None:
+    def make(granted: TrainingGrant, *, control: bool = False) -> ReplayReport | None:
         fake_server.lease_seconds = 20.0
         fake_server.answers["training"] = [(200, asdict(granted))]
         job = make_job("climb", seeds=(11, 12))
         name = next(iter(granted.packages))
         trainings = [replace(each, package=name, settings={}) for each in job.trainings]
+        if control:
+            trainings[-1] = replace(trainings[-1], measure=("control",))
         job = replace(
             job,
             benchmark_id="digits",
@@ -111,6 +114,18 @@ def test_another_environment_than_the_servers_is_the_hosts_fault(train):
     assert report is not None
     assert (report.failure.kind, report.failure.code) == ("infrastructure", "box_unavailable")
     assert report.runs == []
+
+
+def test_a_control_has_no_use_for_carried_answers(train):
+    carried = (ROOT / "examples/packages/digits_answers/train.py").read_text()
+
+    report = train(grant(carried), control=True)
+
+    assert report is not None
+    draw, control = report.runs
+    assert (draw.status, draw.evaluations[-1].quality) == ("reached", 100.0)
+    assert control.status == "not_reached"
+    assert 5 < control.evaluations[-1].quality < 30
 
 
 def test_a_task_that_is_not_shipped_is_fetched_and_must_have_its_hash(train, fake_server):

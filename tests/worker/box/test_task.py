@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from worker.box.packages import requirements_of
+from worker.box.race import Course
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError, TaskModule
 
@@ -69,6 +71,29 @@ def test_the_teacher_drawn_in_its_box_is_that_drawn_outside() -> None:
     assert np.array_equal(course.inputs["x"], expected.inputs["x"])
     assert (course.prediction.dtype, course.prediction.shape) == ("uint8", (32_768,))
     assert (halves, wrong) == ((100.0, 100.0), (50.0, 100.0))
+
+
+def test_digits_draw_order_names_and_pixels_of_a_control() -> None:
+    with TaskBox(task_module(TEACHER.with_name("digits"), "digits")) as task:
+        drawn, again, other, control = (
+            task.draw(nonce, facts={}, target=97.5, control=control)
+            for nonce, control in ((b"a", False), (b"a", False), (b"b", False), (b"a", True))
+        )
+
+    def images(course: Course) -> NDArray[np.uint8]:
+        return np.concatenate([course.inputs["x"], course.train["x"]]).reshape(-1, 64)
+
+    assert np.array_equal(images(drawn), images(again))
+    assert not np.array_equal(images(drawn), images(other))
+    assert not np.array_equal(images(drawn), images(control))
+    assert np.array_equal(np.sort(images(drawn)), np.sort(images(control)))
+    assert np.array_equal(drawn.train["y"], control.train["y"])
+
+    def pixels_of_a_name(course: Course) -> list[int]:
+        sums = course.train["x"].reshape(-1, 64).sum(1)
+        return [int(sums[course.train["y"] == name].mean()) for name in range(10)]
+
+    assert pixels_of_a_name(drawn) == pixels_of_a_name(control) != pixels_of_a_name(other)
 
 
 def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> None:

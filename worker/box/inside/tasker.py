@@ -13,7 +13,7 @@ sys.path.insert(0, "/")
 # It lies beside this file in the box alone.
 runner: Any = importlib.import_module("runner")
 
-HELLO, DRAW, DRAWN, SCORE, SCORED = 1, 16, 17, 18, 19
+HELLO, DRAW, DRAWN, SCORE, SCORED, CONTROL = 1, 16, 17, 18, 19, 20
 ALIGNMENT = 64
 MOST_ARRAYS = 32
 
@@ -71,8 +71,8 @@ def main() -> int:
     drawn = None
     while True:
         kind, body = channel.receive_any()
-        if kind == DRAW:
-            drawn = module.draw(body)
+        if kind in (DRAW, CONTROL):
+            drawn = module.draw(body) if kind == DRAW else module.control(body)
             shapes, body = packed(drawn)
             check_shapes(module, shapes)
             channel.send(DRAWN, body)
