@@ -130,7 +130,9 @@ def parse_toml(
         _check_bounds(text, file, error)
         return tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as wrong:
-        raise error(f"not TOML: {wrong}", file=file, expected="a TOML file") from wrong
+        told = re.search(r"at line (\d+)", str(wrong))
+        line = int(told[1]) if told else None
+        raise error(f"not TOML: {wrong}", file=file, line=line, expected="a TOML file") from wrong
 
 
 def _check_bounds(text: str, file: str, error: type[RuleError]) -> None:
@@ -163,3 +165,23 @@ def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[s
     if len(found) > LONGEST_WORD:
         return f"a name of {len(found)} characters", f"at most {LONGEST_WORD}"
     return None
+
+
+HEADER = re.compile(r"\[+\s*([\w.\"-]+)\s*\]+\s*(#.*)?")
+
+
+def line_of(content: bytes, field: str) -> int | None:
+    """The 1-based line of a dotted field or of its table in TOML text, None if it has none."""
+    table, best, length = "", None, 0
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
+        header = HEADER.fullmatch(line.strip())
+        if header:
+            table = header[1]
+            name = table
+        else:
+            key = line.partition("=")[0].strip().strip('"') if "=" in line else ""
+            name = f"{table}.{key}" if table and key else key
+        is_part = name and (field == name or field.startswith(f"{name}."))
+        if is_part and len(name) > length:
+            best, length = number, len(name)
+    return best

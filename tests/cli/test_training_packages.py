@@ -54,20 +54,40 @@ def other_benchmark(package: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"digits"', '"imagenet"'))
 
 
+def half_manifest(package: Path) -> None:
+    (package / "training.toml").write_text("schema = 1\nbenchmark\n")
+
+
+def licenceless(package: Path) -> None:
+    manifest = package / "training.toml"
+    lines = manifest.read_text().splitlines()
+    manifest.write_text("\n".join("license = 3" if "license" in line else line for line in lines))
+
+
+def large(package: Path) -> None:
+    for number in range(3):
+        (package / f"part{number}.txt").write_text("x\n" * 43_700)
+
+
 @pytest.mark.parametrize(
-    ("damage", "file", "expected"),
+    ("damage", "file", "line", "field", "expected"),
     [
-        (link, "notes.txt", "a regular file"),
-        (binary, "model.so", ".py .toml .md .txt"),
-        (shadow, "json.py", "another name"),
-        (other_benchmark, "training.toml", "digits or teacher"),
+        (link, "notes.txt", None, None, "a regular file"),
+        (binary, "model.so", None, None, ".py .toml .md .txt"),
+        (shadow, "json.py", None, None, "another name"),
+        (other_benchmark, "training.toml", 2, "benchmark", "digits or teacher"),
+        (half_manifest, "training.toml", 2, None, "a TOML file"),
+        (licenceless, "training.toml", 6, "license", "a text of 1 to 4000 characters"),
+        (large, None, None, None, "at most 262144 bytes"),
     ],
 )
 def test_a_bad_package_is_refused_with_its_file_and_the_expected(
     package: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[Path], None],
-    file: str,
+    file: str | None,
+    line: int | None,
+    field: str | None,
     expected: str,
 ) -> None:
     damage(package)
@@ -75,7 +95,8 @@ def test_a_bad_package_is_refused_with_its_file_and_the_expected(
     assert main(["training", "check", str(package), "--json"]) == 1
 
     problems = json.loads(capsys.readouterr().err)["error"]["problems"]
-    assert (file, expected) in [(each["file"], each["expected"]) for each in problems]
+    places = [tuple(each[of] for of in ("file", "line", "field", "expected")) for each in problems]
+    assert (file, line, field, expected) in places
 
 
 def test_without_any_definition_a_server_decides_about_the_benchmark(

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
+from finishline.rules.text import line_of
 from finishline.rules.trainings.own_benchmark import (
     LARGEST_BYTES,
     MOST_FILES,
-    line_of,
     read_own_benchmark,
     with_hashes,
 )
@@ -108,7 +108,7 @@ def test_the_reference_must_be_a_package_of_this_benchmark() -> None:
     none = problems_of(own_files(files={"task.py": FILES["task.py"]}))
 
     assert other == [
-        "reference/training.toml, field benchmark: unknown benchmark 'digits'; expected mine"
+        "reference/training.toml line 3, field benchmark: unknown benchmark 'digits'; expected mine"
     ]
     assert none == ["reference/training.toml: missing; expected a manifest"]
 

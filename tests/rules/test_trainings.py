@@ -66,11 +66,11 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
         ({"training.toml": None}, "training.toml: missing; expected a manifest"),
         (
             {"training.toml": MANIFEST.replace(b"digits", b"nodigits")},
-            "training.toml, field benchmark: unknown benchmark 'nodigits'; expected digits",
+            "training.toml line 2, field benchmark: unknown benchmark 'nodigits'; expected digits",
         ),
         (
             {"training.toml": MANIFEST.replace(b"numpy-2.4", b"pandas")},
-            "training.toml, field environment: unknown environment 'pandas'; "
+            "training.toml line 5, field environment: unknown environment 'pandas'; "
             "expected numpy-2.4 or torch-2.13-cpu",
         ),
         (
@@ -79,11 +79,11 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
         ),
         (
             {"training.toml": MANIFEST + b'speed = "high"\n'},
-            "training.toml, field speed: unknown field",
+            "training.toml line 7, field speed: unknown field",
         ),
         (
             {"training.toml": MANIFEST.replace(b'"train"', b'"other"')},
-            "training.toml, field module: no such module; expected a file other.py",
+            "training.toml line 4, field module: no such module; expected a file other.py",
         ),
         (
             {"train.py": TRAIN.replace(b"def prepare(task)", b"def ready(task)")},

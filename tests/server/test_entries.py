@@ -17,7 +17,6 @@ from finishline.rules.trainings.package import package_index
 from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.messages import (
     BoxWord,
-    Failure,
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
@@ -31,6 +30,7 @@ from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.support.services import services_of
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
+from worker.failures import entry_failure
 
 ENVIRONMENT = "numpy-2.4"
 ENVIRONMENT_SHA256 = "e" * 64
@@ -166,7 +166,7 @@ def boxed_report(
         )
     if failed is None:
         return ReplayReport(runs=runs, system=WORKER_SYSTEM)
-    failure = Failure("submitter", failed, "the package raised an error", "Read its log.")  # type: ignore[arg-type]
+    failure = entry_failure(failed, "the package raised an error")
     last = replace(
         runs[0],
         status="failed",
@@ -304,19 +304,45 @@ def test_more_runs_join_the_same_pool(
     assert "the kind entry does" in replay.json()["detail"]
 
 
-def test_a_crash_costs_one_attempt_and_its_run_counts(
-    entries: Entries, alice: Person, client: TestClient, database: Database
+@pytest.mark.parametrize(
+    "code",
+    [
+        "entry_died",
+        "entry_import_failed",
+        "protocol_broken",
+        "memory_limit",
+        "log_limit",
+        "prepare_time_limit",
+        "silence_time_limit",
+        "run_time_limit",
+    ],
+)
+def test_a_failure_of_the_package_costs_one_attempt_and_its_run_counts(
+    entries: Entries, alice: Person, client: TestClient, code: str
 ) -> None:
     entry_id = entries.hand_in(alice).json()["id"]
 
-    assert entries.measure(entry_id, failed="entry_died").status_code == 200
+    assert entries.measure(entry_id, failed=code).status_code == 200
 
     view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
-    assert (view["state"], len(view["attempts"])) == ("failed", 1)
+    (attempt,) = view["attempts"]
+    assert (view["state"], attempt["failure"]["code"]) == ("failed", code)
+    assert attempt["refunded"] is False
     assert "the package raised an error" in view["reasons"][0]["message"]
-    assert view["attempts"][0]["failure"]["code"] == "entry_died"
     shown = client.get(f"/api/v1/submissions/{entry_id}").json()
     assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
+
+
+def test_a_box_that_could_not_be_had_costs_nothing_and_is_tried_again(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+
+    assert entries.measure(entry_id, failed="box_unavailable").status_code == 200
+
+    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    assert (view["state"], len(view["attempts"])) == ("queued", 2)
+    assert view["attempts"][0]["refunded"] is True
 
 
 def test_a_package_that_misses_the_target_is_rejected(
@@ -351,6 +377,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     ("files", "file", "told"),
     [
         ({"train.py": TRAIN.encode()}, "training.toml", "missing"),
+        (FILES | {"training.toml": b"schema = 1\nbench"}, "training.toml", "not TOML"),
         (FILES | {"json.py": b""}, "json.py", "the name of a module"),
         (FILES | {"../x.py": b""}, "../x.py", "name"),
         (FILES | {"data.bin": b"\0"}, "data.bin", "kind of file"),

@@ -26,9 +26,9 @@ from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
 from finishline.cli.training import require_server
 from finishline.rules.errors import BenchmarkError
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, line_of
 from finishline.rules.trainings.advice import ReferenceRuns, advice
-from finishline.rules.trainings.own_benchmark import FILE, OwnBenchmark, line_of, with_hashes
+from finishline.rules.trainings.own_benchmark import FILE, OwnBenchmark, with_hashes
 
 TEMPLATE = "finishline.rules.trainings.benchmark_template"
 TEMPLATE_ID = "mine"

@@ -14,7 +14,7 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
-from finishline.rules.text import parse_toml
+from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.package import python_problems, read_package
 from finishline.rules.trainings.policy import TASK_FILE
@@ -25,7 +25,6 @@ FILES_FIELD = "trainings.files"
 LARGEST_BYTES = 64 << 20
 MOST_FILES = 64
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_HEADER = re.compile(r"\[+\s*([\w.\"-]+)\s*\]+\s*(#.*)?")
 
 
 @dataclass(frozen=True)
@@ -189,23 +188,6 @@ def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleEr
             field=each.field,
             expected=each.expected,
         )
-
-
-def line_of(content: bytes, field: str) -> int | None:
-    """The 1-based line of a dotted field or of its table in TOML text, None if it has none."""
-    table, best, length = "", None, 0
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
-        header = _HEADER.fullmatch(line.strip())
-        if header:
-            table = header[1]
-            name = table
-        else:
-            key = line.partition("=")[0].strip().strip('"') if "=" in line else ""
-            name = f"{table}.{key}" if table and key else key
-        is_part = name and (field == name or field.startswith(f"{name}."))
-        if is_part and len(name) > length:
-            best, length = number, len(name)
-    return best
 
 
 def with_hashes(content: bytes, files: Mapping[str, bytes]) -> bytes:

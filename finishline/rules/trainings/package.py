@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
 from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.text import line_of
 from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
@@ -68,6 +69,9 @@ def read_package(
     for name, content in sorted(files.items()):
         if name.endswith(".py"):
             problems += python_problems(name, content, family, _own_names(files))
+    for each in problems:
+        if each.field is not None and each.line is None:
+            each.line = line_of(files[FILE], each.field)
     if problems or manifest is None:
         return None, problems
     return Package(manifest, dict(files)), []

@@ -5,10 +5,12 @@ children by their number and by their seconds.
 """
 
 import os
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,9 @@ import pytest
 from finishline.rules.trainings.protocol import Limits
 from tests.support.box_removals import remove
 from tests.worker.box.conftest import LIMITS, MARK, RunCode
+from worker.box.own_uid import BOX_UID
+
+SLEEP = shutil.which("sleep") or "sleep"
 
 SHORT = Limits(
     **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 5.0})
@@ -210,6 +215,27 @@ def _is_boxed(process: psutil.Process) -> bool:
         command = process.cmdline()
         return "/runner.py" in command and str(MARK) in command[-1]
     return False
+
+
+def test_other_processes_of_the_user_leave_the_box_its_own(run_code: RunCode) -> None:
+    """A limit to the user's processes would let no box start on a desktop."""
+    uid = BOX_UID if os.geteuid() == 0 else None
+    with ExitStack() as stack:
+        for _ in range(100):
+            other = stack.enter_context(subprocess.Popen([SLEEP, "60"], user=uid))
+            stack.callback(other.kill)
+        result = run_code(
+            """
+            import os, time
+
+            def prepare(task):
+                for _ in range(20):
+                    if os.fork() == 0:
+                        time.sleep(60)
+            """
+        )
+
+    assert (result.status, result.code) == ("reached", None)
 
 
 @pytest.mark.parametrize("without", [None, "plain recv"])
