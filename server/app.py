@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
 
 from server.asgi import FinishlineApp
@@ -30,6 +31,7 @@ from server.benchmarks import price_endpoints as prices
 from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
 from server.boards import endpoints as boards
+from server.boards.encoding import GZIP_LEVEL
 from server.boards.service import Standings
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
@@ -96,6 +98,8 @@ DESCRIPTION = (
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
     "Errors are problem+json and name file, line and field."
 )
+# Bytes that are compressed already, and streams of events, of which each is read as it comes.
+NOT_TEXT = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
 
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
@@ -163,6 +167,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.router.routes.extend(_all_routes())
     app.mount(docs.ASSETS, docs.reference_assets())
     add_error_handlers(app)
+    app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
     _add_limits(app, services)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)

@@ -42,6 +42,8 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _name_once(MutableHeaders(scope=message), "Vary")
             if message["type"] == "http.response.start" and message["status"] != 304:
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -53,6 +55,12 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def _name_once(headers: MutableHeaders, name: str) -> None:
+    """Remove what a list repeats: a route and the compression around it both vary by encoding."""
+    if value := headers.get(name):
+        headers[name] = ", ".join(dict.fromkeys(each.strip() for each in value.split(",")))
 
 
 class HeadAnswers:

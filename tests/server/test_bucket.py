@@ -84,7 +84,7 @@ def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
     assert len(keys) == 4
     assert {f"kept/logs/{sha256[:2]}/{sha256}" for sha256 in hashes} < set(keys)
     assert list_stored_files(settings) == []
-    log = client.get(f"{address}/runs/1/log")
+    log = client.get(f"{address}/runs/1/log", headers={"Accept-Encoding": "identity"})
     assert log.content == digits_submission.logs["run_1.log"]
     assert log.headers["content-length"] == str(len(log.content))
     again = client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()

@@ -45,7 +45,7 @@ class Console:
         )
         assert answer.status_code == 303, answer.text
         page = client.get("/console/account").text
-        self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)[0]
+        self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{128})"', page)[0]
 
     def get(self, path: str, **query: str) -> Any:
         return self.client.get(path, params=query or None, headers={"Accept": "text/html"})

@@ -33,6 +33,7 @@ def watch(client: TestClient) -> Callable[..., list[dict[str, Any]]]:
         response = client.get(address, headers={"Last-Event-ID": last} if last else {})
         assert response.status_code == 200, response.text
         assert response.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in response.headers
         found = []
         for block in response.text.split("\n\n"):
             lines = [line for line in block.splitlines() if line and not line.startswith(":")]

@@ -258,6 +258,34 @@ def test_every_static_file_of_a_page_is_served_for_ever(
         assert response.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/benchmarks/digits",
+        "/workers",
+        "/docs/rules",
+        "/docs/api",
+        "/openapi.json",
+        "/docs-assets/swagger-ui-bundle.js",
+        "/no-such-page",
+        "/api/v1/benchmarks",
+        "/api/v1/benchmarks/digits.toml",
+    ],
+)
+def test_every_text_is_sent_compressed_to_who_takes_it(path: str, client: TestClient) -> None:
+    browser = BROWSER | {"Accept-Encoding": "br, gzip"}
+    with client.stream("GET", path, headers=browser) as packed:
+        sent = b"".join(packed.iter_raw())
+    plain = client.get(path, headers=BROWSER | {"Accept-Encoding": "identity"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in packed.headers["vary"]
+    assert packed.status_code == plain.status_code
+    assert "content-encoding" not in plain.headers
+    assert len(gzip.decompress(sent)) == len(plain.content) > len(sent)
+
+
 def test_a_static_file_is_sent_compressed_to_who_reads_it(
     static_paths: list[str], client: TestClient
 ) -> None:

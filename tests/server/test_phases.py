@@ -351,7 +351,7 @@ PHASES_PAGE = "/console/phases"
 def sign_in(client: TestClient, person: Any) -> str:
     """The token that forms of this browser carry from then on."""
     client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
-    found = re.findall(r'name="csrf" value="([0-9a-f]{64})"', client.get("/console/account").text)
+    found = re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/console/account").text)
     return str(found[0])
 
 

@@ -11,9 +11,11 @@ from sqlalchemy import select
 
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.errors import NotAllowedError
 from server.base.models import ConsoleSession, Token
 from server.base.settings import Settings
 from server.people.accounts import create_token
+from server.people.sessions import require_csrf
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 
 SIGN_IN = "/console/sign-in"
@@ -33,7 +35,7 @@ def sign_in(client: TestClient, secret: str, **more: str) -> Any:
 
 
 def csrf_of(page: str) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    found = re.search(r'name="csrf" value="([0-9a-f]{128})"', page)
     assert found is not None, page
     return found.group(1)
 
@@ -356,3 +358,18 @@ def test_half_a_character_in_a_form_is_no_error_of_the_server(client: TestClient
     kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
 
     assert client.post(SIGN_IN, content=half, headers=ORIGIN | kind).status_code == 401
+
+
+def test_the_token_of_a_form_is_masked_anew_in_each_answer(client: TestClient, olivia: Any) -> None:
+    sign_in(client, olivia.secret)
+    first, second = (csrf_of(client.get("/console/account").text) for _ in range(2))
+
+    assert not {first[:64], first[64:]} & {second[:64], second[64:]}
+    secret = client.cookies[COOKIE]
+    for token in (first, second):
+        require_csrf(secret, token)
+    for wrong in (first[:64], first[:64] + second[64:], first + "00", "not hex", ""):
+        with pytest.raises(NotAllowedError):
+            require_csrf(secret, wrong)
+    with pytest.raises(NotAllowedError):
+        require_csrf(secret + "x", first)
