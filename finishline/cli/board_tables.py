@@ -32,7 +32,8 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
         return Text(
             "No submission matches the filters."
             if filtered
-            else "No submissions yet. Upload the first with `finishline submit PATH`.",
+            else "No submissions yet. Upload the first with `finishline submit PATH`, a package "
+            "with `finishline training submit PATH`.",
             style="dim",
         )
     if board.get("kind") == "inference":

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
+from finishline.rules.trainings.manifest import FILE
+from finishline.rules.trainings.own_benchmark import REFERENCE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from server.base.models import Submission, Verification
@@ -46,7 +48,12 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
     policy = benchmark.trainings
     if policy is None:
         return None
-    return {"trust": policy.trust, "runs": policy.runs, "halves": policy.halves}
+    return {
+        "trust": policy.trust,
+        "runs": policy.runs,
+        "halves": policy.halves,
+        "has_reference": f"{REFERENCE}{FILE}" in policy.files,
+    }
 
 
 def has_halves(benchmark: Benchmark) -> bool:

@@ -383,7 +383,8 @@ def test_an_empty_board_says_whether_others_were_left_out(
 ) -> None:
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
     assert finishline("leaderboard", "digits").out == (
-        "No submissions yet. Upload the first with `finishline submit PATH`.\n"
+        "No submissions yet. Upload the first with `finishline submit PATH`, a package with "
+        "`finishline training submit PATH`.\n"
     )
     rejected = finishline("leaderboard", "digits", "--status", "rejected").out
     assert rejected == "No submission matches the filters.\n"

@@ -51,7 +51,9 @@ def test_an_added_benchmark_is_offered_with_its_files(
         got = client.get(f"{BENCHMARKS}/mine/files/{name}")
         assert got.content == content
         assert got.headers["X-Content-Type-Options"] == "nosniff"
-    assert client.get("/benchmarks/mine").status_code == 200
+    page = client.get("/benchmarks/mine").text
+    assert "finishline benchmark fetch mine " in page
+    assert "cp -r benchmarks/mine/reference mine\nfinishline training run mine\n" in page
     with database.read() as session:
         written = session.scalars(select(AuditRecord)).all()[-1]
     assert (written.action, written.subject_id, written.reason) == (
