@@ -190,7 +190,7 @@ def _train(
                         runs.append(train(index, announcer=announcer, stop=stop))
                         if _is_over(runs[-1], stop()):
                             break
-            except (BoxUnavailableError, FinishlineError, ValueError) as error:
+            except (BoxUnavailableError, FinishlineError, ValueError, OSError) as error:
                 unfit = failure("box_unavailable", str(error))
         drift = checks.after(job) if checks and runs and stop() is None else None
     if outbox.stop_reason in ("fenced", "cancelled"):

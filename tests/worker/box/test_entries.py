@@ -128,6 +128,20 @@ def test_a_control_has_no_use_for_carried_answers(train):
     assert 5 < control.evaluations[-1].quality < 30
 
 
+@pytest.mark.parametrize("name", ["../../../../../..{}", "{}", "train.py/x", "x" * 300])
+def test_a_name_that_no_package_has_writes_no_file_and_ends_the_attempt(train, tmp_path, name):
+    package = next(iter(grant().packages.values()))
+    outside = tmp_path / "written"
+    files = package.files | {name.format(outside): "x"}
+    other = {PACKAGE_PREFIX + "a" * 64: replace(package, files=files)}
+
+    report = train(grant(packages=other))
+
+    assert report is not None
+    assert report.failure.code == "box_unavailable"
+    assert not outside.exists()
+
+
 def test_a_task_that_is_not_shipped_is_fetched_and_must_have_its_hash(train, fake_server):
     task = TASK.read_bytes() + b"\n# another version\n"
     fake_server.answers["task.py"] = [(200, task)]
