@@ -43,8 +43,9 @@ class Havoc:
 
 
 def kill_worker(havoc: Havoc) -> bool:
-    """Kill -9 of a worker; its training dies with it."""
-    return havoc.random.choice(havoc.cluster.workers).hurt(signal.SIGKILL)
+    """Kill -9 of a worker; its training dies with it. One that is stopped is to post late."""
+    going = [worker for worker in havoc.cluster.workers if not _is_stopped(worker.process)]
+    return bool(going) and havoc.random.choice(going).hurt(signal.SIGKILL)
 
 
 def kill_training(havoc: Havoc) -> bool:
@@ -70,12 +71,17 @@ def pause_worker(havoc: Havoc) -> bool:
         return False
     worker = havoc.random.choice(busy)
     process = worker.process
-    if process is None or process.status() == psutil.STATUS_STOPPED:
+    if process is None or _is_stopped(process):
         return False
     process.suspend()
-    havoc.paused += 1
-    threading.Timer(havoc.lease_seconds + 3.0, _resume, args=(process,)).start()
+    threading.Timer(havoc.lease_seconds + 3.0, _resume, args=(havoc, process)).start()
     return True
+
+
+def _is_stopped(process: psutil.Process | None) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process is not None and process.status() == psutil.STATUS_STOPPED
+    return False
 
 
 def _is_training(process: psutil.Process | None) -> bool:
@@ -84,9 +90,11 @@ def _is_training(process: psutil.Process | None) -> bool:
     return False
 
 
-def _resume(process: psutil.Process) -> None:
+def _resume(havoc: Havoc, process: psutil.Process) -> None:
+    """Let a worker go on; one that was killed meanwhile posts nothing."""
     with contextlib.suppress(psutil.Error):
         process.resume()
+        havoc.paused += 1
 
 
 def flush_broker(havoc: Havoc) -> bool:
