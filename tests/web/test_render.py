@@ -130,6 +130,7 @@ def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
     page = benchmark_page(make, busy_board)
     tags = Tags(page)
     assert [script["src"] for script in tags.scripts] == [
+        static_url("theme.js"),
         static_url("account.js"),
         static_url("board.js"),
         static_url("charts.js"),

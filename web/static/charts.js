@@ -31,9 +31,15 @@
     return loading;
   };
 
+  // A property may hold two colours, of which an element in the page shows the one that counts.
+  const probe = document.createElement("span");
+  probe.hidden = true;
   const theme = () => {
-    const style = getComputedStyle(document.documentElement);
-    return (name) => style.getPropertyValue(`--${name}`).trim();
+    document.body.append(probe);
+    return (name) => {
+      probe.style.color = `var(--${name})`;
+      return getComputedStyle(probe).color;
+    };
   };
 
   const shadeOf = ({ paint, series } = {}, colour) => {
@@ -143,7 +149,7 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     matchMedia("print").addEventListener("change", redraw);  // A page is printed in the light colours.
     narrow.addEventListener("change", redraw);
-    new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "class"] });
+    new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   };
 
   const figureAt = async (address) => {

@@ -325,6 +325,32 @@ def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
     assert tab.evaluate(ink) == "rgb(156, 165, 173)"
     tab.emulate_media(color_scheme="light")
     eventually(tab, ink, "rgb(90, 97, 105)")
+    tab.get_by_role("button", name="Dark colours").click()
+    eventually(tab, ink, "rgb(156, 165, 173)")
+
+
+def test_the_chosen_colours_stay_and_the_systems_own_are_no_choice(
+    tab: Any, site: Any, complaints: list[str]
+) -> None:
+    page = "getComputedStyle(document.body).backgroundColor"
+    light, dark = "rgb(251, 251, 248)", "rgb(16, 19, 22)"
+    tab.emulate_media(color_scheme="light")
+    tab.goto(site.url + "/")
+    switch = tab.get_by_role("button", name="Dark colours")
+    assert (tab.evaluate(page), switch.get_attribute("aria-pressed")) == (light, "false")
+
+    switch.press("Enter")
+    assert (tab.evaluate(page), switch.get_attribute("aria-pressed")) == (dark, "true")
+    tab.goto(site.url + "/workers")
+    assert tab.evaluate(page) == dark
+    assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+
+    switch.press("Enter")
+    assert tab.evaluate(page) == light
+    tab.emulate_media(color_scheme="dark")
+    eventually(tab, page, dark)
+    assert switch.get_attribute("aria-pressed") == "true"
+    assert complaints == []
 
 
 def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> None:
