@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 PERIOD_SECONDS = 0.1
+# To count shared pages once takes as long as all processes have pages: 50 ms a GiB.
+MOST_SHARED = 4
 
 
 class MemoryWatch:
@@ -42,13 +44,14 @@ class MemoryWatch:
 def tree_bytes(pid: int, *, limit_bytes: int) -> int:
     """Bytes that the processes below one hold.
 
-    Far from the limit this is the cheap count, in which each process has all pages that it shares.
-    Near it shared pages count once for all that map them: the kernel walks through every page.
+    Up to the limit this is the cheap count, in which each process has all pages that it shares.
+    Above it shared pages count once for all that map them, as the kernel walks through every page;
+    but a package whose cheap count is four times its limit would make that walk too slow a watch.
     """
     found = [int(name) for name in below(pid)]
     tables = sum(_field_bytes(one, "status", ("VmPTE:",)) for one in found)
     resident = sum(_field_bytes(one, "status", ("VmRSS:", "VmSwap:")) for one in found)
-    if tables + resident <= limit_bytes / 2:
+    if not limit_bytes < tables + resident <= MOST_SHARED * limit_bytes:
         return tables + resident
     return tables + sum(_field_bytes(one, "smaps_rollup", ("Pss:", "SwapPss:")) for one in found)
 

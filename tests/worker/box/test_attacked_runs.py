@@ -48,6 +48,14 @@ for _ in range(5):
         os._exit(0)
 time.sleep(2)
 """
+HOLD_IN_COMMON = """
+held = os.urandom(1 << 20) * 50
+for _ in range({}):
+    if os.fork() == 0:
+        time.sleep(2)
+        os._exit(0)
+time.sleep(1)
+"""
 HOLD_TABLES = """
 held = mmap.mmap(-1, 80 << 30, mmap.MAP_PRIVATE, mmap.PROT_READ)
 for at in range(0, 80 << 30, 2 << 20):
@@ -64,6 +72,8 @@ time.sleep(20)
 """
 ATTACKS = [
     Attack(3, "memory of children", "memory_limit", "memory watch", HOLD_IN_CHILDREN),
+    # Fifty children that share 900 MiB kept the watch from its next look for 3 s.
+    Attack(3, "memory in common", "memory_limit", "memory watch", HOLD_IN_COMMON.format(10)),
     Attack(3, "page tables", "memory_limit", "memory watch", HOLD_TABLES),
     *(
         Attack(row, name, "protocol_broken", "frame checks", f"end.sendall({sent})", step)
@@ -136,6 +146,15 @@ def test_the_attack_goes_on_without_its_protection(
     remove(attack.without, monkeypatch, tmp_path)
 
     assert end_of(run_code, attack) != attack.end
+
+
+def test_memory_in_common_counts_once(run_code: RunCode) -> None:
+    package = module_of(Attack(3, "", "", "", HOLD_IN_COMMON.format(3)))
+
+    result = run_code(package, limits=SHORT)
+
+    assert result.status == "reached", result
+    assert result.peak_bytes > 50 << 20
 
 
 @pytest.fixture

@@ -73,6 +73,8 @@ TABLE = [
     Attempt(7, "write /usr/lib/new", "EROFS", "--remount-ro /"),
     Attempt(7, "write /dev/new", "EROFS", "--remount-ro /dev"),
     Attempt(7, "write /package/new", "EROFS", "read-only binds"),
+    Attempt(7, "write /packages/numpy/new", "EROFS", None),
+    Attempt(7, f"write {LIBRARY}/new", "EROFS", None),
     # Kernel memory that only a cgroup bounds: such a host answers `known`.
     Attempt(8, "folders 5000", "done", None),
     Attempt(8, "pipes 100", "done", None),
