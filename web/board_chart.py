@@ -57,7 +57,7 @@ AGAINST = {
         "Cost to accuracy (USD)",
         "cost_usd",
         money,
-        "No ranked submission states the price of its system.",
+        "No prices given, so there is no cost chart. Try your own price on the leaderboard.",
         prefix="$",
     ),
     "energy": Against(

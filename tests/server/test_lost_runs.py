@@ -558,10 +558,10 @@ def test_a_verdict_says_that_its_epochs_are_read_off_where_they_are_not_whole(
         digits_submission.logs[name] = make_log(seed, name=name, qualities=curve_of(seed, curve))
     replay = request.getfixturevalue("replay")
     page = f"/verifications/{replay.verification_id}"
-    assert "Epochs of a verdict" not in client.get(page).text
+    assert "Here epochs end" not in client.get(page).text
 
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=curve))
 
     epochs = [reason["numbers"] for reason in replay.view()["reasons"] if reason["numbers"]]
     assert any("claimed_mean_epochs" in numbers for numbers in epochs)
-    assert ("Epochs of a verdict are read off" in client.get(page).text) == told
+    assert ("Here epochs end" in client.get(page).text) == told

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -519,3 +520,42 @@ def test_a_quality_that_was_rescaled_says_so(make: Make) -> None:
     page = render("inference.html", submission=submission, benchmark=make["benchmark"]())
     assert "divided by 100" in page
     assert "Not ranked" not in page
+
+
+# Wordings that readers did not understand; each has a better one.
+UNCLEAR = (
+    "a training counts by how long",
+    "claims stay claims",
+    "nobody has trained this again",
+    "cannot be told from",
+    "tie group",
+    "chance of being done",
+    "no ranked submission states the price",
+    "have it replayed",
+    "nothing is replayed now",
+    "dates, and what if",
+    "this board was not made",
+    "could not decide about the claim",
+    "times the claimed",
+    "ends when you sign out",
+    "the machinery fails",
+    "room again",
+    "what you may use",
+    "workers out",
+    "what is verified",
+    "take nothing",
+    "programs are told",
+    "if left empty",
+    "how surely",
+    "not told",
+    "epochs of a verdict are read off",
+)
+
+
+def test_no_page_has_a_wording_that_readers_did_not_understand() -> None:
+    folder = Path(web.render.__file__).parent
+    texts = [*folder.rglob("*.html"), *folder.rglob("*.js")]
+    assert len(texts) > 50
+    for path in texts:
+        words = " ".join(path.read_text().lower().split())
+        assert not [phrase for phrase in UNCLEAR if phrase in words], path.name
