@@ -1,14 +1,17 @@
 """`finishline benchmark init|check|add|fetch`: from an empty folder to an entrant's own machine."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from finishline.cli import box_runs
 from finishline.cli.commands import own_benchmark
+from finishline.cli.own_benchmarks import definition_file, laid_out
 from tests.cli.conftest import Finishline, StandIn
 from tests.support.own_benchmarks import DEFINITION, own_files
+from worker.box import trial
 
 
 @pytest.fixture
@@ -149,22 +152,37 @@ LOWEST = (b"100 * right[:50].mean(), 100 * right[50:].mean()", b"95.0, 95.0")
 BROKEN = (b"return Task", b"return task")
 PICKED = (b"predictions == self.answers", b"np.eye(2)[predictions, self.answers]")
 SHARE = (b"return 100 * right[:50].mean()", b"return 101")
+SHAPES = (b"def draw", b'def shapes():\n    return {"train": {}}\n\n\ndef draw')
+SHORT = (b'"uint8", (100,)', b'"uint8", (99,)')
+DOUBLE = (b'"uint8", (100,)', b'"float64", (100,)')
+NETWORK = (b"    seed =", b"    __import__('socket').getaddrinfo('a.example', 80)\n    seed =")
+SILENT = (b"    seed =", b"    raise SystemExit\n    seed =")
 
 
 @pytest.mark.usefixtures("boxed")
 @pytest.mark.parametrize(
-    ("change", "message", "line"),
+    ("change", "message", "line", "field"),
     [
-        (FIXED, "draws of different nonces are equal", None),
-        (RANDOM, "two draws of one nonce differ", None),
-        (LOWEST, "constant (0) predictions reach the target with 95", None),
-        (BROKEN, "the task's module failed: NameError", 20),
-        (PICKED, "the task's module failed: IndexError", 14),
-        (SHARE, "score() gave 101 and", None),
+        (FIXED, "draws of different nonces are equal", None, "draw"),
+        (RANDOM, "two draws of one nonce differ", None, "draw"),
+        (LOWEST, "constant (0) predictions reach the target with 95", None, "score"),
+        (BROKEN, "the task's module failed: NameError", 20, "draw"),
+        (PICKED, "the task's module failed: IndexError", 14, "score"),
+        (SHARE, "score() gave 101 and", None, "score"),
+        (SHAPES, "the task's module failed: KeyError: 'inputs'", None, "draw"),
+        (SHORT, "the task's module failed: ValueError", 14, "score"),
+        (DOUBLE, "predictions of float64", None, "predictions"),
+        (NETWORK, "the task's module failed: socket.gaierror", 19, "draw"),
+        (SILENT, "the task's module failed: it ended in silence", None, "draw"),
     ],
 )
 def test_a_task_that_breaks_a_rule_is_told(
-    change: tuple[bytes, bytes], message: str, line: int | None, mine: Path, finishline: Finishline
+    change: tuple[bytes, bytes],
+    message: str,
+    line: int | None,
+    field: str,
+    mine: Path,
+    finishline: Finishline,
 ) -> None:
     task = small(mine) / "task.py"
     assert change[0] in task.read_bytes()
@@ -175,7 +193,22 @@ def test_a_task_that_breaks_a_rule_is_told(
     assert ran.code == 1, ran.err
     (problem,) = ran.error()["problems"]
     assert message in problem["message"]
-    assert (problem["file"], problem["line"]) == ("task.py", line)
+    assert (problem["file"], problem["line"], problem["field"]) == ("task.py", line, field)
+    assert problem["expected"]
+
+
+@pytest.mark.usefixtures("boxed")
+def test_a_slow_draw_is_told(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {path.name: path.read_bytes() for path in small(mine).glob("*.*")}
+    monkeypatch.setattr(trial, "MOST_SECONDS", 0)
+
+    with definition_file("mine", laid_out("mine", files.pop("benchmark.toml"), files)) as file:
+        assert trial.main([str(file)]) == 0
+
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["kind"], told["field"], told["expected"]) == ("problem", "draw", "at most 0 s")
 
 
 @pytest.mark.usefixtures("boxed")
@@ -183,10 +216,12 @@ def test_a_reference_that_misses_is_exit_code_3(mine: Path, finishline: Finishli
     train = small(mine) / "reference" / "train.py"
     train.write_bytes(train.read_bytes().replace(b"> 0", b"> 0.5"))
 
-    ran = finishline("benchmark", "check", str(mine), "--write", "--runs", "1", "--json")
+    ran = finishline("benchmark", "check", str(mine), "--write", "--runs", "1")
 
     assert ran.code == 3
-    assert ran.json()["reference"] is None
+    told = " ".join(ran.out.split())
+    assert "0 of 1 runs of the reference reached top1Accuracy >= 90 percent" in told
+    assert "(benchmark.toml line 16, field target.value; expected a target that every" in told
 
 
 def test_add_sends_what_is_pinned_and_says_whether_it_changed(

@@ -163,3 +163,14 @@ def test_a_draw_that_fails_is_told_in_a_sentence(
     ):
         task.draw(b"nonce", facts={}, target=1.0)
     assert told in str(caught.value)
+
+
+def test_a_task_that_gives_no_answer_is_told(
+    write_task: WriteTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = write_task("import time\n\ndef draw(nonce):\n    time.sleep(60)\n")
+
+    with TaskBox(module) as task:
+        monkeypatch.setattr("worker.box.task.ANSWER_SECONDS", 0.2)
+        with pytest.raises(TaskError, match=r"gave no answer in 0\.2 s"):
+            task.draw(bytes(32), facts={}, target=1)
