@@ -82,7 +82,8 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(
     entries: Entries, alice: Person, client: TestClient
 ) -> None:
     hostile = "if access == '\u202e \u2066# none\u2069':\r\n\x1b[31m\x9b2J\u2028\t<script>\u200b"
-    files = FILES | {"notes.txt": hostile.encode()}
+    hidden = "if access == 'user\u200b':\r\n\t<script>"  # No other such character is accepted.
+    files = FILES | {"notes.txt": hidden.encode()}
     entry_id = entries.hand_in(alice, files).json()["id"]
     entries.measure(entry_id, failed="entry_died", log=hostile)
 
@@ -96,10 +97,11 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(
         assert "\n" + r"\x1b[31m\x9b2J\u2028" + "\t&lt;script&gt;" + r"\u200b" in page
         assert not set("\u202e\u2066\u2069\u2028\u200b\x1b\x9b").intersection(page)
     assert 'notes.txt</span> <small class="soft">2 lines' in pages[0]
+    assert r"&#39;user\u200b&#39;" in pages[0]
     raw = client.get(
         f"/api/v1/submissions/{entry_id}/package/files/notes.txt", headers=alice.headers
     )
-    assert raw.content == hostile.encode()
+    assert raw.content == hidden.encode()
     assert raw.headers["content-type"].startswith("text/plain")
     assert raw.headers["x-content-type-options"] == "nosniff"
 
