@@ -321,7 +321,9 @@ class _Runner:
     def _death(self) -> tuple[str, str]:
         status = self._box.exit_status(wait_seconds=EXIT_SECONDS)
         self._look()
-        known = EXITS.get(status if status is not None else -1)
+        if status is None:
+            return "entry_died", "the package closed its connection to the worker"
+        known = EXITS.get(status)
         return known or ("entry_died", f"the package's process ended with exit status {status}")
 
     def _stamp(self, phase: Phase, at: float) -> None:

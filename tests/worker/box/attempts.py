@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+HELD: list[socket.socket] = []
 LIBC = ctypes.CDLL(None, use_errno=True)
 X32 = 0x40000000
 NEW_USER_NAMESPACE = 0x10000000
@@ -272,6 +273,16 @@ def pipes(count: str) -> str:
         _, end = os.pipe()
         os.set_blocking(end, False)
         os.write(end, bytes(65_536))
+    return "done"
+
+
+def sockets(count: str) -> str:
+    """Fill sockets: kernel memory that belongs to no process."""
+    for _ in range(int(count)):
+        end, _ = kept = socket.socketpair()
+        HELD.extend(kept)
+        end.setblocking(False)
+        end.send(bytes(150_000))
     return "done"
 
 

@@ -72,6 +72,11 @@ def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code: RunCo
         ("def prepare(task):\n    raise ValueError('no')", "entry_died", "ValueError: no"),
         ("import os\ndef prepare(task):\n    os._exit(9)", "entry_died", ""),
         (
+            "import wire, time\ndef prepare(task):\n    wire.channel().shutdown(2), time.sleep(60)",
+            "entry_died",
+            "",
+        ),
+        (
             "def train(prepared, data, seed):\n    yield lambda inputs: [1, 2]",
             "protocol_broken",
             "predict returned list; expected an array of uint8 with shape [8]",
