@@ -169,7 +169,9 @@ def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
     for path, wheel in {
         "finishline/rules/archive/benchmarks/mlperf-v5.1-retinanet.toml": light,
         "finishline/py.typed": light,
+        "finishline/rules/trainings/benchmark_template/reference/train.py.example": light,
         "server/files/benchmarks/digits.toml": whole,
+        "server/files/benchmarks/teacher/reference/train.py": whole,
         "server/files/docs/start.md": whole,
         "server/files/docs/decisions/0017-one-job.md": whole,
         "server/files/docs/images/home.png": whole,
