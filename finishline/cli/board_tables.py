@@ -98,6 +98,12 @@ def preview_lines(board: View) -> list[Text]:
     return lines
 
 
+def division_lines(board: View) -> list[Text]:
+    """The division that was chosen where none was asked for."""
+    division = board.get("division")
+    return [Text(f"Division {division}; --division shows another.")] if division else []
+
+
 def other_rules_lines(board: View) -> list[Text]:
     """Entries scored by other rules than the rest: a line for each definition."""
     return [

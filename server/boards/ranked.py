@@ -230,8 +230,8 @@ def board_in_division(
 ) -> tuple[BoardQuery, RankedBoard]:
     """The board of a query, and the query with its division.
 
-    Where it names none, that is the first division with a training. Divisions of trainings are
-    never ranked together; they say nothing of an inference.
+    Where it names none, that is the first division with a numbered row, else the first with a
+    training. Divisions of trainings are never ranked together; they say nothing of an inference.
     """
     if query.division is not None or query.kind != "train":
         return query, board_of(query)
@@ -239,9 +239,9 @@ def board_in_division(
     boards = []
     for one in asked:
         boards.append((one, board_of(one)))
-        if len(boards[-1][1]):
+        if boards[-1][1].order.ranked:
             return boards[-1]
-    return boards[0]
+    return next((found for found in boards if len(found[1])), boards[0])
 
 
 class RowsCache(VersionedCache):

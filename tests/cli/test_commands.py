@@ -328,17 +328,19 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     missed = entry | {"rank": None, "tied": False, "unranked_reason": "breaks a rule"}
     others = [missed | {"submission_id": "s2"}, missed | {"submission_id": "s3"},
               missed | {"submission_id": "s4", "unranked_reason": "withdrawn"}]  # fmt: skip
-    board = {"benchmark": "digits", "entries": [entry, *others]}
+    board = {"benchmark": "digits", "division": "open", "entries": [entry, *others]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
-    ran = finishline("leaderboard", "digits", "--division", "closed", "--q", "a b")
+    ran = finishline("leaderboard", "digits", "--division", "open", "--q", "a b")
     assert ran.code == 0
-    assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=closed&q=a+b&limit=50"
+    assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=open&q=a+b&limit=50"
     _, *rows, first_reason, second_reason = ran.out.splitlines()
     firsts = [line.split()[:3] for line in rows]
     assert firsts == [["=1", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
     assert first_reason == "not ranked, breaks a rule: s2, s3"
     assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
+    first, *_ = finishline("leaderboard", "digits").out.splitlines()
+    assert first == "Division open; --division shows another."
 
 
 def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(

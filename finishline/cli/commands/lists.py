@@ -6,6 +6,7 @@ import typer
 
 from finishline.cli.board_tables import (
     benchmark_table,
+    division_lines,
     leaderboard_table,
     other_rules_lines,
     preview_lines,
@@ -83,6 +84,7 @@ def leaderboard(
     table = leaderboard_table(board, filtered=filtered)
     lines = [
         *preview_lines(board),
+        *(division_lines(board) if division is None else ()),
         table,
         *unranked_lines(board),
         *other_rules_lines(board),
