@@ -49,7 +49,7 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
     but a package whose cheap count is four times its limit would make that walk too slow a watch.
     """
     found = [int(name) for name in below(pid)]
-    tables = sum(_field_bytes(one, "status", ("VmPTE:",)) for one in found)
+    tables = sum(_field_bytes(one, "status", ("VmPTE:", "HugetlbPages:")) for one in found)
     resident = sum(_field_bytes(one, "status", ("VmRSS:", "VmSwap:")) for one in found)
     if not limit_bytes < tables + resident <= MOST_SHARED * limit_bytes:
         return tables + resident
