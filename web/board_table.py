@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.benchmarks.quality import UNITS
+from finishline.rules.ranking.evidence import ranked_seconds
 from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
-from web.formats import milliseconds, number, significant
+from web.formats import milliseconds, number, significant, time_format
 
 Entry = Mapping[str, Any]
 _GAP = "\u00a0"
@@ -115,11 +116,19 @@ def board_columns(
     return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in shown]
 
 
-def columns_by_name(columns: Iterable[Column], quality_unit: str) -> dict[str, Any]:
-    """Facts of a board that its rows need: the columns it has, and the unit of a quality."""
+def columns_by_name(
+    columns: Iterable[Column],
+    quality_unit: str,
+    entries: Sequence[Entry],
+    slowest_seconds: float | None,
+) -> dict[str, Any]:
+    """Facts of a board that its rows need: the columns it has, and the units of its figures."""
+    numbered = [entry for entry in entries if entry["rank"] is not None]
+    times = map(ranked_seconds, numbered or entries)
     there = {column.name for column in columns}
     return {c.name: c.name in there for kind in COLUMNS.values() for c in kind} | {
-        "quality_unit": quality_unit
+        "quality_unit": quality_unit,
+        "time": time_format(slowest_seconds, times),
     }
 
 

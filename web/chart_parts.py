@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row
+from web.formats import SHORTEST_IN_MINUTES
 
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
@@ -45,9 +46,7 @@ def label(text: object) -> str:
 def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
     """The unit to draw times in, and how many seconds it has."""
     longest = max(seconds, default=0.0)
-    if longest < 180:
-        return "seconds", 1.0
-    return ("minutes", 60.0) if longest < 10_800 else ("hours", 3600.0)
+    return ("seconds", 1.0) if longest < SHORTEST_IN_MINUTES else ("minutes", 60.0)
 
 
 def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:

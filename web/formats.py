@@ -1,7 +1,10 @@
 """Numbers, times and addresses as people read them. Absent is a dash."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from urllib.parse import urlsplit
 
 from finishline.rules.scoring.tta import display_seconds
@@ -11,6 +14,7 @@ _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 # Written out, values beyond these would fill a page with digits.
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 SMALLEST_PRICE = 1e-6
+SHORTEST_IN_MINUTES = 120.0
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -20,6 +24,43 @@ def duration(seconds: float | None) -> str:
         return DASH
     is_watch_time = 60 <= seconds <= LARGEST_PLAIN
     return display_seconds(seconds) if is_watch_time else f"{significant(seconds, 3)}{_GAP}s"
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """The times of one board in one unit, with so many decimals or three significant digits."""
+
+    in_minutes: bool
+    decimals: int = 2
+
+    def __call__(self, seconds: float | None) -> str:
+        if seconds is None:
+            return DASH
+        return f"{self._figure(seconds)}{_GAP}{'min' if self.in_minutes else 's'}"
+
+    def interval(self, low: float | None, high: float | None) -> str:
+        """An interval of seconds, or nothing if either end is absent."""
+        return "" if low is None or high is None else f"{self._figure(low)} to {self(high)}"
+
+    def _figure(self, seconds: float) -> str:
+        value = seconds / 60 if self.in_minutes else seconds
+        if not SMALLEST_PLAIN <= value <= LARGEST_PLAIN:
+            return significant(value, 3)
+        below_one = 2 - math.floor(math.log10(value)) if value < 1 else 0
+        return f"{value:,.{max(self.decimals, below_one)}f}"
+
+
+def time_format(slowest: float | None, times: Iterable[float | None] = ()) -> TimeFormat:
+    """Seconds if the slowest of a board takes less than two minutes, else minutes.
+
+    A third decimal tells neighbours apart that would read alike. Without a slowest one it is that
+    of the `times`, which are in the order of the board.
+    """
+    known = [seconds for seconds in times if seconds is not None]
+    longest = max(known, default=0.0) if slowest is None else slowest
+    usual = TimeFormat(in_minutes=longest >= SHORTEST_IN_MINUTES)
+    is_alike = any(a != b and usual(a) == usual(b) for a, b in pairwise(known))
+    return replace(usual, decimals=3) if is_alike else usual
 
 
 def seconds_exact(seconds: float | None) -> str:

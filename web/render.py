@@ -295,6 +295,7 @@ def environment() -> Environment:
         static_url=static_url,
         stated_settings=stated_settings,
         standing_words=standing_words,
+        time_format=formats.time_format,
         trust_words=trust_words,
         tuning_words=tuning_words,
         evidences=get_args(Evidence),

@@ -21,9 +21,13 @@ Histories = dict[List, RecordHistory]
 
 @dataclass(frozen=True)
 class Standing:
-    """A benchmark's lowest standing record, its division's earlier records, and its holder."""
+    """A benchmark's lowest standing record, its division's earlier records, and its holder.
+
+    `slowest_seconds` is the longest time in that division that may hold it.
+    """
 
     records: tuple[Record, ...]
+    slowest_seconds: float | None
     submitter: str
     model: str
     status: str
@@ -105,13 +109,14 @@ def _find_standing(session: Session, histories: Histories) -> Standing | None:
 
     A published record counts only where no measured record exists.
     """
-    of_measured = [h.records for key, h in histories.items() if key[1] == "measured" and h.records]
-    held = of_measured or [history.records for history in histories.values() if history.records]
+    of_measured = [h for key, h in histories.items() if key[1] == "measured" and h.records]
+    held = of_measured or [history for history in histories.values() if history.records]
     if not held:
         return None
-    records = min(held, key=lambda records: records[-1].tta_seconds)
-    holder = records[-1].submission_id
-    return Standing(records, **_names(session, [holder])[holder])
+    lowest = min(held, key=lambda history: history.records[-1].tta_seconds)
+    holder = lowest.records[-1].submission_id
+    names = _names(session, [holder])[holder]
+    return Standing(lowest.records, lowest.slowest_seconds, **names)
 
 
 def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:

@@ -39,15 +39,16 @@ def _cards(session: Session, services: Services) -> list[dict[str, Any]]:
     standing = standing_by_benchmark(session, services.benchmarks)
     return [
         benchmark_view(benchmark, counts.get(name, NO_SUBMISSIONS)).model_dump(mode="json")
-        | {"records": _records(standing.get(name))}
+        | _records(standing.get(name))
         for name, benchmark in services.benchmarks.items()
     ]
 
 
-def _records(standing: Standing | None) -> list[dict[str, Any]]:
-    """The records of a card, the standing one last; only that one names its holder."""
+def _records(standing: Standing | None) -> dict[str, Any]:
+    """The records of a card, the standing one last, which alone names its holder; the slowest."""
     if standing is None:
-        return []
+        return {"records": [], "slowest_seconds": None}
     *earlier, last = map(asdict, standing.records)
     names = ("submitter", "model", "status", "evidence", "check")
-    return [*earlier, last | {name: getattr(standing, name) for name in names}]
+    last |= {name: getattr(standing, name) for name in names}
+    return {"records": [*earlier, last], "slowest_seconds": standing.slowest_seconds}

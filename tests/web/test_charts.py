@@ -155,11 +155,11 @@ def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
     curve = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     figure = curves_figure([{"file": "a.log", "curve": curve}], target)
     labels = [view["label"] for view in figure["layout"]["meta"]["views"]]
-    assert labels == ["hours", "evaluations"]
-    assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [1, 2]]
+    assert labels == ["minutes", "evaluations"]
+    assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [1, 2]]
     thinned = [point | {"index": 7 * place} for place, point in enumerate(curve, start=1)]
     figure = curves_figure([{"file": "a.log", "curve": thinned}], target)
-    assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [7, 14]]
+    assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [7, 14]]
 
 
 TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}

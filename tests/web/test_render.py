@@ -9,6 +9,7 @@ from jinja2 import UndefinedError
 
 import web.render
 from web.assets import static_url
+from web.formats import time_format
 from web.render import TEMPLATES, render
 
 View = dict[str, Any]
@@ -145,7 +146,7 @@ def test_the_board_shows_intervals_runs_and_evidence(
     make: Make, busy_board: View, read: Read
 ) -> None:
     words = read(benchmark_page(make, busy_board)).replace("\u00a0", " ")
-    assert "0.790 to 0.910 s" in words
+    assert "0.0132 to 0.0152 min" in words
     assert "6.3 % 3 sealed runs" in words
     for word in ("measured", "claimed", "replay queued", "undecided"):
         assert word in words
@@ -559,3 +560,23 @@ def test_no_page_has_a_wording_that_readers_did_not_understand() -> None:
     for path in texts:
         words = " ".join(path.read_text().lower().split())
         assert not [phrase for phrase in UNCLEAR if phrase in words], path.name
+
+
+def test_the_times_of_a_board_have_one_unit_and_neighbours_read_apart() -> None:
+    """As on two boards of MLPerf and DAWNBench: 24.2 s beside ten minutes, 75.67 beside 75.72."""
+    shown = time_format(None, [24.204, 605.398])
+    assert [shown(seconds) for seconds in (24.204, 605.398, 7200.0, None)] == [
+        "0.403\u00a0min", "10.09\u00a0min", "120.00\u00a0min", "–",
+    ]  # fmt: skip
+    assert time_format(605.398)(24.204) == "0.403\u00a0min"
+    assert shown.interval(574.0, 639.0) == "9.57 to 10.65\u00a0min"
+    assert shown.interval(None, 1.0) == ""
+
+    alike = time_format(640.0 * 60, [75.67, 75.72])
+    assert [alike(75.67), alike(75.72)] == ["1.261\u00a0min", "1.262\u00a0min"]
+    brief = time_format(119.9)
+    assert [brief(s) for s in (0.003593, 0.0998, 1.913, 75.67, 0.0)] == [
+        "0.00359\u00a0s", "0.0998\u00a0s", "1.91\u00a0s", "75.67\u00a0s", "0\u00a0s",
+    ]  # fmt: skip
+    assert time_format(120.0).in_minutes
+    assert not time_format(None).in_minutes
