@@ -15,11 +15,8 @@ from finishline.client.transport import Transport
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.manifest import PackageError
-from finishline.rules.trainings.package import MOST_FILES, package_index
+from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-
-# Folders that tools leave beside code; they are no part of a package.
-SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache"})
 
 
 def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
@@ -89,9 +86,10 @@ def read_folder(
 def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
+            if is_left_out(entry.name):
+                continue
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED:
-                    yield from _walk(path, root)
+                yield from _walk(path, root)
             else:
                 yield path.relative_to(root).as_posix(), path

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import FormData, UploadFile
 
 from finishline.rules.errors import RuleError
-from finishline.rules.trainings.package import MOST_FILES
+from finishline.rules.trainings.package import MOST_FILES, is_left_out
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from server.base.errors import ContentError, ServerError
 from server.base.forms import read_form
@@ -24,8 +24,6 @@ from server.submissions.packages import hand_in, offered_hosts
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/hand-in"
-# A folder that a browser sends whole has these beside the package.
-LEFT_OUT = "__pycache__"
 
 
 @router.get(ADDRESS)
@@ -92,7 +90,7 @@ def _name_in_package(sent: str) -> str | None:
     """A file's name below its folder; None for one that no package has, such as a cache."""
     parts = PurePosixPath(sent.replace("\\", "/")).parts
     inside = parts[1:] if len(parts) > 1 else parts
-    if any(part.startswith(".") or part == LEFT_OUT for part in inside):
+    if any(map(is_left_out, inside)):
         return None
     return "/".join(inside)
 

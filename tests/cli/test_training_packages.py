@@ -19,6 +19,10 @@ def package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def test_the_example_breaks_no_rule(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for left_by_tools in (".DS_Store", ".git/config", "__pycache__/train.pyc"):
+        (package / left_by_tools).parent.mkdir(exist_ok=True)
+        (package / left_by_tools).write_bytes(b"\0")
+
     assert main(["training", "check", str(package), "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
@@ -133,14 +137,15 @@ def test_the_example_reaches_the_target_in_a_box(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_equal_seeds_give_equal_qualities(
+def test_equal_seeds_and_data_give_equal_qualities(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def qualities() -> list[float]:
-        main(["training", "run", str(package), "--runs", "2", "--seed", "3", "--json"])
+    def qualities(nonce: str) -> list[float]:
+        given = ["--runs", "2", "--seed", "3", "--nonce", nonce * 64]
+        main(["training", "run", str(package), *given, "--json"])
         return [run["quality"] for run in json.loads(capsys.readouterr().out)["runs"]]
 
-    assert qualities() == qualities()
+    assert qualities("5") == qualities("5") != qualities("6")
 
 
 @pytest.mark.usefixtures("boxed")

@@ -45,6 +45,11 @@ class Package:
         return sum(map(len, self.files.values()))
 
 
+def is_left_out(name: str) -> bool:
+    """Whether a file or folder that tools leave beside code is no part of a package."""
+    return name.startswith(".") or name == "__pycache__"
+
+
 def package_index(files: Mapping[str, bytes]) -> list[list[str | int]]:
     """Name, size in bytes and SHA-256 of each file, by name: a package's hash is over this."""
     return [
