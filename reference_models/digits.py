@@ -189,7 +189,8 @@ def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
     """One step and one evaluation of a copy of the model on made-up data, which cannot teach.
 
     The first optimiser of a process imports for about a second and the first batch of a new size
-    is planned by the kernels' library: both happen here, off the clock.
+    is planned by the kernels' library: both happen here, off the clock. So does an allocation of 28
+    MB, given back: from then on the allocator keeps the memory of an evaluation for the next.
     """
     noise = torch.Generator().manual_seed(0)
     x = torch.randn(config.batch_size, 1, 8, 8, generator=noise).to(device)
@@ -197,6 +198,7 @@ def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
     averaged = deepcopy(model).requires_grad_(False)
     train_step(model, make_optimiser(model, config), x, y, rate=config.learning_rate)
     average(averaged, model, decay=config.ema_decay)
+    torch.zeros(7 << 20)
     x = torch.randn(TEST_ITEMS, 1, 8, 8, generator=noise).to(device)
     y = torch.randint(10, (TEST_ITEMS,), generator=noise).to(device)
     accuracy_percent(averaged, x, y)

@@ -143,6 +143,11 @@ def _explain_packages(policy: TrainingPolicy) -> str:
             "The first half of the test items stops the clock; the mean of the second half has to "
             "be at the target too."
         )
+    if policy.control_quality is not None:
+        lines.append(
+            "One run more is a control: its data are changed so that answers in a package are "
+            f"worthless, and quality {policy.control_quality:g} there shows that it learns."
+        )
     return " ".join(lines)
 
 
