@@ -198,11 +198,14 @@ def test_a_published_row_names_its_source_and_the_board_whose_trademark_it_is(
     make: Make, read: Read
 ) -> None:
     source = {"name": "MLPerf v5.1", "url": "https://example.org/v5.1", "commit": "ab" * 20}
-    page = benchmark_page(make, make["board"](make["entry"](evidence="published", source=source)))
+    board = make["board"](make["entry"](evidence="published", source=source))
+    benchmark = make["benchmark"](id="mlperf-v5.1-flux1")
+    page = render("benchmark.html", benchmark=benchmark, board=board, filters={})
 
     assert '<a href="https://example.org/v5.1" rel="noopener nofollow">MLPerf v5.1</a>' in page
     assert "MLPerf is a trademark of MLCommons." in page
-    assert "trademark" not in benchmark_page(make, make["board"](make["entry"]()))
+    assert "trademark" not in benchmark_page(make, board)
+    assert "not reviewed by the publisher" in read(benchmark_page(make, board))
 
 
 def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
