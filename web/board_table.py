@@ -1,6 +1,7 @@
 """The table of a leaderboard: columns, words, links, the range of its target."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,6 +93,7 @@ INFERENCE = (
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
 LISTED = "Claimed: times are the submitters' own"
+UNCHECKED = "Published, source not checked"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
@@ -149,15 +151,21 @@ def _section(entry: Entry) -> str:
         return NUMBERED
     if entry.get("listed_rank") is not None:
         return LISTED
-    return CLAIMED if entry.get("provisional_rank") is not None else "Not ranked"
+    if entry.get("provisional_rank") is None:
+        return "Not ranked"
+    return UNCHECKED if entry.get("evidence") == "published" else CLAIMED
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:
-    """Sentence above the claims of a board without a ranked row; None for any other board."""
-    claims = sum(_section(entry) in (LISTED, CLAIMED) for entry in entries)
-    if not claims or any(entry["rank"] is not None for entry in entries):
+    """Sentence above the rows of a board without a number; None for any other board."""
+    sections = Counter(map(_section, entries))
+    if sections[NUMBERED]:
         return None
-    return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
+    if published := sections[UNCHECKED]:
+        return f"{published:,} published result{'' if published == 1 else 's'} below, not checked."
+    if claims := sections[LISTED] + sections[CLAIMED]:
+        return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
+    return None
 
 
 def hardware(system: Mapping[str, Any]) -> str:

@@ -166,6 +166,7 @@ CLOCKS = {
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
+CLOCK_OF_PACKAGES = "kept outside the box: data, training and evaluations count"
 RCP_VERDICTS = {
     "pass": "passes",
     "fail": "converges faster than the reference can",
@@ -232,6 +233,7 @@ def environment() -> Environment:
         chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
         clocks=CLOCKS,
+        clock_of_packages=CLOCK_OF_PACKAGES,
         compare_letters=LETTERS,
         compare_link=compare_link,
         comparison_groups=comparison_groups,

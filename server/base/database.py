@@ -120,7 +120,7 @@ class Database:
         self._lock_seconds = lock_seconds
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._take_turn = WriteTurns(self._file()).take if self.is_sqlite else nullcontext
-        if self.is_sqlite and self.url.database:
+        if self.is_sqlite and self.url.database and not self.url.database.startswith("file:"):
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
         self.was_full = False
