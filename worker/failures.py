@@ -55,11 +55,11 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
     ),
     "entry_import_failed": (
         "submitter",
-        "Read the end of the log, and try it with: finishline training run",
+        "Read the end of the log, and try it with finishline training run.",
     ),
     "entry_died": (
         "submitter",
-        "Read the end of the log, and try it with: finishline training run",
+        "Read the end of the log, and try it with finishline training run.",
     ),
     "protocol_broken": (
         "submitter",

@@ -361,7 +361,14 @@ SPRING = DIGITS.read_bytes().replace(b'id = "digits"', b'id = "spring"')
 
 
 PATH = "GET /api/v1/benchmarks/spring.toml"
-TASK = "GET /api/v1/benchmarks/spring/files/task.py"
+FILES = ("task.py", "reference/train.py", "reference/training.toml")
+
+
+def answer_with_definition(standin: StandIn) -> None:
+    standin.answer(PATH, SPRING)
+    for name in FILES:
+        content = DIGITS.with_name("digits").joinpath(name).read_bytes()
+        standin.answer(f"GET /api/v1/benchmarks/spring/files/{name}", content)
 
 
 def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
@@ -371,8 +378,7 @@ def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
     here = ("--benchmarks-dir", str(folder))
     for file in submission.iterdir():
         file.write_bytes(file.read_bytes().replace(b'"digits"', b'"spring"'))
-    standin.answer(PATH, SPRING)
-    standin.answer(TASK, DIGITS.with_name("digits").joinpath("task.py").read_bytes())
+    answer_with_definition(standin)
 
     for before in (("run", "spring"), ("check", str(submission))):
         assert "finishline benchmark fetch" in finishline(*before).err
@@ -389,8 +395,7 @@ def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
     mine = tmp_path / "spring.toml"
     mine.write_text("title = 'mine'")
     fetch = ("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
-    standin.answer(PATH, SPRING)
-    standin.answer(TASK, DIGITS.with_name("digits").joinpath("task.py").read_bytes())
+    answer_with_definition(standin)
 
     refused = finishline(*fetch)
 
@@ -407,7 +412,7 @@ def test_an_answer_that_is_no_definition_writes_nothing(
     standin.answer(PATH, b"<html>")
     ran = finishline("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
     assert ran.code == 1
-    assert "spring.toml: not TOML" in ran.err
+    assert "spring.toml line 1: not TOML" in ran.err
     assert not list(tmp_path.iterdir())
 
 
