@@ -24,6 +24,7 @@ from web.progress import (
     split_rows,
     state_sentence,
 )
+from web.race import runs_picture, verification_picture, whiskers
 from web.render import render
 from web.replay_chart import replay_figure
 
@@ -159,6 +160,50 @@ def test_a_finished_replay_is_drawn_from_its_report(make: Make) -> None:
     assert last["name"] == "run 3"
     assert last["y"][-1] == pytest.approx(98.5)
     assert len(last["x"]) == 8
+
+
+def test_a_race_is_drawn_on_one_scale_with_its_ghosts(make: Make, race: View) -> None:
+    drawn = verification_picture(make["queued_verification"](state="running"), race)
+    assert drawn is not None
+    run, record, claim = drawn.lines
+
+    assert (run.kind, record.kind, claim.kind) == ("series-0", "record", "claim")
+    assert run.text == "0.400\u00a0s so far"  # 93 is below the target of 97.5.
+    assert not run.reached
+    assert record.text == "0.800\u00a0s"  # 90 + 8 at the eighth evaluation, 0.1 s each.
+    assert claim.percent == pytest.approx(100)
+    assert record.percent == pytest.approx(100 / 3)
+    assert run.path == "M83.3 946.4L166.7 146.6"
+    assert [tick.text for tick in drawn.y_ticks] == [f"{at}\u00a0%" for at in (60, 80, 100)]
+    assert drawn.summary.startswith("At the target: run 1 not yet, the record, median run of fast")
+
+
+def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so() -> None:
+    target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
+    falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
+    stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
+    drawn = runs_picture([{"file": "a", "curve": falls}, {"file": "b", "curve": stays}], target)
+    assert drawn is not None
+
+    assert [line.text for line in drawn.lines] == ["2.00\u00a0min", "missed"]
+    assert [tick.text for tick in drawn.x_ticks] == ["1 min", "2 min", "3 min"]
+    assert runs_picture([{"file": "a", "curve": []}], target) is None
+
+
+def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
+    def place(name: str, seconds: float | None, low: float | None = None) -> View:
+        high = None if low is None or seconds is None else 2 * seconds - low
+        return {"place": "1", "name": name, "submission_id": name, "seconds": seconds,
+                "low": low, "high": high}  # fmt: skip
+
+    rows = whiskers([place("a", 10.0, 8.0), place("b", 14.0), place("c", None)], "b")
+    assert [(row.name, row.is_own, row.text) for row in rows] == [
+        ("a", False, "10.00\u00a0s"), ("b", True, "14.00\u00a0s"),
+    ]  # fmt: skip
+    assert rows[0].low is not None
+    assert rows[0].high is not None
+    assert 0 < rows[0].low < rows[0].at < rows[0].high < rows[1].at < 100
+    assert whiskers([place("c", None)], "c") == []
 
 
 def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
