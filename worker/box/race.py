@@ -26,6 +26,7 @@ from finishline.rules.trainings.protocol import (
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
 from worker.box.scorer import Scorer
 from worker.box.start import Box, BoxUnavailableError, Order
+from worker.box.wake_up import waking_first
 from worker.box.watch import MemoryWatch
 
 EXIT_SECONDS = 5.0
@@ -111,9 +112,12 @@ def race(
     """
     with Box(order) as box, Scorer(ended=box.stop) as scorer:
         runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
-        with MemoryWatch(
-            box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
-        ) as watch:
+        with (
+            waking_first(),
+            MemoryWatch(
+                box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
+            ) as watch,
+        ):
             runner.run(seed)
             box.kill()
         runner.finish()
