@@ -22,9 +22,8 @@ from web.chart_parts import (
     submission_row,
     thin_entries,
     thinning_note,
-    time_unit,
 )
-from web.formats import DASH, duration, interval, milliseconds, money, number
+from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
 
 MOST_INTERVALS = 25
 
@@ -84,23 +83,41 @@ AGAINST = {
 }
 
 
-def pareto_figure(board: View, against: str = "cost", *, lower_quality: bool = False) -> Figure:
+def pareto_figure(
+    board: View,
+    against: str = "cost",
+    *,
+    lower_quality: bool = False,
+    time: TimeFormat | None = None,
+) -> Figure:
     """Time to accuracy against a second figure, with the entries that nothing beats in both.
 
     Where no ranked entry has a cost, the times and their intervals, best on top. A higher quality
     is better unless `lower_quality` says otherwise; of the others less is better.
     """
     ranked, known = _drawn_from(board, against)
+    time = time or _format_of(ranked)
     if known:
-        return _against_figure(known, against, lower_quality=lower_quality)
+        return _against_figure(known, against, time, lower_quality=lower_quality)
     if against == "cost":
-        return _interval_figure(ranked)
+        return _interval_figure(ranked, time)
     return empty_figure(AGAINST[against].missing)
 
 
-def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = False) -> Table:
+def _format_of(entries: Sequence[View]) -> TimeFormat:
+    return time_format(entry["tta_seconds"] for entry in entries)
+
+
+def pareto_table(
+    board: View,
+    against: str = "cost",
+    *,
+    lower_quality: bool = False,
+    time: TimeFormat | None = None,
+) -> Table:
     """Every ranked entry with its time and its second figure, and whether it is on the front."""
     ranked, known = _drawn_from(board, against)
+    time = time or _format_of(ranked)
     kind = AGAINST[against]
     front = {e["submission_id"] for e in front_entries(known, against, lower_quality=lower_quality)}
     return Table(
@@ -118,7 +135,7 @@ def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = Fa
                 evidence_words(entry),
                 "on the front" if entry["submission_id"] in front else DASH,
                 str(entry["rank"]),
-                duration(entry["tta_seconds"]),
+                time(entry["tta_seconds"]),
                 kind.shown(entry.get(kind.key)),
             )
             for entry in ranked
@@ -160,9 +177,11 @@ def _standing(entry: View, amount: float) -> Standing:
     )
 
 
-def _against_figure(entries: Sequence[View], against: str, *, lower_quality: bool) -> Figure:
+def _against_figure(
+    entries: Sequence[View], against: str, time: TimeFormat, *, lower_quality: bool
+) -> Figure:
     kind = AGAINST[against]
-    unit, scale = time_unit(entry["tta_seconds"] for entry in entries)
+    scale = time.scale
     front = front_entries(entries, against, lower_quality=lower_quality)
     drawn = thin_entries(entries, {entry["submission_id"] for entry in front})
     more_is_better = against == "quality" and not lower_quality
@@ -177,7 +196,7 @@ def _against_figure(entries: Sequence[View], against: str, *, lower_quality: boo
         "meta": {"paint": "front"},
     }
     dots = [
-        _dots(status, [(e[kind.key], e["tta_seconds"] / scale, e) for e in group], against)
+        _dots(status, [(e[kind.key], e["tta_seconds"] / scale, e) for e in group], against, time)
         for status, group in _by_status(drawn)
     ]
     note = thinning_note(len(drawn), len(entries))
@@ -185,18 +204,20 @@ def _against_figure(entries: Sequence[View], against: str, *, lower_quality: boo
         "data": [step, *dots],
         "layout": layout(
             xaxis=axis(kind.title, (e[kind.key] for e in entries), tickprefix=kind.prefix),
-            yaxis=axis(f"Time to accuracy ({unit})", (e["tta_seconds"] / scale for e in entries)),
+            yaxis=axis(
+                f"Time to accuracy ({time.word})", (e["tta_seconds"] / scale for e in entries)
+            ),
             height=420,
             meta={"note": note} if note else {},
         ),
     }
 
 
-def _interval_figure(ranked: Sequence[View]) -> Figure:
+def _interval_figure(ranked: Sequence[View], time: TimeFormat) -> Figure:
     entries = ranked[:MOST_INTERVALS]
     if not entries:
         return empty_figure("No submission is ranked here yet.")
-    unit, scale = time_unit(entry["tta_seconds"] for entry in entries)
+    scale = time.scale
     place = {entry["submission_id"]: row for row, entry in enumerate(entries)}
     whiskers = {
         "type": "scatter",
@@ -209,8 +230,13 @@ def _interval_figure(ranked: Sequence[View]) -> Figure:
         "meta": {"paint": "front"},
     }
     dots = [
-        _dots(s, [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in group], "cost")
-        for s, group in _by_status(entries)
+        _dots(
+            status,
+            [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in group],
+            "cost",
+            time,
+        )
+        for status, group in _by_status(entries)
     ]
     left_out = len(ranked) - len(entries)
     about = {"about": "time to accuracy with the 95 % interval of its mean; no prices given"}
@@ -218,7 +244,7 @@ def _interval_figure(ranked: Sequence[View]) -> Figure:
     return {
         "data": [whiskers, *dots],
         "layout": layout(
-            xaxis=axis(f"Time to accuracy ({unit})", range=_around(entries, scale)),
+            xaxis=axis(f"Time to accuracy ({time.word})", range=_around(entries, scale)),
             yaxis=rows_axis(entries),
             height=intervals_height(len(entries)),
             meta=about | note,
@@ -263,14 +289,16 @@ def _by_status(entries: Sequence[View]) -> list[tuple[str, list[View]]]:
     return [(status, group) for status, group in groups if group]
 
 
-def _dots(status: str, places: Sequence[tuple[float, float, View]], against: str) -> dict[str, Any]:
+def _dots(
+    status: str, places: Sequence[tuple[float, float, View]], against: str, time: TimeFormat
+) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": status,
         "x": [x for x, _, _ in places],
         "y": [y for _, y, _ in places],
-        "text": [_entry_text(entry, AGAINST[against]) for _, _, entry in places],
+        "text": [_entry_text(entry, AGAINST[against], time) for _, _, entry in places],
         "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry in places],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"symbol": SYMBOLS[status], "size": 11, "line": {"width": 2}},
@@ -278,13 +306,13 @@ def _dots(status: str, places: Sequence[tuple[float, float, View]], against: str
     }
 
 
-def _entry_text(entry: View, kind: Against) -> str:
-    spread = interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
+def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
+    spread = time.interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
     amount = entry.get(kind.key)
     lines = [
         plain(entry["model"], longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
-        duration(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
+        time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",
     ]
     return "<br>".join(lines)

@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.benchmarks.quality import UNITS
-from finishline.rules.ranking.evidence import ranked_seconds
 from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
-from web.formats import milliseconds, number, significant, time_format
+from web.formats import TimeFormat, milliseconds, number, significant
 
 Entry = Mapping[str, Any]
 _GAP = "\u00a0"
@@ -119,19 +118,12 @@ def board_columns(
 
 
 def columns_by_name(
-    columns: Iterable[Column],
-    quality_unit: str,
-    entries: Sequence[Entry],
-    slowest_seconds: float | None,
+    columns: Iterable[Column], quality_unit: str, time: TimeFormat
 ) -> dict[str, Any]:
     """Facts of a board that its rows need: the columns it has, and the units of its figures."""
-    numbered = [entry for entry in entries if entry["rank"] is not None]
-    times = map(ranked_seconds, numbered or entries)
     there = {column.name for column in columns}
-    return {c.name: c.name in there for kind in COLUMNS.values() for c in kind} | {
-        "quality_unit": quality_unit,
-        "time": time_format(slowest_seconds, times),
-    }
+    has = {c.name: c.name in there for kind in COLUMNS.values() for c in kind}
+    return has | {"quality_unit": quality_unit, "time": time}
 
 
 def board_sections(entries: Sequence[Entry]) -> dict[int, str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row
-from web.formats import SHORTEST_IN_MINUTES
 
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
@@ -41,12 +40,6 @@ def plain(text: object, *, longest: int = 200) -> str:
 def label(text: object) -> str:
     """A stranger's text, short enough for an axis or a legend."""
     return plain(text, longest=LONGEST_LABEL)
-
-
-def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
-    """The unit to draw times in, and how many seconds it has."""
-    longest = max(seconds, default=0.0)
-    return ("seconds", 1.0) if longest < SHORTEST_IN_MINUTES else ("minutes", 60.0)
 
 
 def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:

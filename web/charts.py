@@ -20,7 +20,6 @@ from web.chart_parts import (
     number_of,
     quality_axis,
     target_line,
-    time_unit,
 )
 from web.curves_chart import convergence_curves_figure, convergence_curves_table
 from web.distribution_chart import (
@@ -29,6 +28,7 @@ from web.distribution_chart import (
     survival_figure,
     survival_table,
 )
+from web.formats import TimeFormat, time_format
 from web.records_chart import records_figure, records_table
 from web.scaling_chart import scaling_figure, scaling_table
 
@@ -38,7 +38,11 @@ View = Mapping[str, Any]
 
 
 def curves_figure(
-    runs: Sequence[View], target: View, control_points: Sequence[View] = ()
+    runs: Sequence[View],
+    target: View,
+    control_points: Sequence[View] = (),
+    *,
+    time: TimeFormat | None = None,
 ) -> Figure:
     """Quality of each run of a submission over seconds, and over epochs with the band.
 
@@ -47,7 +51,8 @@ def curves_figure(
     epochs.
     """
     curves = [run["curve"] for run in runs]
-    unit, scale = time_unit(point["seconds"] for curve in curves for point in curve)
+    time = time or time_format(point["seconds"] for curve in curves for point in curve)
+    unit, scale = time.word, time.scale
     by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
     progress = "epochs" if by_epoch else "evaluations"
     traces = []
@@ -139,23 +144,27 @@ CHARTS = (
         "Time against cost, energy, quality or latency",
         "on the line, no entry is better in both",
         "board",
-        lambda v: pareto_figure(v["board"], v["against"], lower_quality=_lower_quality(v)),
-        lambda v: pareto_table(v["board"], v["against"], lower_quality=_lower_quality(v)),
+        lambda v: pareto_figure(
+            v["board"], v["against"], lower_quality=_lower_quality(v), time=v["time"]
+        ),
+        lambda v: pareto_table(
+            v["board"], v["against"], lower_quality=_lower_quality(v), time=v["time"]
+        ),
     ),
     BoardChart(
         "records",
         "Record history",
         "each division's record over time; small marks were lower, but not significantly",
         "records",
-        lambda v: records_figure(v["divisions"], v["note"]),
-        lambda v: records_table(v["divisions"]),
+        lambda v: records_figure(v["divisions"], v["note"], time=v["time"]),
+        lambda v: records_table(v["divisions"], time=v["time"]),
     ),
     BoardChart(
         "curves",
         "Convergence",
         "quality of every run against time and epochs, with the target and the reference",
         "curves",
-        lambda v: convergence_curves_figure(v["sets"], v["target"], v["reference"]),
+        lambda v: convergence_curves_figure(v["sets"], v["target"], v["reference"], time=v["time"]),
         lambda v: convergence_curves_table(v["sets"], v["target"]),
         selected=3,
     ),
@@ -164,7 +173,7 @@ CHARTS = (
         "Spread of runs",
         "every run as a dot; from four runs up a box around the middle half, with the median",
         "runs",
-        lambda v: distribution_figure(v["sets"]),
+        lambda v: distribution_figure(v["sets"], time=v["time"]),
         lambda v: distribution_table(v["sets"]),
         selected=15,
     ),
@@ -173,7 +182,7 @@ CHARTS = (
         "Share of runs finished by time t",
         "a run that never reaches the target keeps the share below 100 %",
         "runs",
-        lambda v: survival_figure(v["sets"]),
+        lambda v: survival_figure(v["sets"], time=v["time"]),
         lambda v: survival_table(v["sets"]),
         selected=5,
     ),
@@ -182,8 +191,8 @@ CHARTS = (
         "Speed-up with more accelerators",
         "systems of one submitter with the same accelerator, against perfect scaling",
         "board",
-        lambda v: scaling_figure(v["board"]),
-        lambda v: scaling_table(v["board"]),
+        lambda v: scaling_figure(v["board"], time=v["time"]),
+        lambda v: scaling_table(v["board"], time=v["time"]),
     ),
 )
 BY_NAME = {chart.name: chart for chart in CHARTS}

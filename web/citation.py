@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row, is_entry, ranked_seconds
-from web.formats import duration, milliseconds, moment
+from web.formats import SECONDS, TimeFormat, milliseconds, moment
 from web.verdicts import standing_words
 
 View = Mapping[str, Any]
@@ -37,10 +37,10 @@ _OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
 _UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def badge_svg(submission: View) -> str:
+def badge_svg(submission: View, time: TimeFormat = SECONDS) -> str:
     """The badge of a submission; one that is only claimed shows no time."""
     left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
-    words, shown = standing_words(submission), figure(submission)
+    words, shown = standing_words(submission), figure(submission, time)
     right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
     title = (
         f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
@@ -57,19 +57,19 @@ def _colour(submission: View) -> str:
     return COLOURS[submission["evidence"]]
 
 
-def figure(submission: View) -> str | None:
+def figure(submission: View, time: TimeFormat) -> str | None:
     """The figure that ranks a submission first; None for a claim, because its time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
     if is_entry(submission):
-        return duration(_time_of(submission)) if submission["evidence"] == "measured" else None
+        return time(_time_of(submission)) if submission["evidence"] == "measured" else None
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
     if submission["evidence"] == "claimed":
         return None
-    return milliseconds(result["latency_ms"]) if is_inference else duration(_time_of(submission))
+    return milliseconds(result["latency_ms"]) if is_inference else time(_time_of(submission))
 
 
 def _time_of(submission: View) -> float | None:
@@ -147,25 +147,25 @@ _SPECIAL = {
 _IN_ADDRESS = {"%": r"\%", "#": r"\#", "{": r"\{", "}": r"\}", "\\": "/"}
 
 
-def bibtex(submission: View, address: str) -> str:
+def bibtex(submission: View, address: str, time: TimeFormat = SECONDS) -> str:
     """A @misc entry that BibTeX and biber read, whatever the names hold."""
     fields = {
         "author": f"{{{escape_tex(submission['submitter'])}}}",
         "title": f"{{{escape_tex(_title(submission))}}}",
         "year": str(submission_year(submission)),
         "howpublished": rf"\url{{{_escaped(address, _IN_ADDRESS)}}}",
-        "note": escape_tex(_note(submission)),
+        "note": escape_tex(_note(submission, time)),
     }
     key = "finishline-" + re.sub(r"[^A-Za-z0-9-]", "-", str(submission["id"]))
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     return f"@misc{{{key},\n{lines}\n}}"
 
 
-def plain_citation(submission: View, address: str) -> str:
+def plain_citation(submission: View, address: str, time: TimeFormat = SECONDS) -> str:
     """The same in a sentence."""
     return one_line(
         f"{submission['submitter']} ({submission_year(submission)}). {_title(submission)}. "
-        f"{_note(submission)} {address}"
+        f"{_note(submission, time)} {address}"
     )
 
 
@@ -194,17 +194,17 @@ def _title(submission: View) -> str:
     return f"{submission['model']}: {what} on {submission['benchmark']}"
 
 
-def _note(submission: View) -> str:
+def _note(submission: View, time: TimeFormat) -> str:
     version = f"{submission['benchmark']} {submission['benchmark_version']}"
-    status = standing_words(submission)
-    return f"{_figure(submission)}, {submission['division']} division, rules {version}, {status}."
+    found, status = _figure(submission, time), standing_words(submission)
+    return f"{found}, {submission['division']} division, rules {version}, {status}."
 
 
-def _figure(submission: View) -> str:
+def _figure(submission: View, time: TimeFormat) -> str:
     result = submission["result"]
     if submission["kind"] == "inference":
         return f"Latency {milliseconds(result['latency_ms'])}"
     seconds = _time_of(submission)
     if seconds is None:
         return "No time measured" if is_entry(submission) else "Target not reached"
-    return f"Time to accuracy {duration(seconds)}"
+    return f"Time to accuracy {time(seconds)}"

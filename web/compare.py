@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from finishline.rules.ranking.evidence import evidence_words
 from web.formats import (
     DASH,
+    SECONDS,
+    TimeFormat,
     day,
-    duration,
-    interval,
     milliseconds,
     money,
     number,
@@ -69,13 +69,19 @@ def compare_link(ids: Sequence[str], **more: str) -> str:
 
 
 def comparison_groups(
-    submissions: Sequence[View], target: View, ranks: Mapping[str, int | None]
+    submissions: Sequence[View],
+    target: View,
+    ranks: Mapping[str, int | None],
+    time: TimeFormat = SECONDS,
 ) -> list[Group]:
     """Every property that is compared, in groups; `ranks` are those in each one's division."""
-    result = _inference if submissions[0]["kind"] == "inference" else _training
+    is_inference = submissions[0]["kind"] == "inference"
+    result = (
+        _inference(submissions, target) if is_inference else _training(submissions, target, time)
+    )
     rank = _row("Rank in its division", [ranks.get(s["id"]) for s in submissions], multiples=False)
     groups = [
-        Group("Result", tuple(_told([rank, *result(submissions, target)]))),
+        Group("Result", tuple(_told([rank, *result]))),
         Group("System", tuple(_system(submissions))),
     ]
     settings = _settings(submissions)
@@ -182,14 +188,14 @@ def _p(value: float) -> str:
     return "p < 0.0001" if value < 0.0001 else f"p = {value:.2g}"
 
 
-def _training(submissions: Sequence[View], target: View) -> list[Row]:
+def _training(submissions: Sequence[View], target: View, time: TimeFormat) -> list[Row]:
     results = [s["result"] for s in submissions]
     measured = [s.get("measured") or {} for s in submissions]
     return [
-        _row("Time to accuracy", [r["tta_seconds"] for r in results], duration),
+        _row("Time to accuracy", [r["tta_seconds"] for r in results], time),
         _row("95 % interval", [
-            interval(r["tta_low_seconds"], r["tta_high_seconds"]) or None for r in results]),
-        _row("As measured", [r["raw_tta_seconds"] for r in results], duration),
+            time.interval(r["tta_low_seconds"], r["tta_high_seconds"]) or None for r in results]),
+        _row("As measured", [r["raw_tta_seconds"] for r in results], time),
         _row("Coefficient of variation", [r["cv_percent"] for r in results], percent,
              multiples=False),
         _row("Runs that reached the target",

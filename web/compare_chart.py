@@ -12,9 +12,9 @@ from web.chart_parts import (
     plain,
     quality_axis,
     target_line,
-    time_unit,
 )
 from web.compare import LETTERS
+from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.
@@ -22,14 +22,17 @@ SYMBOLS = ("circle", "square-open", "diamond", "cross", "triangle-up-open", "x")
 SPREAD = 0.5  # of the place between two submissions, that the runs of one are drawn over
 
 
-def overlaid_curves(submissions: Sequence[View], target: View) -> Figure:
+def overlaid_curves(
+    submissions: Sequence[View], target: View, time: TimeFormat | None = None
+) -> Figure:
     """Quality of every run of several submissions over seconds and over epochs.
 
     A submission has its "model" and "curves", runs with a "curve". Where a log tells no epochs
     the second view counts evaluations.
     """
     points = [p for s in submissions for run in s["curves"] for p in run["curve"]]
-    unit, scale = time_unit(point["seconds"] for point in points)
+    time = time or time_format(point["seconds"] for point in points)
+    unit, scale = time.word, time.scale
     by_epoch = all(point["epoch"] is not None for point in points)
     progress = "epochs" if by_epoch else "evaluations"
     traces = []
@@ -77,14 +80,15 @@ def _curve(
     }
 
 
-def run_times_figure(compared: Sequence[View]) -> Figure:
+def run_times_figure(compared: Sequence[View], time: TimeFormat | None = None) -> Figure:
     """The time of every run that reached the target, submission by submission, and their means.
 
     `compared` are the submissions of the API's comparison, with "tta_low_seconds" and
     "tta_high_seconds" beside them; a mean without an interval has no bar.
     """
     known = [seconds for one in compared for seconds in one["run_seconds"]]
-    unit, scale = time_unit(known)
+    time = time or time_format(known)
+    unit, scale = time.word, time.scale
     bars = [bar for place, one in enumerate(compared) for bar in _interval(place, one, scale)]
     if bars:
         bars[0]["showlegend"] = True

@@ -20,9 +20,8 @@ from web.chart_parts import (
     series_marks,
     submission_row,
     target_line,
-    time_unit,
 )
-from web.formats import number, quality, seconds_exact
+from web.formats import TimeFormat, number, quality, seconds_exact, time_format
 
 NOTHING = "No ranked submission here has a curve."
 MOST_EVALUATIONS = 200
@@ -31,7 +30,11 @@ View = Mapping[str, Any]
 
 
 def convergence_curves_figure(
-    sets: Sequence[View], target: View, reference: Sequence[View] = ()
+    sets: Sequence[View],
+    target: View,
+    reference: Sequence[View] = (),
+    *,
+    time: TimeFormat | None = None,
 ) -> Figure:
     """Each run of each submission, one line style a submission, with target and reference.
 
@@ -44,7 +47,8 @@ def convergence_curves_figure(
     if not shown and not reference:
         return empty_figure(NOTHING)
     points = [p for one in shown for run in one["runs"] for p in run["curve"]]
-    unit, scale = time_unit(point["seconds"] for point in points)
+    time = time or time_format(point["seconds"] for point in points)
+    unit, scale = time.word, time.scale
     by_epoch = all(point["epoch"] is not None for point in points)
     progress = "epochs" if by_epoch else "evaluations"
     names = names_of([one["entry"] for one in shown])

@@ -21,9 +21,8 @@ from web.chart_parts import (
     plain,
     series_marks,
     submission_row,
-    time_unit,
 )
-from web.formats import DASH, duration, seconds_exact
+from web.formats import DASH, TimeFormat, seconds_exact, time_format
 
 FEWEST_FOR_A_BOX = 4
 HALF_HEIGHT = 0.28
@@ -48,7 +47,7 @@ def box_of(seconds: Sequence[float]) -> Box | None:
     return Box(*statistics.quantiles(seconds, n=4, method="inclusive"))
 
 
-def distribution_figure(sets: Sequence[View]) -> Figure:
+def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> Figure:
     """A row for each submission with a dot for each run, and a box from four runs up.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
@@ -59,10 +58,11 @@ def distribution_figure(sets: Sequence[View]) -> Figure:
     if not shown:
         return empty_figure(NOTHING)
     known = [seconds for one in shown for seconds in _seconds(one)]
-    unit, scale = time_unit(known)
+    time = time or time_format(known)
+    unit, scale = time.word, time.scale
     boxes = [(row, box) for row, one in enumerate(shown) if (box := box_of(_seconds(one)))]
     traces = [*([_boxes(boxes, scale), _medians(boxes, scale)] if boxes else [])]
-    traces += [_dots(status, group, scale) for status, group in _by_status(shown)]
+    traces += [_dots(status, group, time) for status, group in _by_status(shown)]
     return {
         "data": traces,
         "layout": layout(
@@ -136,7 +136,7 @@ def _by_status(sets: Sequence[View]) -> list[tuple[str, list[tuple[int, View]]]]
     return [(status, group) for status, group in groups if group]
 
 
-def _dots(status: str, placed: Sequence[tuple[int, View]], scale: float) -> dict[str, Any]:
+def _dots(status: str, placed: Sequence[tuple[int, View]], time: TimeFormat) -> dict[str, Any]:
     dots = [
         (run["seconds"], row + _beside(order), one["entry"], run)
         for row, one in placed
@@ -147,9 +147,9 @@ def _dots(status: str, placed: Sequence[tuple[int, View]], scale: float) -> dict
         "type": "scatter",
         "mode": "markers",
         "name": f"run, {status}",
-        "x": [seconds / scale for seconds, _, _, _ in dots],
+        "x": [seconds / time.scale for seconds, _, _, _ in dots],
         "y": [place for _, place, _, _ in dots],
-        "text": [_text(entry, run) for _, _, entry, run in dots],
+        "text": [_text(entry, run, time) for _, _, entry, run in dots],
         "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry, _ in dots],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"symbol": SYMBOLS[status], "size": 7, "line": {"width": 1.5}},
@@ -162,11 +162,11 @@ def _beside(order: int) -> float:
     return (order % 5 - 2) * 0.07
 
 
-def _text(entry: View, run: View) -> str:
+def _text(entry: View, run: View, time: TimeFormat) -> str:
     lines = (
         plain(entry["model"], longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
-        f"{duration(run['seconds'])}, {label(run['file'])}",
+        f"{time(run['seconds'])}, {label(run['file'])}",
     )
     return "<br>".join(lines)
 
@@ -191,7 +191,7 @@ def reached_by(runs: Sequence[View]) -> list[tuple[float, float]]:
     return steps
 
 
-def survival_figure(sets: Sequence[View]) -> Figure:
+def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> Figure:
     """A step for each run, submission by submission; all are drawn on to the slowest run of all.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
@@ -200,7 +200,8 @@ def survival_figure(sets: Sequence[View]) -> Figure:
     if not shown:
         return empty_figure(NO_RUNS)
     known = [run["seconds"] for one in shown for run in one["runs"] if run["seconds"] is not None]
-    unit, scale = time_unit(known)
+    time = time or time_format(known)
+    unit, scale = time.word, time.scale
     end = max(known, default=0.0) * 1.05
     names = names_of([one["entry"] for one in shown])
     return {

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 from finishline.rules.ranking.evidence import evidence_words
 from web.entries import outcome_word
-from web.formats import duration, moment, number, percent
+from web.formats import SECONDS, TimeFormat, moment, number, percent
 from web.progress import kind_word
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -100,9 +100,11 @@ def _timestamp(when: datetime) -> str:
 View = Mapping[str, Any]
 
 
-def record_entry(benchmark: View, division: str, record: View) -> FeedEntry:
+def record_entry(
+    benchmark: View, division: str, record: View, time_of: TimeFormat = SECONDS
+) -> FeedEntry:
     """A record of a benchmark's division."""
-    time = duration(record["tta_seconds"])
+    time = time_of(record["tta_seconds"])
     return FeedEntry(
         subject=f"record {record['submission_id']}",
         path=f"/submissions/{quote(record['submission_id'])}",

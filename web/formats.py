@@ -28,39 +28,64 @@ def duration(seconds: float | None) -> str:
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """The times of one board in one unit, with so many decimals or three significant digits."""
+    """The times of one board in one unit, with so many decimals or three significant digits.
 
-    in_minutes: bool
+    A stopwatch, "h:mm:ss", rounds up to whole seconds; charts draw it in seconds.
+    """
+
+    unit: str = "s"
     decimals: int = 2
 
     def __call__(self, seconds: float | None) -> str:
         if seconds is None:
             return DASH
-        return f"{self._figure(seconds)}{_GAP}{'min' if self.in_minutes else 's'}"
+        figure = self._figure(seconds)
+        return figure if self.is_stopwatch else f"{figure}{_GAP}{self.unit}"
+
+    @property
+    def is_stopwatch(self) -> bool:
+        """Whether times read H:MM:SS."""
+        return self.unit == STOPWATCH
+
+    @property
+    def word(self) -> str:
+        """The unit of an axis."""
+        return "minutes" if self.unit == "min" else "seconds"
+
+    @property
+    def scale(self) -> float:
+        """Seconds of a unit."""
+        return 60.0 if self.unit == "min" else 1.0
 
     def interval(self, low: float | None, high: float | None) -> str:
         """An interval of seconds, or nothing if either end is absent."""
         return "" if low is None or high is None else f"{self._figure(low)} to {self(high)}"
 
     def _figure(self, seconds: float) -> str:
-        value = seconds / 60 if self.in_minutes else seconds
-        if not SMALLEST_PLAIN <= value <= LARGEST_PLAIN:
+        if self.is_stopwatch and 0 <= seconds <= LARGEST_PLAIN:
+            return display_seconds(seconds)
+        value = seconds / self.scale
+        if not SMALLEST_PLAIN <= value < LARGEST_PLAIN:
             return significant(value, 3)
         below_one = 2 - math.floor(math.log10(value)) if value < 1 else 0
         return f"{value:,.{max(self.decimals, below_one)}f}"
 
 
-def time_format(slowest: float | None, times: Iterable[float | None] = ()) -> TimeFormat:
-    """Seconds if the slowest of a board takes less than two minutes, else minutes.
+SECONDS = TimeFormat()
+STOPWATCH = "h:mm:ss"
 
-    A third decimal tells neighbours apart that would read alike. Without a slowest one it is that
-    of the `times`, which are in the order of the board.
+
+def time_format(times: Iterable[float | None], unit: str | None = None) -> TimeFormat:
+    """The unit if there is one; seconds if the slowest takes less than two minutes; else minutes.
+
+    A third decimal tells neighbours apart that would read alike.
     """
-    known = [seconds for seconds in times if seconds is not None]
-    longest = max(known, default=0.0) if slowest is None else slowest
-    usual = TimeFormat(in_minutes=longest >= SHORTEST_IN_MINUTES)
-    is_alike = any(a != b and usual(a) == usual(b) for a, b in pairwise(known))
-    return replace(usual, decimals=3) if is_alike else usual
+    known = sorted(seconds for seconds in times if seconds is not None)
+    longest = known[-1] if known else 0.0
+    chosen = TimeFormat(unit or ("s" if longest < SHORTEST_IN_MINUTES else "min"))
+    close = ((a, b) for a, b in pairwise(known) if a != b and b - a < 0.01 * chosen.scale)
+    is_alike = any(chosen(a) == chosen(b) for a, b in close)
+    return replace(chosen, decimals=3) if is_alike else chosen
 
 
 def seconds_exact(seconds: float | None) -> str:
@@ -69,15 +94,6 @@ def seconds_exact(seconds: float | None) -> str:
         return DASH
     is_plain = abs(seconds) <= LARGEST_PLAIN
     return f"{seconds:,.3f}{_GAP}s" if is_plain else f"{significant(seconds, 3)}{_GAP}s"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """An interval of seconds, or nothing if either end is absent."""
-    if low is None or high is None:
-        return ""
-    if high < 60:
-        return f"{significant(low, 3)} to {significant(high, 3)}{_GAP}s"
-    return f"{duration(low)} to {duration(high)}"
 
 
 def money(usd: float | None) -> str:

@@ -97,7 +97,7 @@ def picture(runners: Iterable[Runner], target: View) -> Picture | None:
     low, high = min(*qualities, target["value"]), max(*qualities, target["value"])
     margin = (high - low or abs(high) or 1.0) * 0.06
     scale = _Scale(longest, low - margin, high + margin)
-    shown = time_format(longest, [runner.seconds for runner in drawn])
+    shown = time_format([longest, *(runner.seconds for runner in drawn)])
     unit = target["unit"]
     return Picture(
         lines=tuple(_line(runner, scale, shown) for runner in drawn),
@@ -168,7 +168,7 @@ def _line(runner: Runner, scale: _Scale, shown: TimeFormat) -> Line:
 
 
 def _time_ticks(scale: _Scale, shown: TimeFormat) -> tuple[Tick, ...]:
-    unit, seconds = ("min", 60.0) if shown.in_minutes else ("s", 1.0)
+    unit, seconds = ("min" if shown.scale > 1 else "s"), shown.scale
     places = _steps(0.0, scale.longest / seconds)[1:]
     return tuple(Tick(scale.x(at * seconds) / 10, f"{number(at)} {unit}") for at in places)
 
@@ -220,7 +220,7 @@ def whiskers(places: Sequence[View], own: str) -> list[Whisker]:
     low, high = min(ends), max(ends)
     span = (high - low) or high or 1.0
     low, span = low - 0.04 * span, 1.08 * span
-    shown = time_format(high, [place["seconds"] for place in timed])
+    shown = time_format([high, *(place["seconds"] for place in timed)])
 
     def at(value: float) -> float:
         return float(100 * (value - low) / span)

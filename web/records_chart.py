@@ -22,16 +22,17 @@ from web.chart_parts import (
     layout,
     plain,
     series_marks,
-    time_unit,
 )
-from web.formats import DASH, day, duration, moment
+from web.formats import DASH, TimeFormat, day, moment, time_format
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
 
-def records_figure(divisions: Sequence[View], note: str | None = None) -> Figure:
+def records_figure(
+    divisions: Sequence[View], note: str | None = None, *, time: TimeFormat | None = None
+) -> Figure:
     """Time to accuracy by date: records as steps down, lower times that took none as small marks.
 
     The last record of a division is drawn on to the latest date of all. A `note` is for the
@@ -40,20 +41,20 @@ def records_figure(divisions: Sequence[View], note: str | None = None) -> Figure
     marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
     if not marks:
         return empty_figure(NOTHING)
-    unit, scale = time_unit(mark["tta_seconds"] for mark in marks)
+    time = time or time_format(mark["tta_seconds"] for mark in marks)
     latest = max(mark["date"] for mark in marks)
     traces = []
     for order, division in enumerate(divisions):
         if division["records"]:
-            traces.append(_steps(division, order, scale, latest))
+            traces.append(_steps(division, order, time, latest))
         if division["not_records"]:
-            traces.append(_others(division, order, scale))
-    times = [mark["tta_seconds"] / scale for mark in marks]
+            traces.append(_others(division, order, time))
+    times = [mark["tta_seconds"] / time.scale for mark in marks]
     return {
         "data": traces,
         "layout": layout(
             xaxis=axis("Date", **_days([mark["date"] for mark in marks])),
-            yaxis=axis(f"Time to accuracy ({unit})", times),
+            yaxis=axis(f"Time to accuracy ({time.word})", times),
             height=400,
             showlegend=True,
             meta={"note": note} if note else {},
@@ -70,7 +71,7 @@ def _days(dates: Sequence[str]) -> dict[str, Any]:
     return {"type": "date", "range": ends, "tickformat": "%-d %b<br>%Y", "nticks": 6}
 
 
-def records_table(divisions: Sequence[View]) -> Table:
+def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) -> Table:
     """Every record and every lower time that took none, in the order of their dates.
 
     "Tries" counts the submissions of a record's submitter to the division up to then.
@@ -80,6 +81,7 @@ def records_table(divisions: Sequence[View]) -> Table:
         for division in divisions
         for mark in (*division["records"], *division["not_records"])
     ]
+    time = time or time_format(mark["tta_seconds"] for mark, _, _ in rows)
     return Table(
         columns(
             "Model",
@@ -99,7 +101,7 @@ def records_table(divisions: Sequence[View]) -> Table:
                     division,
                     evidence_words(mark),
                     verdict,
-                    duration(mark["tta_seconds"]),
+                    time(mark["tta_seconds"]),
                     DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
                     str(mark.get("tries", DASH)),
                 ),
@@ -110,14 +112,14 @@ def records_table(divisions: Sequence[View]) -> Table:
     )
 
 
-def _steps(division: View, order: int, scale: float, latest: str) -> dict[str, Any]:
+def _steps(division: View, order: int, time: TimeFormat, latest: str) -> dict[str, Any]:
     records = division["records"]
     return {
-        **_marks([*records, records[-1]]),
+        **_marks([*records, records[-1]], time),
         "mode": "lines+markers",
         "name": f"{division['division']}: records",
         "x": [*(record["date"] for record in records), latest],
-        "y": [*(r["tta_seconds"] / scale for r in records), records[-1]["tta_seconds"] / scale],
+        "y": [r["tta_seconds"] / time.scale for r in (*records, records[-1])],
         "line": {"shape": "hv", "width": 2, "dash": series_marks(order)["dash"]},
         # The end of the last step is no record, so it has no mark.
         "marker": {
@@ -129,14 +131,14 @@ def _steps(division: View, order: int, scale: float, latest: str) -> dict[str, A
     }
 
 
-def _others(division: View, order: int, scale: float) -> dict[str, Any]:
+def _others(division: View, order: int, time: TimeFormat) -> dict[str, Any]:
     others = division["not_records"]
     return {
-        **_marks(others),
+        **_marks(others, time),
         "mode": "markers",
         "name": f"{division['division']}: lower, no record",
         "x": [other["date"] for other in others],
-        "y": [other["tta_seconds"] / scale for other in others],
+        "y": [other["tta_seconds"] / time.scale for other in others],
         "marker": {
             "symbol": [SYMBOLS[evidence_group(other)] for other in others],
             "size": 6,
@@ -146,20 +148,20 @@ def _others(division: View, order: int, scale: float) -> dict[str, Any]:
     }
 
 
-def _marks(marks: Sequence[View]) -> dict[str, Any]:
+def _marks(marks: Sequence[View], time: TimeFormat) -> dict[str, Any]:
     return {
         "type": "scatter",
-        "text": [_text(mark) for mark in marks],
+        "text": [_text(mark, time) for mark in marks],
         "customdata": [f"/submissions/{mark['submission_id']}" for mark in marks],
         "hovertemplate": "%{text}<extra></extra>",
     }
 
 
-def _text(mark: View) -> str:
+def _text(mark: View, time: TimeFormat) -> str:
     lines = [
         plain(mark["model"], longest=60),
         label(mark["submitter"]),
-        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
+        f"{time(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):
         lines.append(plain(reason, longest=90))
@@ -186,7 +188,9 @@ class Sparkline:
     words: str
 
 
-def record_sparkline(records: Sequence[Mapping[str, Any]]) -> Sparkline | None:
+def record_sparkline(
+    records: Sequence[Mapping[str, Any]], time: TimeFormat | None = None
+) -> Sparkline | None:
     """The records of a division from first to last, times on a logarithmic scale.
 
     None where there is no history: fewer than two, or all of one day, as of an imported round.
@@ -207,13 +211,14 @@ def record_sparkline(records: Sequence[Mapping[str, Any]]) -> Sparkline | None:
     end_x, end_y = WIDTH - _PAD, points[-1][1]
     steps = "".join(f"H{x:g}V{y:g}" for x, y in points[1:])
     path = f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}"
-    return Sparkline(path, end_x, end_y, _words(records))
+    chosen = time or time_format(record["tta_seconds"] for record in records)
+    return Sparkline(path, end_x, end_y, _words(records, chosen))
 
 
-def _words(records: Sequence[Mapping[str, Any]]) -> str:
+def _words(records: Sequence[Mapping[str, Any]], time: TimeFormat) -> str:
     first, last = records[0], records[-1]
     return (
         f"{count_text(len(records), 'record')}, "
-        f"from {duration(first['tta_seconds'])} on {day(first['date'])} "
-        f"down to {duration(last['tta_seconds'])} on {day(last['date'])}"
+        f"from {time(first['tta_seconds'])} on {day(first['date'])} "
+        f"down to {time(last['tta_seconds'])} on {day(last['date'])}"
     )

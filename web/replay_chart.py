@@ -13,8 +13,8 @@ from web.chart_parts import (
     layout,
     quality_axis,
     target_line,
-    time_unit,
 )
+from web.formats import TimeFormat, time_format
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
@@ -210,14 +210,15 @@ def _mean(places: Sequence[int], points: Sequence[View], view: str) -> dict[str,
 SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
 
 
-def duel_figure(duel: View) -> Figure:
+def duel_figure(duel: View, time: TimeFormat | None = None) -> Figure:
     """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
 
     A run that did not reach the target has no time and no dot.
     """
     pairs = duel["pairs"]
     known = [pair[side]["seconds"] for pair in pairs for side in SYMBOLS if pair[side]["seconds"]]
-    unit, scale = time_unit(known)
+    time = time or time_format(known)
+    unit, scale = time.word, time.scale
     both = [pair for pair in pairs if pair["ratio"] is not None]
     joins = {
         "type": "scatter",

@@ -18,7 +18,7 @@ from web.chart_parts import (
     series_marks,
     submission_row,
 )
-from web.formats import duration, number, percent
+from web.formats import TimeFormat, number, percent, time_format
 
 NOTHING = (
     "This needs at least two ranked submissions by one submitter with different numbers of the "
@@ -78,11 +78,12 @@ def _steps(sizes: Mapping[int, View]) -> tuple[Step, ...]:
     )
 
 
-def scaling_figure(board: View) -> Figure:
+def scaling_figure(board: View, *, time: TimeFormat | None = None) -> Figure:
     """Speed-up of each family against its accelerators, with the line of perfect scaling."""
     families = scaling_families(board)
     if not families:
         return empty_figure(NOTHING)
+    time = time or _format_of(board)
     drawn = families[:MOST_FAMILIES]
     counts = [step.accelerators for family in drawn for step in family.steps]
     speeds = [step.speed_up for family in drawn for step in family.steps]
@@ -100,7 +101,7 @@ def scaling_figure(board: View) -> Figure:
     left_out = len(families) - len(drawn)
     note = f"{len(drawn)} of {len(families)} families shown: those with most sizes."
     return {
-        "data": [ideal, *(_line(family, order) for order, family in enumerate(drawn))],
+        "data": [ideal, *(_line(family, order, time) for order, family in enumerate(drawn))],
         "layout": layout(
             xaxis=axis("Accelerators", **_doubling(counts)),
             yaxis=axis("Speed-up (accelerators)", **_doubling([*speeds, *ends])),
@@ -116,8 +117,9 @@ def _doubling(values: Sequence[float]) -> dict[str, Any]:
     return {"type": "log", "tickmode": "array", "tickvals": [2.0**power for power in powers]}
 
 
-def scaling_table(board: View) -> Table:
+def scaling_table(board: View, *, time: TimeFormat | None = None) -> Table:
     """Every step of every family."""
+    time = time or _format_of(board)
     titles = ("Accelerators", "Time to accuracy", "Speed-up", "Efficiency")
     return Table(
         columns("Model", "Submitter", "System", "Accelerator", "Division", figures=titles),
@@ -127,7 +129,7 @@ def scaling_table(board: View) -> Table:
                 family.accelerator,
                 family.division,
                 str(step.accelerators),
-                duration(step.entry["tta_seconds"]),
+                time(step.entry["tta_seconds"]),
                 number(step.speed_up, 4),
                 percent(100 * step.efficiency, 0),
             )
@@ -137,7 +139,11 @@ def scaling_table(board: View) -> Table:
     )
 
 
-def _line(family: ScalingFamily, order: int) -> dict[str, Any]:
+def _format_of(board: View) -> TimeFormat:
+    return time_format(entry["tta_seconds"] for entry in board["entries"])
+
+
+def _line(family: ScalingFamily, order: int, time: TimeFormat) -> dict[str, Any]:
     marks = series_marks(order)
     return {
         "type": "scatter",
@@ -145,7 +151,7 @@ def _line(family: ScalingFamily, order: int) -> dict[str, Any]:
         "name": label(f"{family.submitter}, {family.accelerator}"),
         "x": [step.accelerators for step in family.steps],
         "y": [step.speed_up for step in family.steps],
-        "text": [_text(family, step) for step in family.steps],
+        "text": [_text(family, step, time) for step in family.steps],
         "customdata": [f"/submissions/{step.entry['submission_id']}" for step in family.steps],
         "hovertemplate": "%{text}<extra></extra>",
         "line": {"width": 2, "dash": marks["dash"]},
@@ -154,10 +160,10 @@ def _line(family: ScalingFamily, order: int) -> dict[str, Any]:
     }
 
 
-def _text(family: ScalingFamily, step: Step) -> str:
+def _text(family: ScalingFamily, step: Step, time: TimeFormat) -> str:
     lines: Sequence[str] = (
         f"{label(family.submitter)}, {step.accelerators} × {plain(family.accelerator, longest=40)}",
         plain(step.entry["system"]["name"], longest=60),
-        f"{duration(step.entry['tta_seconds'])}, {percent(100 * step.efficiency, 0)} of ideal",
+        f"{time(step.entry['tta_seconds'])}, {percent(100 * step.efficiency, 0)} of ideal",
     )
     return "<br>".join(lines)

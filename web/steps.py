@@ -15,7 +15,7 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.text import count_text
-from web.formats import DASH, duration, interval, number, seconds_exact
+from web.formats import DASH, TimeFormat, number, seconds_exact
 
 View = Mapping[str, Any]
 NO_PRICE = "The submission states no price, so it has no cost."
@@ -233,14 +233,14 @@ class RankStep:
     text: str
 
 
-def rank_steps(place: View) -> list[RankStep]:
+def rank_steps(place: View, time: TimeFormat) -> list[RankStep]:
     """The steps from a submission's time to its place on the board."""
     return [
         RankStep("Evidence", _evidence(place)),
         RankStep("Pool", _pool(place)),
-        RankStep("Interval", _interval(place)),
+        RankStep("Interval", _interval(place, time)),
         RankStep("Eligibility", _eligibility(place)),
-        RankStep("Neighbours", _neighbours(place)),
+        RankStep("Neighbours", _neighbours(place, time)),
     ]
 
 
@@ -267,11 +267,11 @@ def _pool(place: View) -> str:
     return text
 
 
-def _interval(place: View) -> str:
+def _interval(place: View, time: TimeFormat) -> str:
     low, high = place["measured_low_seconds"], place["measured_high_seconds"]
     if place["evidence"] != "measured":
         low, high = place["tta_low_seconds"], place["tta_high_seconds"]
-    shown = interval(low, high)
+    shown = time.interval(low, high)
     if not shown:
         return "No interval: too few runs to know how much they vary."
     return f"{shown}: 95 %, of the mean of these runs on this machine."
@@ -287,10 +287,10 @@ def _eligibility(place: View) -> str:
     return f"Not ranked: {place['unranked_reason'] or 'its claim was not measured'}."
 
 
-def _neighbours(place: View) -> str:
+def _neighbours(place: View, time: TimeFormat) -> str:
     beside = [
         f"{other['why']}: {place_words(other) or '–'}, {other['model']} by {other['submitter']}"
-        f" ({duration(ranked_seconds(other))})"
+        f" ({time(ranked_seconds(other))})"
         for other in place["others"]
     ]
     words = separation_words(place)

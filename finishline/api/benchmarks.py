@@ -40,7 +40,8 @@ class RunsView(Schema):
 class BenchmarkView(Schema):
     """A benchmark: task, data set, target and rules version.
 
-    `convergence_unit`, "epochs" or "samples", is the unit of a training's length. `submissions`
+    `convergence_unit`, "epochs" or "samples", is the unit of a training's length, `time_unit` the
+    unit that pages show times in, None where the times of a board choose it. `submissions`
     counts all, `inference_submissions` those of inference. `phases` are as of the response, and
     None if the benchmark is only named in it.
     """
@@ -57,6 +58,7 @@ class BenchmarkView(Schema):
     divisions: list[str]
     replayable: bool
     convergence_unit: Literal["epochs", "samples"] = "epochs"
+    time_unit: str | None = None
     sha256: str
     submissions: int
     inference_submissions: int

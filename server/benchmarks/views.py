@@ -65,6 +65,7 @@ def benchmark_view(
         divisions=list(benchmark.divisions),
         replayable=benchmark.replay is not None,
         convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
+        time_unit=benchmark.time_unit,
         sha256=benchmark.sha256,
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,

@@ -118,6 +118,10 @@ class RankedBoard:
     def _numbered(self) -> int:
         return len(self.order.ranked)
 
+    def numbered(self) -> list[Standing]:
+        """The standings of the numbered rows, in order."""
+        return [self.found[submission_id] for _, _, submission_id in self.order.ranked]
+
     def page(self, session: Session, start: int, stop: int) -> list[PlacedRow]:
         """The rows from one place up to another, counted from 0."""
         stop = min(stop, len(self))

@@ -21,13 +21,10 @@ Histories = dict[List, RecordHistory]
 
 @dataclass(frozen=True)
 class Standing:
-    """A benchmark's lowest standing record, its division's earlier records, and its holder.
-
-    `slowest_seconds` is the longest time in that division that may hold it.
-    """
+    """A benchmark's lowest standing record, its division's earlier records, and its holder."""
 
     records: tuple[Record, ...]
-    slowest_seconds: float | None
+    division: str
     submitter: str
     model: str
     status: str
@@ -109,14 +106,13 @@ def _find_standing(session: Session, histories: Histories) -> Standing | None:
 
     A published record counts only where no measured record exists.
     """
-    of_measured = [h for key, h in histories.items() if key[1] == "measured" and h.records]
-    held = of_measured or [history for history in histories.values() if history.records]
+    held = [(key, history.records) for key, history in histories.items() if history.records]
+    of_measured = [one for one in held if one[0][1] == "measured"]
     if not held:
         return None
-    lowest = min(held, key=lambda history: history.records[-1].tta_seconds)
-    holder = lowest.records[-1].submission_id
-    names = _names(session, [holder])[holder]
-    return Standing(lowest.records, lowest.slowest_seconds, **names)
+    (division, _), records = min(of_measured or held, key=lambda one: one[1][-1].tta_seconds)
+    holder = records[-1].submission_id
+    return Standing(records, division, **_names(session, [holder])[holder])
 
 
 def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:

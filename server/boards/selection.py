@@ -1,14 +1,13 @@
 """The part of a ranked board that a query asks for, and the values that its filters may choose."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import SORTED_FIGURES, BoardQuery, SortColumn
-from finishline.rules.ranking.evidence import ranked_seconds
 from finishline.rules.scoring.measurements import PrecisionName
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
@@ -123,8 +122,7 @@ class Facets:
     """The values on a whole board with how many entries have each, the most frequent first.
 
     `present` names the figures that some entry has; `qualities` are the lowest and the highest of
-    the best qualities, `days` the first and the last day of a submission, `slowest_seconds` the
-    longest time of a numbered row.
+    the best qualities, `days` the first and the last day of a submission.
     """
 
     divisions: Counts = ()
@@ -134,7 +132,6 @@ class Facets:
     present: frozenset[str] = field(default_factory=frozenset)
     qualities: tuple[float, float] | None = None
     days: tuple[str, str] | None = None
-    slowest_seconds: float | None = None
 
 
 def facets_of(rows: Sequence[PlacedRow]) -> Facets:
@@ -152,17 +149,7 @@ def facets_of(rows: Sequence[PlacedRow]) -> Facets:
         ),
         qualities=(min(qualities), max(qualities)) if qualities else None,
         days=(min(days), max(days)) if days else None,
-        slowest_seconds=max(_numbered_times(rows), default=None),
     )
-
-
-def _numbered_times(rows: Sequence[PlacedRow]) -> Iterator[float]:
-    names = ("evidence", "measured_seconds", "tta_seconds")
-    for row in rows:
-        if row.figure("rank") is not None:
-            seconds = ranked_seconds({name: row.figure(name) for name in names})
-            if seconds is not None:
-                yield seconds
 
 
 def _counts(values: Any) -> Counts:

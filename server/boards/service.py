@@ -45,6 +45,7 @@ __all__ = [
     "BoardCache",
     "Encoded",
     "PlacedRow",
+    "RankedBoard",
     "Reply",
     "Standing",
     "Standings",

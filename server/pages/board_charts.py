@@ -25,6 +25,7 @@ from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
+from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST
@@ -97,9 +98,15 @@ def chart_view(
     view: View = {"target": target, "against": query.against}
     if chart.needs == "records":
         note = RECORDS_OF_ALL if query.narrows_further else None
-        return view | {"divisions": _divisions(session, benchmark, query), "note": note}
-    board = board_context(session, benchmark, query.of_whole_board())["board"]
-    view |= {"board": board, "target": _lens_target(target, board)}
+        benchmark_id, known = benchmark.benchmark_id, {benchmark.benchmark_id: benchmark}
+        return view | {
+            "divisions": _divisions(session, benchmark, query),
+            "note": note,
+            "time": times_of(session, known, benchmark_id, query.division),
+        }
+    context = board_context(session, benchmark, query.of_whole_board())
+    board = context["board"]
+    view |= {"board": board, "target": _lens_target(target, board), "time": context["time"]}
     if chart.needs == "board":
         return view
     chosen = _chosen(board["entries"], query.select, most=chart.selected)
@@ -229,6 +236,7 @@ def board_chart_page(
         board=view.get("board"),
         note=view.get("note"),
         choices=_choices(view) if chart.selected else [],
+        time=view["time"],
         query=query.as_text(),
         against_links=_against_links(query) if chart.name == "pareto" else [],
         board_link=query.as_text(against=None, select=None),

@@ -20,6 +20,7 @@ from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
 from server.boards.service import board_in_division, cut_board, facets_of, ranked_board
+from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
 from web.formats import quality
 
@@ -212,6 +213,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     query, ranked = board_in_division(benchmark, query, board_of)
     return _around(session, benchmark, query, version) | {
         "board": cut_board(session, ranked, benchmark, query, version=version),
+        "time": times_of_board(benchmark, ranked),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
         "facets": facets_of(ranked.all_rows(session)),
     }
@@ -230,6 +232,7 @@ def refused_context(
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
+        "time": times_of_board(benchmark, ranked),
         "filters": typed,
         "facets": facets_of(ranked.all_rows(session)),
         "problems": problems,

@@ -17,6 +17,7 @@ from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
 from server.boards.service import FEWEST, MOST, compare_submissions
+from server.pages.board_times import times_of
 from server.pages.queries import (
     measured_beside,
     submission_context,
@@ -30,6 +31,7 @@ from server.verifications.reruns import compare_verifications
 from server.verifications.views import view
 from web.compare import compare_link
 from web.compare_chart import overlaid_curves, run_times_figure
+from web.formats import SECONDS
 from web.render import render
 
 Context = dict[str, Any]
@@ -108,7 +110,7 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
     found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
     if not chosen or chosen[0].benchmark_id not in services.benchmarks:
-        return {"ranks": {}, "pick": []}
+        return {"ranks": {}, "pick": [], "time": SECONDS}
     benchmark, kind = services.benchmarks[chosen[0].benchmark_id], chosen[0].kind
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
@@ -117,7 +119,8 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
         ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
     places = places_of(session, benchmark, kind=kind, division=None)
     others = (asdict(place) for place in places if place.submission_id not in there)
-    return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED))}
+    time = times_of(session, services.benchmarks, benchmark.benchmark_id, chosen[0].division)
+    return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED)), "time": time}
 
 
 def _compared(session: Session, services: Services, ids: Sequence[str]) -> Context:
@@ -131,6 +134,7 @@ def _compared(session: Session, services: Services, ids: Sequence[str]) -> Conte
         "comparison": comparison,
         "submissions": submissions,
         "benchmark": contexts[0]["benchmark"],
+        "time": contexts[0]["time"],
     }
 
 
@@ -188,13 +192,14 @@ def compare_page(
 def curves_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
     """The curves of every run over each other."""
     context = _complete(services, viewer, ids)
-    return overlaid_curves(context["submissions"], context["benchmark"]["target"])
+    return overlaid_curves(context["submissions"], context["benchmark"]["target"], context["time"])
 
 
 @router.get("/compare/charts/times.json")
 def times_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
     """The times of every run beside each other."""
-    return run_times_figure(_complete(services, viewer, ids)["comparison"]["submissions"])
+    context = _complete(services, viewer, ids)
+    return run_times_figure(context["comparison"]["submissions"], context["time"])
 
 
 def _complete(services: Services, viewer: Viewer, ids: list[str] | None) -> Context:
@@ -223,5 +228,6 @@ def verification_comparison_page(
         comparison=comparison.model_dump(mode="json"),
         submission=context["submission"],
         benchmark=context["benchmark"],
+        time=context["time"],
         sides=[side.model_dump(mode="json") for side in sides],
     )

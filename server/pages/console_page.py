@@ -77,7 +77,10 @@ class Console:
             typed=dict(typed or {}),
             errors=errors or {},
             refusal=refusal.detail if refusal is not None else None,
-            **to_jsonable_python(context),
+            **{
+                name: value if callable(value) else to_jsonable_python(value)
+                for name, value in context.items()
+            },
         )
         return HTMLResponse(page, status_code=status)
 

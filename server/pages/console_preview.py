@@ -14,6 +14,7 @@ from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import facets_of, preview_board
 from server.pages.board_context import REFUSALS, Problem, problems_of, query_instead
+from server.pages.board_times import times_of_board
 from server.pages.console_page import Console, OrganiserDep
 
 router = APIRouter(include_in_schema=False)
@@ -52,6 +53,7 @@ def _page(
         benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),
         board=board,
         facets=facets,
+        time=times_of_board(benchmark, ranked),
         filters=filters,
         kinds=kinds,
         problems=problems or [],

@@ -13,6 +13,7 @@ from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
 from server.pages.addresses import site_address
+from server.pages.board_times import times_of
 from server.verifications.queries import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
 from web.formats import moment
@@ -64,9 +65,9 @@ def _records(
     for benchmark_id, records in records_by_benchmark(session, benchmarks).items():
         for division in records.divisions:
             for record in division.records:
-                yield record_entry(
-                    named[benchmark_id], division.division, record.model_dump(mode="json")
-                )
+                time = times_of(session, benchmarks, benchmark_id, division.division)
+                view = record.model_dump(mode="json")
+                yield record_entry(named[benchmark_id], division.division, view, time)
 
 
 def _answer(

@@ -11,6 +11,7 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view
 from server.boards.service import Standing, standing_by_benchmark
+from server.pages.board_times import times_of
 from server.verifications.queries import latest_verdicts, live_verifications
 from web.render import render
 
@@ -40,15 +41,20 @@ def _cards(session: Session, services: Services) -> list[dict[str, Any]]:
     return [
         benchmark_view(benchmark, counts.get(name, NO_SUBMISSIONS)).model_dump(mode="json")
         | _records(standing.get(name))
+        | {"time": times_of(session, services.benchmarks, name, _division(standing.get(name)))}
         for name, benchmark in services.benchmarks.items()
     ]
 
 
 def _records(standing: Standing | None) -> dict[str, Any]:
-    """The records of a card, the standing one last, which alone names its holder; the slowest."""
+    """The records of a card, the standing one last, which alone names its holder."""
     if standing is None:
-        return {"records": [], "slowest_seconds": None}
+        return {"records": []}
     *earlier, last = map(asdict, standing.records)
     names = ("submitter", "model", "status", "evidence", "check")
     last |= {name: getattr(standing, name) for name in names}
-    return {"records": [*earlier, last], "slowest_seconds": standing.slowest_seconds}
+    return {"records": [*earlier, last]}
+
+
+def _division(standing: Standing | None) -> str | None:
+    return None if standing is None else standing.division

@@ -15,6 +15,7 @@ from server.base.standing import claim_of, find_verification, published_verifica
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
+from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.standings import place_of, places_of
 from server.submissions.service import (
@@ -25,6 +26,7 @@ from server.submissions.views import judged_on_others, submission_view
 from server.verifications.queries import latest_of
 from server.verifications.views import view
 from web.chart_parts import even_sample
+from web.formats import SECONDS
 
 Context = dict[str, Any]
 # Of all runs of a submission together; a longer page is one that nobody reads.
@@ -51,6 +53,9 @@ def submission_context(session: Session, services: Services, submission_id: str)
         "submission": shown.model_dump(mode="json"),
         "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
         "control_points": [asdict(point) for point in points],
+        "time": times_of(
+            session, services.benchmarks, submission.benchmark_id, submission.division
+        ),
     }
 
 
@@ -149,16 +154,15 @@ def verification_context(session: Session, services: Services, verification_id: 
     """A verification with the submission it checks and that of a duel's holder, or None."""
     verification = find_verification(session, verification_id)
     shown = view(session, verification, alive_seconds=services.settings.worker_alive_seconds)
-    submission, against = (
-        submission_context(session, services, submission_id)["submission"]
-        if submission_id
-        else None
+    checked, against = (
+        submission_context(session, services, submission_id) if submission_id else {}
         for submission_id in (verification.submission_id, verification.against_id)
     )
     return {
         "verification": shown.model_dump(mode="json"),
-        "submission": submission,
-        "against": against,
+        "submission": checked.get("submission"),
+        "against": against.get("submission"),
+        "time": checked.get("time", SECONDS),
         "benchmark_title": title_of(services, shown.benchmark),
     }
 

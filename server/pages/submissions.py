@@ -65,7 +65,9 @@ def curves_chart(submission_id: str, services: ServicesDep, viewer: ViewerDep) -
     with services.database.read(viewer) as session:
         context = submission_context(session, services, submission_id)
         runs = submission_with_curves(session, submission_id)
-    return curves_figure(runs, context["benchmark"]["target"], context["control_points"])
+    return curves_figure(
+        runs, context["benchmark"]["target"], context["control_points"], time=context["time"]
+    )
 
 
 @router.get("/submissions/{submission_id}/badge.svg")
@@ -76,7 +78,7 @@ def badge(
     with services.database.read(viewer) as session:
         context = submission_with_checks(session, services, submission_id)
     submission = context["submission"]
-    content = badge_svg(submission).encode()
+    content = badge_svg(submission, context["time"]).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if reader_has(request, etag):

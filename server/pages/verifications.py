@@ -61,7 +61,7 @@ def duel_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep) -
         context = verification_context(session, services, verification_id)
     if context["verification"]["duel"] is None:
         raise HTTPException(404, f"Verification {verification_id} is no duel.")
-    return duel_figure(context["verification"]["duel"])
+    return duel_figure(context["verification"]["duel"], context["time"])
 
 
 def _place(session: Session, services: Services, verification: Context) -> Context | None:

@@ -409,6 +409,13 @@ def test_a_wrong_ranking_table_names_its_field(line: str, field: str) -> None:
         parse(f"{GOOD}\n[ranking]\n{line}\n")
 
 
+def test_a_file_may_say_the_unit_of_times_and_a_wrong_one_names_the_choices() -> None:
+    assert parse(GOOD).time_unit is None
+    assert parse('time_unit = "h:mm:ss"\n' + GOOD).time_unit == "h:mm:ss"
+    with pytest.raises(BenchmarkError, match=r"time_unit: unknown value 'hours'.*s or min or h:mm"):
+        parse('time_unit = "hours"\n' + GOOD)
+
+
 def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:
     protocol = parse(GOOD + LATENCY).latency
 

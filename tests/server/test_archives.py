@@ -240,8 +240,8 @@ def test_every_package_of_v5_1_gets_its_published_figures(
     assert client.get("/benchmarks/mlperf-v5.1-llama31_405b").text.count('title="normalised') == 2
     page = client.get(f"/submissions/{board[1]['submission_id']}").text
     assert "normalised × 1.1333" in page
-    assert "3:29:40" in page  # As measured: 209.652 minutes.
-    assert "3:57:37" in page  # Normalised: 237.606 minutes.
+    assert "209.65\u00a0min" in page  # As measured.
+    assert "237.61\u00a0min" in page  # Normalised.
 
 
 def test_packages_of_v0_5_are_read(mlperf: Path, client: TestClient, olivia: Any) -> None:
@@ -296,6 +296,20 @@ def test_a_known_commit_is_the_source_of_a_published_result(
         "url": "https://github.com/stanford-futuredata/dawn-bench-entries",
         "commit": DAWNBENCH_COMMIT,
     }
+
+
+def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(
+    client: TestClient, olivia: Any
+) -> None:
+    view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
+    here = f"/submissions/{view['id']}"
+    addresses = ("/", "/benchmarks/cifar10", "/feed.atom", here, f"{here}/badge.svg")
+
+    assert view["result"]["tta_seconds"] == 720.0
+    for address in (*addresses, "/benchmarks/cifar10/charts/pareto"):
+        page = client.get(address).text
+        assert "0:12:00" in page, address
+        assert "12.00\u00a0min" not in page, address
 
 
 @pytest.mark.parametrize("form", [{}, {"source_commit": "0" * 40}])

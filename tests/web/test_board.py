@@ -91,6 +91,7 @@ def make_view(make: Make, target: View, model: str = "digits-cnn") -> View:
         "board": make["board"](*accelerated),
         "target": target,
         "against": "cost",
+        "time": None,
         "divisions": divisions,
         "note": None,
         "sets": [make_set(entry, 0.8, 0.9, 1.0, 1.1, None) for entry in accelerated],

@@ -11,6 +11,7 @@ import pytest
 from web.charts import curves_figure, pareto_figure
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
+from web.formats import time_format
 from web.progress import side_of, state_sentence
 from web.records_chart import HEIGHT, WIDTH, record_sparkline
 from web.render import render
@@ -305,8 +306,8 @@ def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make
 
     result = make["result"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
     page = render("submission.html", submission=make["submission"](result=result))
-    assert "0:01:47" in page
-    assert "0:01:40" in page
+    assert "106.25\u00a0s" in page
+    assert "100.00\u00a0s" in page
     assert "normalised × 1.0625" in page
 
 
@@ -409,7 +410,7 @@ def records(*rows: tuple[str, float]) -> list[dict[str, Any]]:
 
 
 def test_a_history_goes_down_in_steps_and_says_so_in_words() -> None:
-    line = record_sparkline(records(*DAWNBENCH))
+    line = record_sparkline(records(*DAWNBENCH), time_format([73.8], "h:mm:ss"))
 
     assert line is not None
     assert re.fullmatch(r"M[\d.]+ [\d.]+(H[\d.]+V[\d.]+){2}H[\d.]+", line.path)
@@ -450,7 +451,7 @@ def test_a_card_shows_the_line_with_its_words(make: Make) -> None:
         make["record"](date=date, tta_seconds=seconds, submission_id=date)
         for date, seconds in DAWNBENCH
     ]
-    card = make["benchmark"]() | {"records": history}
+    card = make["benchmark"]() | {"records": history, "time": time_format([73.8], "h:mm:ss")}
     page = render("home.html", benchmarks=[card], live=[], live_count=0, verdicts=[])
 
     words = "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"

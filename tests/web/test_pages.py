@@ -109,12 +109,6 @@ def test_milliseconds_keep_three_digits() -> None:
     assert formats.milliseconds(None) == "–"
 
 
-def test_interval_needs_both_ends() -> None:
-    assert formats.interval(0.79, 0.91) == f"0.790 to 0.910{GAP}s"
-    assert formats.interval(4980.0, 5100.0) == "1:23:00 to 1:25:00"
-    assert formats.interval(None, 0.91) == ""
-
-
 @pytest.mark.parametrize(
     ("ago", "shown"),
     [
@@ -159,7 +153,7 @@ def test_no_figure_fills_a_page_with_digits(figure: float) -> None:
     written = [formats.price, formats.percent, formats.money, formats.small_money,
                formats.duration, formats.seconds_exact, formats.milliseconds, formats.quality,
                formats.number, lambda x: formats.quality(x, "percent"),
-               lambda x: formats.interval(x / 2, x)]  # fmt: skip
+               lambda x: formats.SECONDS.interval(x / 2, x)]  # fmt: skip
     for write in written:
         for each in (figure, 1 / figure):
             assert len(write(each)) < 50, write(each)

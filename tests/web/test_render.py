@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 
 import web.render
 from web.assets import static_url
-from web.formats import time_format
+from web.formats import SECONDS, time_format
 from web.render import TEMPLATES, render
 
 View = dict[str, Any]
@@ -73,7 +73,7 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
             "home.html",
             benchmarks=[
                 make["benchmark"]()
-                | {"records": [make["record"](model=hostile, submitter=hostile)]}
+                | {"records": [make["record"](model=hostile, submitter=hostile)], "time": SECONDS}
             ],
             live=[make["live_line"](model=hostile, submitter=hostile, worker=hostile, run=None)],
             live_count=1,
@@ -146,7 +146,7 @@ def test_the_board_shows_intervals_runs_and_evidence(
     make: Make, busy_board: View, read: Read
 ) -> None:
     words = read(benchmark_page(make, busy_board)).replace("\u00a0", " ")
-    assert "0.0132 to 0.0152 min" in words
+    assert "0.790 to 0.910 s" in words
     assert "6.3 % 3 sealed runs" in words
     for word in ("measured", "claimed", "replay queued", "undecided"):
         assert word in words
@@ -570,19 +570,27 @@ def test_no_page_has_a_wording_that_readers_did_not_understand() -> None:
 
 def test_the_times_of_a_board_have_one_unit_and_neighbours_read_apart() -> None:
     """As on two boards of MLPerf and DAWNBench: 24.2 s beside ten minutes, 75.67 beside 75.72."""
-    shown = time_format(None, [24.204, 605.398])
+    shown = time_format([605.398, 24.204, None])
     assert [shown(seconds) for seconds in (24.204, 605.398, 7200.0, None)] == [
         "0.403\u00a0min", "10.09\u00a0min", "120.00\u00a0min", "–",
     ]  # fmt: skip
-    assert time_format(605.398)(24.204) == "0.403\u00a0min"
     assert shown.interval(574.0, 639.0) == "9.57 to 10.65\u00a0min"
     assert shown.interval(None, 1.0) == ""
 
-    alike = time_format(640.0 * 60, [75.67, 75.72])
+    alike = time_format([75.67, 640.0 * 60, 75.72])
     assert [alike(75.67), alike(75.72)] == ["1.261\u00a0min", "1.262\u00a0min"]
-    brief = time_format(119.9)
+    brief = time_format([119.9])
     assert [brief(s) for s in (0.003593, 0.0998, 1.913, 75.67, 0.0)] == [
         "0.00359\u00a0s", "0.0998\u00a0s", "1.91\u00a0s", "75.67\u00a0s", "0\u00a0s",
     ]  # fmt: skip
-    assert time_format(120.0).in_minutes
-    assert not time_format(None).in_minutes
+    assert (time_format([120.0]).unit, time_format([]).unit) == ("min", "s")
+
+
+def test_a_definition_may_name_the_unit_of_its_boards() -> None:
+    assert time_format([2.5, 9000.0], "s")(9000.0) == "9,000.00\u00a0s"
+    assert time_format([2.5], "min")(2.5) == "0.0417\u00a0min"
+    stopwatch = time_format([73.2, 73.8], "h:mm:ss")
+    assert [stopwatch(73.2), stopwatch(73.8), stopwatch(349838.7)] == [
+        "0:01:14", "0:01:14", "97:10:39",
+    ]  # fmt: skip
+    assert stopwatch.interval(59.1, 61.0) == "0:01:00 to 0:01:01"

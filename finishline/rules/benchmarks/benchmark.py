@@ -17,6 +17,7 @@ from finishline.rules.text import count_text, parse_toml
 from finishline.rules.trainings.policy import TrainingPolicy, read_training_policy
 
 DIVISIONS = ("closed", "open")
+TIME_UNITS = ("s", "min", "h:mm:ss")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
@@ -147,7 +148,8 @@ class Benchmark:
     `sha256` is the hash of that file: a result names the definition it was scored under.
     `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
     reference convergence points are known, `latency` where the latency of its model is not
-    measured, `trainings` where no package is trained.
+    measured, `trainings` where no package is trained, `time_unit` where the times of a board
+    choose the unit that pages show them in.
     """
 
     benchmark_id: str
@@ -171,6 +173,7 @@ class Benchmark:
     latency: LatencyProtocol | None = None
     ranking: RankingRule = RankingRule()
     trainings: TrainingPolicy | None = None
+    time_unit: str | None = None
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -235,6 +238,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
         latency=read_latency_protocol(root.optional_table("latency")),
         ranking=_ranking(root.optional_table("ranking")),
         trainings=read_training_policy(root.optional_table("trainings")),
+        time_unit=root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None,
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")

@@ -86,14 +86,10 @@ class NoRecord:
 
 @dataclass(frozen=True)
 class RecordHistory:
-    """The records in the order they were set, and the lower times that were none.
-
-    `slowest_seconds` is the longest time of all that may hold it, None without one.
-    """
+    """The records in the order they were set, and the lower times that were none."""
 
     records: tuple[Record, ...]
     not_records: tuple[NoRecord, ...]
-    slowest_seconds: float | None = None
 
 
 def record_history(contenders: Iterable[Contender]) -> RecordHistory:
@@ -107,19 +103,17 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     """
     records: list[Record] = []
     not_records: list[NoRecord] = []
-    times: list[float] = []
     holder: Contender | None = None
     for contender in in_time_order(contenders):
         if not contender.eligible or contender.tta_seconds is None:
             continue
-        times.append(contender.tta_seconds)
         challenge = _challenge(contender, contender.tta_seconds, holder)
         if isinstance(challenge, Record):
             records.append(challenge)
             holder = contender
         elif challenge is not None:
             not_records.append(challenge)
-    return RecordHistory(tuple(records), tuple(not_records), max(times, default=None))
+    return RecordHistory(tuple(records), tuple(not_records))
 
 
 def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
@@ -132,13 +126,11 @@ def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
     """
     records: list[Record] = []
     not_records: dict[str, NoRecord] = {}
-    times: list[float] = []
     holder: Contender | None = None
     since = 0
     for contender, duel in _in_order_of_verdicts(contenders):
         if not contender.eligible or contender.tta_seconds is None:
             continue
-        times.append(contender.tta_seconds)
         since += duel is None
         challenge = _challenge_measured(
             contender, contender.tta_seconds, holder, since=since, duel=duel
@@ -149,7 +141,7 @@ def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
             holder, since = contender, 0
         elif challenge is not None:
             not_records[contender.submission_id] = challenge
-    return RecordHistory(tuple(records), tuple(not_records.values()), max(times, default=None))
+    return RecordHistory(tuple(records), tuple(not_records.values()))
 
 
 def _in_order_of_verdicts(

@@ -11,6 +11,7 @@ from web.charts import BY_NAME, CHARTS, curves_figure, pareto_figure
 from web.citation import badge_svg
 from web.curves_chart import convergence_figure
 from web.distribution_chart import survival_figure, survival_table
+from web.formats import SECONDS
 from web.render import render
 from web.replay_chart import duel_figure, replay_figure
 
@@ -58,7 +59,11 @@ def site(
         "/": html(
             "home.html",
             benchmarks=[
-                {**benchmark, "records": [make["record"](model=hostile, submitter=hostile)]}
+                {
+                    **benchmark,
+                    "records": [make["record"](model=hostile, submitter=hostile)],
+                    "time": SECONDS,
+                }
             ],
             live=[make["live_line"](model=hostile, submitter=hostile)],
             live_count=1,
@@ -137,6 +142,7 @@ def chart_views(board: View, target: View, curves: list[View]) -> View:
     return {
         "board": board | {"entries": accelerated},
         "against": "cost",
+        "time": None,
         "target": target,
         "divisions": [{"division": "closed", "records": [record], "not_records": []}],
         "note": "A note for the caption.",

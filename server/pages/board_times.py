@@ -1,0 +1,44 @@
+"""The unit that a board's times have on every page."""
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from finishline.api.boards import BoardQuery
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.board_versions import board_version, cached_for_board
+from server.boards.service import RankedBoard, ranked_board
+from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
+
+
+def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
+    """The unit that the definition names, else the one that fits the numbered rows.
+
+    Published DAWNBench times are whole seconds, so a board that numbers nothing else has H:MM:SS.
+    """
+    rows = board.numbered() or list(board.found.values())
+    is_archive = benchmark.clock.name == "dawnbench" and all(
+        row.evidence == "published" for row in rows
+    )
+    unit = benchmark.time_unit or (STOPWATCH if rows and is_archive else None)
+    return time_format((row.tta_seconds for row in rows), unit)
+
+
+def times_of(
+    session: Session, benchmarks: Mapping[str, Benchmark], benchmark_id: str, division: str | None
+) -> TimeFormat:
+    """The same of the official board of a division, found once for each version of it.
+
+    Seconds for a benchmark that this server no longer has.
+    """
+    benchmark = benchmarks.get(benchmark_id)
+    if benchmark is None:
+        return SECONDS
+    version = board_version(session, benchmark_id)
+
+    def find() -> TimeFormat:
+        query = BoardQuery.model_validate({"division": division or benchmark.divisions[0]})
+        return times_of_board(benchmark, ranked_board(session, benchmark, query, version=version))
+
+    name = f"times {division or benchmark.divisions[0]}"
+    return cached_for_board(session, benchmark_id, name, find, version=version)
