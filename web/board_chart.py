@@ -24,6 +24,7 @@ from web.chart_parts import (
     thinning_note,
 )
 from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
+from web.names import hardware
 
 MOST_INTERVALS = 25
 
@@ -122,7 +123,7 @@ def pareto_table(
     front = {e["submission_id"] for e in front_entries(known, against, lower_quality=lower_quality)}
     return Table(
         columns(
-            "Model",
+            "Hardware",
             "Submitter",
             "System",
             "Status",
@@ -310,7 +311,7 @@ def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
     spread = time.interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
     amount = entry.get(kind.key)
     lines = [
-        plain(entry["model"], longest=60),
+        plain(hardware(entry), longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
         time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",

@@ -59,9 +59,7 @@ def rate(per_second: float | None) -> str:
 
 TRAIN = (
     Column("rank", "#", "r rank"),
-    Column("model", "Model", "model"),
-    Column("submitter", "Submitter", "wide"),
-    Column("system", "System", "wide"),
+    Column("system", "System", "model"),
     Column("tta", "Time, 95 %", "r"),
     Column("cost", "Cost", "r wide cost", ("cost_usd",)),
     Column("cv", "CV, runs", "r wide"),
@@ -73,13 +71,12 @@ TRAIN = (
     Column("precision", "Precision", "extra", ("precision", "precision_measured")),
     Column("division", "Division", "wide", ("division",)),
     Column("status", "Evidence", "wide"),
+    Column("submitter", "By", "wide"),
     Column("date", "Date", "wide"),
 )
 INFERENCE = (
     Column("rank", "#", "r rank"),
-    Column("model", "Model", "model"),
-    Column("submitter", "Submitter", "wide"),
-    Column("system", "Hardware", "wide"),
+    Column("system", "System", "model"),
     Column("latency", "Latency", "r", ("latency_ms",)),
     replace(
         _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds), css="r wide"
@@ -88,6 +85,7 @@ INFERENCE = (
     Column("quality", "Quality", "r wide", ("quality",)),
     Column("division", "Division", "wide", ("division",)),
     Column("status", "Evidence", "wide"),
+    Column("submitter", "By", "wide"),
     Column("date", "Date", "wide"),
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
@@ -158,22 +156,6 @@ def nothing_measured(entries: Sequence[Entry]) -> str | None:
     if claims := sections[LISTED] + sections[CLAIMED]:
         return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
     return None
-
-
-def hardware(system: Mapping[str, Any]) -> str:
-    """The accelerators of a system and how many, or its name where it has none."""
-    accelerator, count = system["accelerator"], system["accelerator_count"]
-    if not accelerator:
-        return str(system["name"])
-    return f"{count}{_GAP}×{_GAP}{accelerator}" if count else str(accelerator)
-
-
-def beside_hardware(system: Mapping[str, Any]) -> str | None:
-    """Text beneath a system's hardware, None where the hardware already says it."""
-    if system["accelerator"]:
-        return str(system["name"])
-    processor, name = str(system["processor"] or ""), str(system["name"])
-    return processor if processor and processor.casefold() not in name.casefold() else None
 
 
 NARROWING = (

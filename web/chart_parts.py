@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row
+from web.names import hardware
 
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
@@ -166,14 +167,15 @@ def series_marks(order: int) -> dict[str, Any]:
 def names_of(
     entries: Sequence[Mapping[str, Any]], written: Callable[[object], str] = label
 ) -> dict[str, str]:
-    """A name for each of a few board entries: rank, and whatever tells most of them apart.
+    """A name for each of a few board entries: rank, hardware, and the word that tells most apart.
 
     It is `written` for Plotly unless told otherwise; a template escapes for itself.
     """
     ways = (
-        [str(entry["model"]) for entry in entries],
-        [f"{entry['submitter']}, {entry['system']['name']}" for entry in entries],
-        [f"{entry['submitter']}, {entry['model']}" for entry in entries],
+        [hardware(entry) for entry in entries],
+        [f"{hardware(entry)}, {entry['submitter']}" for entry in entries],
+        [f"{hardware(entry)}, {entry['system']['name']}" for entry in entries],
+        [f"{hardware(entry)}, {entry['model']}" for entry in entries],
     )
     chosen = max(ways, key=lambda names: len(set(names)))
     ranks = ["" if entry["rank"] is None else f"{entry['rank']}. " for entry in entries]
@@ -269,5 +271,5 @@ def columns(*texts: str, figures: Sequence[str] = ()) -> tuple[Column, ...]:
 
 def submission_row(entry: View, *cells: str) -> Row:
     """A row that begins with a submission, its submitter and its system."""
-    first = (entry["model"], entry["submitter"], entry["system"]["name"])
+    first = (hardware(entry), entry["submitter"], entry["system"]["name"])
     return Row((*first, *cells), f"/submissions/{entry['submission_id']}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row, is_entry, ranked_seconds
 from web.formats import SECONDS, TimeFormat, milliseconds, moment
+from web.names import hardware, row_name
 from web.verdicts import standing_words
 
 View = Mapping[str, Any]
@@ -42,10 +43,7 @@ def badge_svg(submission: View, time: TimeFormat = SECONDS) -> str:
     left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
     words, shown = standing_words(submission), figure(submission, time)
     right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
-    title = (
-        f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
-        f"{left}: {right}"
-    )
+    title = f"{printable(row_name(submission))} on {left}: {right}"
     return _drawn(left, right, title, _colour(submission))
 
 
@@ -191,7 +189,7 @@ def _escaped(text: str, table: Mapping[str, str]) -> str:
 
 def _title(submission: View) -> str:
     what = "inference" if submission["kind"] == "inference" else "time to accuracy"
-    return f"{submission['model']}: {what} on {submission['benchmark']}"
+    return f"{submission['model']} on {hardware(submission)}: {what} on {submission['benchmark']}"
 
 
 def _note(submission: View, time: TimeFormat) -> str:

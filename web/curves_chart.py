@@ -22,6 +22,7 @@ from web.chart_parts import (
     target_line,
 )
 from web.formats import TimeFormat, number, quality, seconds_exact, time_format
+from web.names import hardware
 
 NOTHING = "No ranked submission here has a curve."
 MOST_EVALUATIONS = 200
@@ -80,7 +81,7 @@ def convergence_curves_table(sets: Sequence[View], target: View) -> Table:
     """Each run: number of evaluations, last epoch, last and best quality."""
     figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
     return Table(
-        columns("Model", "Submitter", "System", "Run", figures=figures),
+        columns("Hardware", "Submitter", "System", "Run", figures=figures),
         tuple(
             submission_row(one["entry"], run["file"], *_cells(run, target))
             for one in sets
@@ -257,7 +258,7 @@ def _submissions(places: Sequence[View], unit: str) -> list[dict[str, Any]]:
 def _submission_text(place: View, unit: str) -> str:
     return "<br>".join(
         (
-            plain(place["model"], longest=60),
+            plain(hardware(place), longest=60),
             label(place["submitter"]),
             f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else ""),
         )

@@ -23,6 +23,7 @@ from web.chart_parts import (
     submission_row,
 )
 from web.formats import DASH, TimeFormat, seconds_exact, time_format
+from web.names import hardware
 
 FEWEST_FOR_A_BOX = 4
 HALF_HEIGHT = 0.28
@@ -77,7 +78,7 @@ def distribution_table(sets: Sequence[View]) -> Table:
     """Runs, quartiles and ends of each submission."""
     titles = ("Runs", "Reached", "Fastest", "First quartile", "Median", "Third quartile", "Slowest")
     return Table(
-        columns("Model", "Submitter", "System", figures=titles),
+        columns("Hardware", "Submitter", "System", figures=titles),
         tuple(submission_row(one["entry"], *_cells(one)) for one in sets),
     )
 
@@ -164,7 +165,7 @@ def _beside(order: int) -> float:
 
 def _text(entry: View, run: View, time: TimeFormat) -> str:
     lines = (
-        plain(entry["model"], longest=60),
+        plain(hardware(entry), longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
         f"{time(run['seconds'])}, {label(run['file'])}",
     )
@@ -223,7 +224,7 @@ def survival_table(sets: Sequence[View]) -> Table:
     """Seconds by which a quarter, half, three quarters and all of the runs had got there."""
     titles = ("Runs", "Reached", "25 % by", "50 % by", "75 % by", "all by")
     return Table(
-        columns("Model", "Submitter", "System", figures=titles),
+        columns("Hardware", "Submitter", "System", figures=titles),
         tuple(
             submission_row(
                 one["entry"],

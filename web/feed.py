@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from finishline.rules.ranking.evidence import evidence_words
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
+from web.names import hardware
 from web.progress import kind_word
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -109,7 +110,7 @@ def record_entry(
         subject=f"record {record['submission_id']}",
         path=f"/submissions/{quote(record['submission_id'])}",
         title=f"{benchmark['title']}: record of {time} by {record['submitter']}",
-        summary=f"{record['model']} reached the target in {time} ({division} division, "
+        summary=f"{hardware(record)} reached the target in {time} ({division} division, "
         f"{evidence_words(record)}){_margin(record)}.",
         author=record["submitter"],
         updated=record["date"],
@@ -121,10 +122,12 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
     outcome = outcome_word(verdict).replace("_", " ")
     reason = verdict["reason"]
+    # Packages train on one worker: their models tell them apart.
+    named = verdict["model"] if verdict["kind"] == "entry" else hardware(verdict)
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
-        title=f"{benchmark['title']}: {verdict['model']} by {verdict['submitter']}, "
+        title=f"{benchmark['title']}: {named} by {verdict['submitter']}, "
         f"{kind_word(verdict) if verdict['kind'] == 'entry' else verdict['kind']}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",

@@ -8,6 +8,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
+from web.names import hardware
 
 KIND_WORDS = {"replay": "verification", "entry": "measurement"}
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
@@ -115,8 +116,8 @@ def chosen_ghost(race: View, wanted: str | None) -> View | None:
 
 
 def ghost_label(ghost: View) -> str:
-    """Label of a ghost: the run of a submitter's model, or a mean of runs."""
-    whose = f"{ghost['model']} by {ghost['submitter']}"
+    """Label of a ghost: the run of a submitter's hardware, or a mean of runs."""
+    whose = f"{hardware(ghost)} by {ghost['submitter']}"
     if ghost["role"] == "claim":
         runs = max((point["runs"] for point in ghost["points"]), default=0)
         return f"the claim, mean of {count_text(runs, 'run')}"

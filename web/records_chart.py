@@ -24,6 +24,7 @@ from web.chart_parts import (
     series_marks,
 )
 from web.formats import DASH, TimeFormat, day, moment, time_format
+from web.names import hardware
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
@@ -84,7 +85,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
     time = time or time_format(mark["tta_seconds"] for mark, _, _ in rows)
     return Table(
         columns(
-            "Model",
+            "Hardware",
             "Submitter",
             "Date",
             "Division",
@@ -95,7 +96,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
         tuple(
             Row(
                 (
-                    mark["model"],
+                    hardware(mark),
                     mark["submitter"],
                     day(mark["date"]),
                     division,
@@ -159,7 +160,7 @@ def _marks(marks: Sequence[View], time: TimeFormat) -> dict[str, Any]:
 
 def _text(mark: View, time: TimeFormat) -> str:
     lines = [
-        plain(mark["model"], longest=60),
+        plain(hardware(mark), longest=60),
         label(mark["submitter"]),
         f"{time(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
     ]

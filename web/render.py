@@ -89,7 +89,7 @@ from finishline.rules.ranking.evidence import (
     tuning_words,
 )
 from finishline.rules.text import count_text
-from web import board_table, formats
+from web import board_table, formats, names
 from web.assets import static_url, style_ids
 from web.board_chart import intervals_height
 from web.board_table import target_range
@@ -223,7 +223,6 @@ def environment() -> Environment:
         place_words=place_words,
         ranked_seconds=ranked_seconds,
         separation_words=separation_words,
-        beside_hardware=board_table.beside_hardware,
         board_columns=board_table.board_columns,
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
@@ -245,7 +244,9 @@ def environment() -> Environment:
         expected_text=expected_text,
         families=families,
         ghost_label=ghost_label,
-        hardware=board_table.hardware,
+        hardware=names.hardware,
+        models_differ=names.models_differ,
+        row_name=names.row_name,
         intervals_height=intervals_height,
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,

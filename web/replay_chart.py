@@ -15,6 +15,7 @@ from web.chart_parts import (
     target_line,
 )
 from web.formats import TimeFormat, time_format
+from web.names import hardware
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
@@ -113,7 +114,7 @@ def _run_trace(verification: View, run: int, curve: Sequence[View], view: str) -
 
 def _ghost_traces(ghost: View) -> list[dict[str, Any]]:
     role = ghost["role"]
-    name = "claim, mean" if role == "claim" else f"record: {label(ghost['model'])}"
+    name = "claim, mean" if role == "claim" else f"record: {label(hardware(ghost))}"
     if role == "record" and ghost["is_own"]:
         name = "record: the claim's median run"
     beside = [point for point in ghost["points"] if point["index"] is not None]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from finishline.rules.submissions.accelerators import accelerator_of_system
 from web.chart_parts import (
     Figure,
     Table,
@@ -57,7 +58,8 @@ def scaling_families(board: View) -> list[ScalingFamily]:
     """The families of a board that have at least two sizes, those with the most sizes first."""
     found: defaultdict[tuple[str, str, str], dict[int, View]] = defaultdict(dict)
     for entry in board["entries"]:
-        count, name = entry["system"]["accelerator_count"], entry["system"]["accelerator"]
+        system = accelerator_of_system(entry["system"])
+        count, name = system.count, system.model
         if entry["rank"] is None or not entry["tta_seconds"] or not count or not name:
             continue
         sizes = found[entry["submitter"], name, entry["division"]]
@@ -122,7 +124,7 @@ def scaling_table(board: View, *, time: TimeFormat | None = None) -> Table:
     time = time or _format_of(board)
     titles = ("Accelerators", "Time to accuracy", "Speed-up", "Efficiency")
     return Table(
-        columns("Model", "Submitter", "System", "Accelerator", "Division", figures=titles),
+        columns("Hardware", "Submitter", "System", "Accelerator", "Division", figures=titles),
         tuple(
             submission_row(
                 step.entry,

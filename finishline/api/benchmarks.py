@@ -95,6 +95,7 @@ class PlacedSubmission(Schema):
     id: str
     submitter: str
     model: str
+    hardware: str
     division: str
     batch_size: int
     mean: float

@@ -11,6 +11,7 @@ class ComparedView(Schema):
     submission_id: str
     submitter: str
     model: str
+    hardware: str
     division: str
     tta_seconds: float | None
     runs_started: int
@@ -77,6 +78,7 @@ class GhostView(Schema):
     submission_id: str
     model: str
     submitter: str
+    hardware: str
     hardware_class: str
     points: list[GhostPointView]
 

@@ -16,6 +16,7 @@ class RecordView(Schema):
     submission_id: str
     submitter: str
     model: str
+    hardware: str
     status: str
     evidence: str = "claimed"
     check: str | None = None
@@ -39,6 +40,7 @@ class NoRecordView(Schema):
     submission_id: str
     submitter: str
     model: str
+    hardware: str
     status: str
     evidence: str = "claimed"
     check: str | None = None

@@ -17,6 +17,7 @@ from finishline.api.benchmarks import (
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
+from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
 from server.base.viewer import seeing_figures
@@ -89,6 +90,7 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
         select(
             Submission.id,
             Submission.model,
+            Submission.system,
             Submission.division,
             Submission.hyperparameters,
             Submission.result,
@@ -112,6 +114,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
         id=row.id,
         submitter=row.submitter,
         model=row.model,
+        hardware=hardware_words(row.system),
         division=row.division,
         batch_size=batch_size,
         mean=convergence,

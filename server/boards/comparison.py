@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.significance import holm
+from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.text import count_text
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import SUBMITTER, Pool, PoolRun, Submission
@@ -67,6 +68,7 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Submission.id,
             Submission.benchmark_id,
             Submission.model,
+            Submission.system,
             Submission.division,
             Submission.tta_seconds,
             Submission.trained_with,
@@ -113,6 +115,7 @@ def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
         submission_id=row.id,
         submitter=row.submitter,
         model=row.model,
+        hardware=hardware_words(row.system),
         division=row.division,
         tta_seconds=row.measured_seconds if is_entry else row.tta_seconds,
         runs_started=len(seconds) if is_entry else row.result.get("started", 0),

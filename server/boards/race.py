@@ -23,6 +23,7 @@ from finishline.rules.ranking.ghost import (
     run_curve,
 )
 from finishline.rules.scoring.run import evaluation_of
+from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
 from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import find_verification, purpose_of
@@ -128,6 +129,7 @@ def _ghost(
         submission_id=submission.id,
         model=submission.model,
         submitter=submission.submitter,
+        hardware=hardware_words(submission.system),
         hardware_class=submission.system["hardware_class"],
         points=[GhostPointView(**asdict(point)) for point in points],
     )

@@ -12,6 +12,7 @@ from finishline.api.records import DivisionRecords, NoRecordView, RecordList, Re
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
+from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version, board_versions, cached_for_board
 from server.base.models import SUBMITTER, PublishedResult, Submission
 from server.verifications.record_candidates import List, contenders
@@ -27,6 +28,7 @@ class Standing:
     division: str
     submitter: str
     model: str
+    hardware: str
     status: str
     evidence: str
     check: str | None
@@ -148,11 +150,12 @@ def _of_division(
 
 
 def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Submitter, model, status and evidence of submissions, by submission id."""
+    """Submitter, model, hardware, status and evidence of submissions, by submission id."""
     rows = session.execute(
         select(
             Submission.id,
             Submission.model,
+            Submission.system,
             Submission.status,
             Submission.evidence,
             Submission.check_word,
@@ -166,6 +169,7 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
         row.id: {
             "submitter": row.submitter,
             "model": row.model,
+            "hardware": hardware_words(row.system),
             "status": row.status,
             "evidence": row.evidence,
             "check": row.check_word,

@@ -95,6 +95,7 @@ def _in_short(services: Services, submission: Submission) -> Context:
     return {
         "id": submission.id,
         "model": submission.model,
+        "system": submission.system,
         "submitter": submission.submitter,
         "benchmark": submission.benchmark_id,
         "benchmark_title": title_of(services, submission.benchmark_id),

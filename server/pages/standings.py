@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
+from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
 from server.boards.service import PlacedRow, ranked_board
 
@@ -21,6 +22,7 @@ class Place:
     submission_id: str
     submitter: str
     model: str
+    hardware: str
     system: str
     division: str
     rank: int | None
@@ -48,6 +50,7 @@ class Place:
     also_by: list[str]
 
 
+OF_SYSTEM = ("hardware", "system")
 PLACE_FIELDS = tuple(field.name for field in fields(Place))
 
 
@@ -76,8 +79,9 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
 
 
 def _place(placed: PlacedRow) -> Place:
-    figures = {name: placed.figure(name) for name in PLACE_FIELDS if name != "system"}
-    return Place(**figures, system=placed.figure("system")["name"])
+    figures = {name: placed.figure(name) for name in PLACE_FIELDS if name not in OF_SYSTEM}
+    system = placed.figure("system")
+    return Place(**figures, hardware=hardware_words(system), system=system["name"])
 
 
 def _beside(ranked: list[Place], at: int) -> list[tuple[Place, str]]:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
+from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.messages import ReplayRun
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
@@ -124,7 +125,7 @@ DECIDING_WEIGHTS = {
 class VerdictLine(BaseModel):
     """A verdict with the first of the reasons that decide it.
 
-    `model` and `submitter` are the submission's; in a duel they are the challenger's.
+    `model`, `hardware` and `submitter` are the submission's; in a duel they are the challenger's.
     """
 
     id: str
@@ -132,6 +133,7 @@ class VerdictLine(BaseModel):
     benchmark: str
     submission_id: str
     model: str
+    hardware: str
     submitter: str
     outcome: str
     reason: ReasonView | None
@@ -141,13 +143,14 @@ class VerdictLine(BaseModel):
 class LiveLine(BaseModel):
     """A queued or running verification. `run` counts from 0, with the latest quality measured.
 
-    `model` and `submitter` are None for a calibration, which has no submission.
+    `model`, `hardware` and `submitter` are None for a calibration, which has no submission.
     """
 
     id: str
     kind: str
     benchmark: str
     model: str | None
+    hardware: str | None
     submitter: str | None
     state: str
     runs_planned: int
@@ -216,6 +219,7 @@ def _lines(*columns: Any) -> Select[Any]:
             BenchmarkDefinition.benchmark_id.label("benchmark"),
             Verification.submission_id,
             Submission.model,
+            Submission.system,
             SUBMITTER,
             *columns,
         )
@@ -231,7 +235,7 @@ def _verdict(row: Any) -> VerdictLine:
     reasons = [ReasonView(**reason) for reason in row.reasons]
     deciding = [reason for reason in reasons if reason.weight == weight]
     first = next(iter([*deciding, *reasons]), None)
-    return VerdictLine(**{**row._mapping, "reason": first})
+    return VerdictLine(**{**row._mapping, "reason": first, "hardware": hardware_words(row.system)})
 
 
 def _live(row: Any, attempt: Any | None) -> LiveLine:
@@ -241,6 +245,7 @@ def _live(row: Any, attempt: Any | None) -> LiveLine:
         last = without_quality(dict(last), row.own_runs)
     return LiveLine(
         **row._mapping,
+        hardware=hardware_words(row.system) if row.system else None,
         worker=attempt.worker if attempt is not None else None,
         run=last.get("run"),
         epoch=last.get("epoch"),

@@ -347,7 +347,7 @@ def test_a_duel_has_a_page_while_it_waits_and_after_it(
 ) -> None:
     address = f"/verifications/{duel.verification_id}"
     waiting = client.get(address).text
-    assert "wide batches against digits reference" in waiting
+    assert "CPU by alice (wide batches) against CPU by bob (digits reference)" in waiting
     assert "The pairs are shown when the last run has ended." in waiting
     assert client.get(f"{address}/charts/duel.json").json()["data"][1]["x"] == []
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.201, 0.1))

@@ -131,6 +131,7 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
             others = {
                 "submitter",
                 "model",
+                "hardware",
                 "status",
                 "evidence",
                 "check",

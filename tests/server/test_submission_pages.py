@@ -96,7 +96,7 @@ def test_a_badge_is_asked_for_again_and_follows_the_evidence(
 def test_what_a_stranger_named_breaks_neither_page_nor_badge(
     digits_submission: Any, submit: Callable[..., Any], client: TestClient
 ) -> None:
-    digits_submission.claim |= {"model": HOSTILE}
+    digits_submission.claim["system"] |= {"accelerator": HOSTILE}
     submission_id = submit(digits_submission).json()["id"]
     page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
     badge = client.get(f"/submissions/{submission_id}/badge.svg")

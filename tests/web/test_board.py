@@ -54,7 +54,7 @@ def make_set(entry: View, *seconds: float | None) -> View:
 
 
 def make_record(name: str, date: str, tta_seconds: float, **changes: Any) -> View:
-    nobody = {"submitter": "alice", "model": "digits-cnn", "status": "verified"}
+    nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified"}
     figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
     known = {"submission_id": name, "date": date, "tta_seconds": tta_seconds}
     return nobody | figures | known | changes
@@ -86,7 +86,7 @@ def make_view(make: Make, target: View, model: str = "digits-cnn") -> View:
         for rank, (count, seconds) in enumerate([(32, 30.0), (16, 60.0), (8, 100.0)], start=1)
     ]
     divisions = make_divisions()
-    divisions[0]["records"][0] |= {"model": model, "submitter": model}
+    divisions[0]["records"][0] |= {"hardware": model, "submitter": model}
     return {
         "board": make["board"](*accelerated),
         "target": target,
@@ -290,12 +290,12 @@ def test_names_are_what_tells_submissions_apart(make: Make) -> None:
     two = make["entry"](submission_id="b", rank=None, submitter="bob")
     other = make["entry"](submission_id="c", rank=3, model="MLP")
 
-    assert names_of([one, other]) == {"a": "1. digits-cnn", "c": "3. MLP"}
+    assert names_of([one, other]) == {"a": "1. EPYC 7B13, digits-cnn", "c": "3. EPYC 7B13, MLP"}
     assert names_of([one, two]) == {
-        "a": "1. alice, two-core laptop",
-        "b": "bob, two-core laptop",
+        "a": "1. EPYC 7B13, alice",
+        "b": "EPYC 7B13, bob",
     }
-    marked = one | {"model": "a < b"}
+    marked = one | {"system": make["system"](accelerator="a < b")}
     assert names_of([marked]) == {"a": "1. a &lt; b"}
     assert names_of([marked], written=str) == {"a": "1. a < b"}
 

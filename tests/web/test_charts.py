@@ -195,9 +195,9 @@ def curve(*epochs: float | None) -> list[dict[str, Any]]:
     return [{"epoch": e, "seconds": 100.0 * i, "quality": 90.0 + i} for i, e in enumerate(epochs)]
 
 
-def submission(model: str, *curves: list[dict[str, Any]]) -> dict[str, Any]:
+def submission(hardware: str, *curves: list[dict[str, Any]]) -> dict[str, Any]:
     runs = [{"file": f"run_{i}.log", "curve": each} for i, each in enumerate(curves)]
-    return {"model": model, "submitter": "alice", "curves": runs}
+    return {"hardware": hardware, "submitter": "alice", "curves": runs}
 
 
 def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend() -> None:
@@ -224,7 +224,7 @@ def test_a_log_without_epochs_is_drawn_by_evaluation() -> None:
 
 
 def test_run_times_stand_beside_the_interval_of_their_mean() -> None:
-    one = {"model": "a", "submitter": "s", "run_seconds": [600.0, 660.0, 720.0],
+    one = {"hardware": "a", "submitter": "s", "run_seconds": [600.0, 660.0, 720.0],
            "tta_seconds": 660.0, "tta_low_seconds": 540.0, "tta_high_seconds": 780.0}  # fmt: skip
     single = one | {"run_seconds": [1200.0], "tta_low_seconds": None, "tta_high_seconds": None}
     figure = run_times_figure([one, single])
@@ -364,15 +364,18 @@ def test_every_end_of_a_duel_is_one_sentence(
 
 
 def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Read) -> None:
+    def of(name: str, count: int) -> View:
+        return make["system"](accelerator=name, accelerator_count=count)
+
     page = render(
         "verification.html",
         verification=make["duel"](),
-        submission=make["submission"](model="quick net"),
-        against=make["submission"](model="old net", id="sub-2"),
+        submission=make["submission"](system=of("H200", 8)),
+        against=make["submission"](system=of("L4", 1), id="sub-2"),
     )
     words = read(page)
 
-    assert "quick net against old net" in words
+    assert "8 × H200 by alice against 1 × L4 by alice" in words.replace("\u00a0", " ")
     assert 'href="/submissions/sub-2"' in page
     assert "0.800 s 8 epochs 1.000 s 9 epochs 0.800 challenger" in words
     assert "0.790 s 8 epochs missed – challenger" in words

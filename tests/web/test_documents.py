@@ -209,12 +209,12 @@ def test_a_citation_names_who_what_when_and_where(make: Make) -> None:
     entry = bibtex(make["submission"](), ADDRESS)
 
     assert entry.startswith("@misc{finishline-sub-1,\n  author = {{alice}},\n")
-    assert "title = {{digits-cnn: time to accuracy on digits}}" in entry
+    assert "title = {{digits-cnn on EPYC 7B13: time to accuracy on digits}}" in entry
     assert "year = {2026}" in entry
     assert r"howpublished = {\url{https://example.org/submissions/sub-1}}" in entry
     assert "Time to accuracy 0.853 s, closed division" in entry
     plain = plain_citation(make["submission"](submitted_on="2017-10-11"), ADDRESS)
-    assert plain.startswith("alice (2017). digits-cnn: time to accuracy on digits. ")
+    assert plain.startswith("alice (2017). digits-cnn on EPYC 7B13: time to accuracy on digits. ")
     assert plain.endswith(ADDRESS)
 
 
@@ -276,7 +276,7 @@ def test_a_badge_says_benchmark_evidence_and_our_time(make: Make) -> None:
     assert root.get("role") == "img"
     title = root.find(f"{SVG}title")
     assert title is not None
-    assert title.text == "digits-cnn by alice on digits: measured · 0.900 s"
+    assert title.text == "EPYC 7B13 · alice two-core laptop on digits: measured · 0.900 s"
     assert root.get("aria-labelledby") == title.get("id")
 
 
@@ -438,7 +438,7 @@ def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
 def test_a_verdict_tells_its_outcome_and_reason(make: dict[str, Any]) -> None:
     told = verdict_entry(DIGITS, make["verdict_line"](kind="duel", outcome="not_separable"))
 
-    assert told.title == "Digits: digits-cnn by alice, duel: not separable"
+    assert told.title == "Digits: EPYC 7B13 by alice, duel: not separable"
     assert told.summary == "3 of 3 replays reached top1Accuracy 97.5"
     assert told.path == "/verifications/ver-1"
     unreasoned = verdict_entry(DIGITS, make["verdict_line"](reason=None))

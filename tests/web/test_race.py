@@ -44,6 +44,7 @@ def ghost(role: str, *, pace: float, count: int = 8, **changes: Any) -> View:
         "is_own": role == "claim",
         "submission_id": "sub-9",
         "model": "fast net",
+        "hardware": "8 × H100",
         "submitter": "bob",
         "hardware_class": "cpu-x86_64",
         "points": points,
@@ -96,7 +97,7 @@ def test_the_ghost_that_is_asked_for_is_taken_else_the_first(race: View) -> None
 def test_a_ghost_says_what_it_is() -> None:
     assert ghost_label(ghost("claim", pace=1)) == "the claim, mean of 3 runs"
     record = ghost("record", pace=1, is_own=False)
-    assert ghost_label(record) == "the record, median run of fast net by bob"
+    assert ghost_label(record) == "the record, median run of 8 × H100 by bob"
     own = ghost_label(ghost("record", pace=1, is_own=True))
     assert own == "the claim's own median run: it holds the record"
 
@@ -175,7 +176,9 @@ def test_a_race_is_drawn_on_one_scale_with_its_ghosts(make: Make, race: View) ->
     assert record.percent == pytest.approx(100 / 3)
     assert run.path == "M83.3 946.4L166.7 146.6"
     assert [tick.text for tick in drawn.y_ticks] == [f"{at}\u00a0%" for at in (60, 80, 100)]
-    assert drawn.summary.startswith("At the target: run 1 not yet, the record, median run of fast")
+    assert drawn.summary.startswith(
+        "At the target: run 1 not yet, the record, median run of 8 × H100"
+    )
 
 
 def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so() -> None:

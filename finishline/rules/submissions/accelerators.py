@@ -15,7 +15,7 @@ from typing import Any
 NOT_STATED = "not stated"
 LONGEST = 400
 PROCESSORS = "CPU"  # The vendor of processors that nobody names.
-_NUMBER = "([a-z]?[0-9]+[a-z+]{0,3})"
+_NUMBER = "([a-z]?[0-9]+[a-z0-9+]{0,4})"
 _START = r"(?:(?<![a-z0-9.])|(?<=[0-9][x*]))"
 _END = r"(?![a-z0-9])|(?=sxm|pcie|nvl|oam)"
 # Beside a model's name these say nothing of how many there are.
@@ -136,10 +136,12 @@ def _of_texts(
         return accelerator_of(accelerator, count=count)
     if instance and (rented := _rented(f"{instances} {_plain(instance)}")) is not None:
         return rented
-    return next(
-        (one for text in (name, processor) if (one := accelerator_of(text)).model is not None),
-        Accelerator(count=count),
-    )
+    for text in (name, processor):
+        if (one := accelerator_of(text)).model is not None:
+            return one
+    # An entry of prose has it in both fields; any other without accelerators trains on processors.
+    is_prose = processor in (name, "", NOT_STATED)
+    return Accelerator() if is_prose else Accelerator(PROCESSORS, PROCESSORS)
 
 
 def hardware_words(system: Mapping[str, Any]) -> str:

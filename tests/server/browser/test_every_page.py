@@ -189,9 +189,9 @@ def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any,
     page.wait_for_url("**evidence=measured**")
     assert page.locator(".board tbody tr").count() == 1
 
-    tab_to(page, "th a:has-text('Model')")
+    tab_to(page, "th a:has-text('System')")
     page.keyboard.press("Enter")
-    page.wait_for_selector("th[aria-sort=ascending] >> text=Model")
+    page.wait_for_selector("th[aria-sort=ascending] >> text=System")
     assert page.url.endswith("#board")
     tab_to(page, "figcaption a")
     page.keyboard.press("Enter")

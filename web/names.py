@@ -1,0 +1,25 @@
+"""The name of a row on every page: count and accelerator, with its submitter and system."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from finishline.rules.submissions.accelerators import hardware_words
+
+View = Mapping[str, Any]
+
+
+def hardware(row: View) -> str:
+    """Count and accelerator of a row, as in "8 × V100"."""
+    return str(row["hardware"]) if "hardware" in row else hardware_words(row["system"])
+
+
+def row_name(row: View) -> str:
+    """The hardware of a row, its submitter and its system, as in "8 × V100 · NVIDIA DGX-1"."""
+    system = row.get("system") or ""
+    name = system["name"] if isinstance(system, Mapping) else system
+    return f"{hardware(row)} · {row['submitter']} {name}".strip()
+
+
+def models_differ(rows: Iterable[View]) -> bool:
+    """Whether the rows of a board train several models, so that each is worth telling."""
+    return len({row["model"] for row in rows}) > 1
