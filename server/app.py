@@ -32,7 +32,7 @@ from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
 from server.boards import endpoints as boards
 from server.boards.encoding import GZIP_LEVEL
-from server.boards.service import Standings
+from server.boards.service import Standings, place_of_new
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
 from server.operations import metrics as metrics_page
@@ -45,7 +45,7 @@ from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
-from server.pages import docs
+from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
@@ -116,6 +116,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         artifacts=make_store(settings),
         benchmarks=benchmarks,
         standings=lambda session: Standings(session, benchmarks).of,
+        place_of_new=place_of_new,
     )
     definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:
@@ -248,7 +249,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         BodyLimit,
         usual=usual,
         uploads=uploads,
-        upload_paths=(f"{API}/submissions", f"{API}/benchmarks"),
+        upload_paths=(f"{API}/submissions", f"{API}/benchmarks", submit.ADDRESS),
         note_full=lambda name: metrics.shed.labels(name).inc(),
     )
     app.add_middleware(

@@ -63,12 +63,12 @@ CONSOLE_PAGES = (
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
     ("users", "/console/users", "Users"),
-    ("hand-in", "/console/hand-in", "Hand in"),
+    ("submit", "/submit", "Submit"),
     ("notices", "/console/notices", "Notices"),
     ("account", "/console/account", "Your account"),
 )
 EVERYBODYS = ("account",)
-SUBMITTERS = ("hand-in", "notices", *EVERYBODYS)
+SUBMITTERS = ("submit", "notices", *EVERYBODYS)
 ADMINS_ALONE = ("users",)
 
 

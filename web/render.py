@@ -61,7 +61,8 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self
-  hand_in.html        problems (of the package), hosts (hardware classes to choose), has_hosts
+  submit.html         problems (of the files), benchmarks, hosts (both to choose), preview
+                      (SubmissionPreview or None) with title, unit (of its benchmark) and draft
   notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
   preview.html        benchmark, board, facets, filters, kinds, problems
@@ -158,6 +159,7 @@ SITE_SECTIONS = (
     ("home", "/", "Benchmarks"),
     ("compare", "/compare", "Compare"),
     ("workers", "/workers", "Workers"),
+    ("submit", "/submit", "Submit"),
     ("docs", "/docs", "Docs"),
     ("api", "/docs/api", "API"),
 )

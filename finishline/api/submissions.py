@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
 from finishline.api.trainings import PackageView
+from finishline.rules.ranking.evidence import Check, Evidence
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -272,6 +273,36 @@ class SubmissionView(EvidenceFields):
     judged_on: JudgedOnView | None = None
     package: PackageView | None = None
     rank: int | None = None
+
+
+class SubmissionPreview(Schema):
+    """A submission that was checked and scored, and not stored.
+
+    `provisional_rank` is its place on the board of its division among `entries` if it were sent
+    now; `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
+    worker measures its time.
+    """
+
+    benchmark: str
+    benchmark_version: str
+    division: str
+    kind: str
+    model: str
+    framework: str
+    system: SystemView
+    trained_with: str
+    ticket: str | None
+    result: ResultView | InferenceResultView | None
+    runs: list[RunView]
+    package: PackageView | None
+    under_embargo: bool
+    evidence: Evidence
+    check: Check | None
+    rank: int | None = None
+    provisional_rank: int | None = None
+    listed_rank: int | None = None
+    unranked_reason: str | None = None
+    entries: int | None = None
 
 
 class SubmissionList(Schema):

@@ -33,7 +33,7 @@ def submission_lines(view: View) -> list[RenderableType]:
     inference = view.get("kind") == "inference"
     system = (view.get("system") or {}).get("name")
     header = Text.assemble(
-        (f"{view.get('id')}  ", "bold"),
+        (f"{view.get('id', 'Preview')}  ", "bold"),
         f"{view.get('benchmark')} {view.get('division')}{' inference' if inference else ''}  "
         f"{or_dash(view.get('model'))} on {or_dash(system)}  ",
         standing_text(view),
@@ -55,6 +55,16 @@ def submission_lines(view: View) -> list[RenderableType]:
     )
     runs = view.get("runs") or []
     return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+
+
+def place_line(preview: View) -> str:
+    """The place that a previewed submission would take; provisional ones in brackets."""
+    provisional = preview.get("listed_rank") or preview.get("provisional_rank")
+    place = preview.get("rank") or (provisional and f"({provisional})") or "none"
+    reason = preview.get("unranked_reason")
+    return f"Nothing was sent. Place {place} of {preview.get('entries')}" + (
+        f": {reason}." if reason else "."
+    )
 
 
 def time_lines(entry: View) -> Iterator[Text]:

@@ -1,8 +1,10 @@
 """Multipart forms: read one, its files by their names, and its texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
@@ -10,13 +12,24 @@ from server.base.errors import ContentError, TooLargeError, UnsupportedMediaErro
 
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = "A submission has one part 'submission', a JSON, and parts 'logs'"
+T = TypeVar("T")
 
 
-async def read_form(request: Request, *, max_files: int, parts: str = SUBMISSION) -> FormData:
-    """Read a multipart form; `parts` is a sentence that names its parts.
+async def with_form(
+    request: Request, use: Callable[[FormData], T], *, max_files: int, parts: str = SUBMISSION
+) -> T:
+    """Result of `use`, called in a thread with a multipart form, whose files are closed after it.
 
-    Raises UnsupportedMediaError or TooLargeError.
+    `parts` is a sentence that names the parts. Raises UnsupportedMediaError or TooLargeError.
     """
+    form = await _read_form(request, max_files=max_files, parts=parts)
+    try:
+        return await run_in_threadpool(use, form)
+    finally:
+        await form.close()
+
+
+async def _read_form(request: Request, *, max_files: int, parts: str) -> FormData:
     content_type = request.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
         raise UnsupportedMediaError(f"{parts}; send it as multipart/form-data.")

@@ -45,11 +45,17 @@ def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
     return lambda _submission: {}
 
 
+def no_place(_session: Session, _benchmark: Benchmark, _submission: Submission) -> dict[str, Any]:
+    """Return no place, where no application runs."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Services:
     """Process-wide objects of an application or a command; a room's own are found by their type.
 
     `standings` returns the places of submissions on their boards: fields of a submission's view.
+    `place_of_new` returns the place that one which is not stored would take.
     Code that has only a session finds them by `state_of(session, Services)`.
     """
 
@@ -58,6 +64,7 @@ class Services:
     artifacts: ArtifactStore
     benchmarks: OfferedBenchmarks
     standings: Callable[[Session], Callable[[Submission], dict[str, Any]]] = no_standings
+    place_of_new: Callable[[Session, Benchmark, Submission], dict[str, Any]] = no_place
 
     def __post_init__(self) -> None:
         self.put(self)

@@ -1,15 +1,15 @@
 """Endpoints of organisers' own benchmarks: add one, and read the files of any."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
 from finishline.api.benchmarks import BenchmarkView
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.errors import NotFoundError
-from server.base.forms import read_files, read_form, read_text
+from server.base.forms import read_files, read_text, with_form
 from server.base.services import Services, ServicesDep
 from server.benchmarks.added import add_benchmark
 from server.benchmarks.files import read_benchmark_file
@@ -58,11 +58,9 @@ async def create_benchmark(
     409 for an id of the server's own folder and for frozen rules, 422 with every problem of file,
     line and field. The same content again changes nothing and is answered 200.
     """
-    form = await read_form(request, max_files=MOST_FILES + 1, parts=PARTS)
-    try:
-        view, changed = await run_in_threadpool(_add, services, caller, form)
-    finally:
-        await form.close()
+    view, changed = await with_form(
+        request, partial(_add, services, caller), max_files=MOST_FILES + 1, parts=PARTS
+    )
     response.headers["Location"] = f"/api/v1/benchmarks/{view.id}"
     if not changed:
         response.status_code = 200

@@ -4,7 +4,8 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
@@ -198,6 +199,14 @@ def read_standings(
     joined = statement.outerjoin(Pool, Submission.pool_id == Pool.id).where(*which)
     runs = benchmark.ranking.confirm_runs
     return {row.id: _standing(row, kind, confirm_runs=runs) for row in session.execute(joined)}
+
+
+def standing_of_new(submission: Submission, *, confirm_runs: int) -> Standing:
+    """Standing that a submission which is not stored would have."""
+    columns = {column.key: getattr(submission, column.key, None) for column in STANDING_COLUMNS}
+    columns["source"] = submission.published and submission.published.source
+    kind = cast(Kind, submission.kind)
+    return _standing(SimpleNamespace(**columns), kind, confirm_runs=confirm_runs)
 
 
 def _standing(

@@ -36,6 +36,7 @@ from server.boards.records import (
     records_by_benchmark,
     standing_by_benchmark,
 )
+from server.boards.rows import standing_of_new
 from server.boards.selection import facets_of, first_place, select_page
 
 # Names that other rooms use; they import this module and no other of the room.
@@ -56,6 +57,7 @@ __all__ = [
     "facets_of",
     "lens_of",
     "list_records",
+    "place_of_new",
     "preview_board",
     "ranked_board",
     "read_race",
@@ -79,6 +81,7 @@ OF_SUBMISSION = (
     "not_separated_from",
     "visible_gap_percent",
 )
+OF_NEW = ("rank", "provisional_rank", "listed_rank", "unranked_reason")
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
@@ -123,6 +126,18 @@ class Standings:
                 version=board_version(self._session, benchmark_id),
             )
         return self._boards[key]
+
+
+def place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
+    """Place that a submission which is not stored would take on its board, as everybody sees it."""
+    asked = {"metric": FIRST_METRIC[submission.kind], "division": submission.division}
+    version = board_version(session, benchmark.benchmark_id)
+    query = BoardQuery.model_validate(asked)
+    board = ranked_board(session, benchmark, query, version=version)
+    standing = standing_of_new(submission, confirm_runs=benchmark.ranking.confirm_runs)
+    order = board.order.changed(gone=(), come=(standing,))
+    place = order.place(order.position(standing))
+    return {name: getattr(place, name) for name in OF_NEW} | {"entries": len(order)}
 
 
 def cut_board(

@@ -1,9 +1,9 @@
 """Accept a submission: check and score first, then store everything in one transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.exc import IntegrityError
@@ -44,6 +44,7 @@ from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of
 
+T = TypeVar("T")
 MOST_TOLD = 20
 # Of logs alone: joined, SQLite looks through all submissions of the benchmark, in its one writer.
 _RUNS = cast(Table, RunRow.__table__).c
@@ -145,46 +146,73 @@ def submit(
     With an idempotency key the same request is stored once and gets the same answer; another
     request with the same key raises ConflictError. When this returns, the submission is stored.
     """
-    if upload.archive and not caller.may("organise"):
-        raise NotAllowedError(
-            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
-            "yours without the field archive."
-        )
+    require_may_send(caller, upload)
     check_idempotency_key(key)
-    earlier = _find_earlier(services, caller, upload, key)
+    earlier = find_earlier(services, caller, key, request_sha256=upload.sha256)
     if earlier is not None:
         _name_source(services, caller, upload, earlier)
         return earlier
     try:
-        return _score_and_store(services, caller, upload, key=key)
+        return with_scored(services, caller, upload, _store, key=key)
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
-        earlier = _find_earlier(services, caller, upload, key)
+        earlier = find_earlier(services, caller, key, request_sha256=upload.sha256)
         if earlier is None:
             raise
         return earlier
 
 
-def _score_and_store(
-    services: Services, caller: Caller, upload: Upload, *, key: str | None
-) -> Stored:
-    benchmarks = (
-        importable_benchmarks(services.benchmarks) if upload.archive else services.benchmarks
-    )
-    scored = _score(services, caller, upload, benchmarks)
+def require_may_send(caller: Caller, upload: Upload) -> None:
+    """Raise NotAllowedError for an archive from somebody who may not organise."""
+    if upload.archive and not caller.may("organise"):
+        raise NotAllowedError(
+            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
+            "yours without the field archive."
+        )
+
+
+@dataclass(frozen=True)
+class NewSubmission:
+    """Scored submission to insert, with the values of its rows."""
+
+    services: Services
+    caller: Caller
+    upload: Upload
+    scored: ScoredSubmission
+    benchmark: Benchmark
+    row: Row
+    runs: list[Row]
+
+
+def with_scored(
+    services: Services,
+    caller: Caller,
+    upload: Upload,
+    use: Callable[[NewSubmission], T],
+    *,
+    key: str | None = None,
+) -> T:
+    """Score an upload and return the result of `use`, which admits it. Raises as `submit` does."""
+    offered = services.benchmarks
+    benchmarks = importable_benchmarks(offered) if upload.archive else offered
+    new = _score(services, caller, upload, benchmarks, key=key)
     try:
-        return _store(services, caller, upload, scored, benchmarks, key=key)
+        return use(new)
     except FrozenOtherwiseError as error:
         # Another server froze the rules since this one last polled: the frozen rules apply.
-        ruling = _ruling(services, scored.claim.benchmark_id, error.sha256)
-        scored = _score(services, caller, upload, ruling)
-        return _store(services, caller, upload, scored, ruling, key=key)
+        ruling = _ruling(services, new.benchmark.benchmark_id, error.sha256)
+        return use(_score(services, caller, upload, ruling, key=key))
 
 
 def _score(
-    services: Services, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
-) -> ScoredSubmission:
-    return score_submission(
+    services: Services,
+    caller: Caller,
+    upload: Upload,
+    benchmarks: Mapping[str, Benchmark],
+    *,
+    key: str | None,
+) -> NewSubmission:
+    scored = score_submission(
         upload.claim_json,
         upload.log_files,
         benchmarks,
@@ -194,6 +222,10 @@ def _score(
         archive=upload.archive,
         find_ticket=partial(find_ticket, services, caller, file=upload.claim_file),
     )
+    benchmark = benchmarks[scored.claim.benchmark_id]
+    row = submission_row(caller, upload, scored, benchmark, key=key)
+    runs = run_rows(row["id"], scored, upload.logs)
+    return NewSubmission(services, caller, upload, scored, benchmark, row, runs)
 
 
 def _ruling(services: Services, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
@@ -209,9 +241,13 @@ def check_idempotency_key(key: str | None) -> None:
         )
 
 
-def _find_earlier(
-    services: Services, caller: Caller, upload: Upload, key: str | None
+def find_earlier(
+    services: Services, caller: Caller, key: str | None, *, request_sha256: str
 ) -> Repeated | None:
+    """Find the submission that the caller made with an idempotency key.
+
+    Raises ConflictError if the key came with another request.
+    """
     if key is None:
         return None
     with services.database.read_columns() as connection:
@@ -219,13 +255,12 @@ def _find_earlier(
     if submission_id is None:
         return None
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        earlier = find_submission(session, submission_id)
-        if earlier.request_sha256 != upload.sha256:
+        if find_submission(session, submission_id).request_sha256 != request_sha256:
             raise ConflictError(
-                f"This Idempotency-Key was used for submission {earlier.id} with other content; "
+                f"This Idempotency-Key was used for submission {submission_id} with other content; "
                 "use a new key for a new submission."
             )
-        return Repeated(earlier.id)
+    return Repeated(submission_id)
 
 
 def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Repeated) -> None:
@@ -252,79 +287,58 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Re
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-def _store(
-    services: Services,
-    caller: Caller,
-    upload: Upload,
-    scored: ScoredSubmission,
-    benchmarks: Mapping[str, Benchmark],
-    *,
-    key: str | None,
-) -> Stored:
-    benchmark = benchmarks[scored.claim.benchmark_id]
-    row = submission_row(caller, upload, scored, benchmark, key=key)
-    runs = run_rows(row["id"], scored, upload.logs)
-    settled = services.artifacts.settle(upload.files)
-    new = _New(services, caller, upload, scored, benchmark, row, runs)
+def _store(new: NewSubmission) -> Stored:
+    services, benchmark = new.services, new.benchmark
+    settled = services.artifacts.settle(new.upload.files)
     with services.database.write() as session:
-        submission = (
-            _store_published(session, new) if upload.archive else _store_claim(session, new)
-        )
+        admit_new(session, new)
+        store = _store_published if new.upload.archive else _store_claim
+        submission = store(session, new)
         # Last, so that a failure leaves no file; before the commit, so that a stored submission
         # always has its logs.
         services.artifacts.keep(settled)
     if benchmark.benchmark_id not in services.benchmarks:
         services.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
-    return Stored(
-        submission,
-        benchmark_version=benchmark.version,
-        runs=[run_view_of(run) for run in runs],
-    )
+    runs = [run_view_of(run) for run in new.runs]
+    return Stored(submission, benchmark_version=benchmark.version, runs=runs)
 
 
-@dataclass(frozen=True)
-class _New:
-    """Scored submission to insert, with the values of its rows."""
+def admit_new(session: Session, new: NewSubmission) -> None:
+    """Check a scored upload against hardware classes, quotas and dates, and complete its row.
 
-    services: Services
-    caller: Caller
-    upload: Upload
-    scored: ScoredSubmission
-    benchmark: Benchmark
-    row: Row
-    runs: list[Row]
-
-
-def _store_claim(session: Session, new: _New) -> Submission:
-    caller, row, claim = new.caller, new.row, new.scored.claim
+    Raises ClaimError, UsedUpError, ConflictError or FrozenOtherwiseError.
+    """
+    caller, row, archive = new.caller, new.row, new.upload.archive
     settings, benchmark_id = new.services.settings, new.benchmark.benchmark_id
-    require_own_class(session, claim, file=new.upload.claim_file)
+    if not archive:
+        require_own_class(session, new.scored.claim, file=new.upload.claim_file)
     if not caller.may("organise"):
         require_room_for_submission(
             session, settings, user_id=caller.user_id, benchmark_id=benchmark_id
         )
-    admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=False)
+    admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
-    if new.runs:
+    if new.runs and not archive:
         row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
+
+
+def _store_claim(session: Session, new: NewSubmission) -> Submission:
     submission = _insert(session, new, published=None)
     # After the version: on PostgreSQL another request with the same logs was waited for.
     refuse_same_logs(session, submission, new.runs)
     emit(session, SubmissionAccepted(submission))
-    _verify_by_policy(new.services, session, caller, submission, claim)
+    _verify_by_policy(new.services, session, new.caller, submission, new.scored.claim)
     return submission
 
 
-def _store_published(session: Session, new: _New) -> Submission:
-    folder = new.services.settings.benchmarks_dir
-    new.row["embargoed"] = admit(session, new.benchmark, folder, archive=True).embargoed
+def _store_published(session: Session, new: NewSubmission) -> Submission:
     published = published_row(new.row, new.scored.claim, new.upload.source_commit)
     submission = _insert(session, new, published=published)
     _record_import(session, new.caller, submission, published)
     return submission
 
 
-def _insert(session: Session, new: _New, *, published: Row | None) -> Submission:
+def _insert(session: Session, new: NewSubmission, *, published: Row | None) -> Submission:
     keep_definition(session, new.benchmark, new.services.settings.benchmarks_dir)
     insert_rows(session, new.row, new.runs, published=published)
     # After the key, as of the same request at the same time one finds the ticket spent.

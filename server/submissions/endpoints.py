@@ -1,12 +1,12 @@
 """Endpoints of submissions: send, read, list, and their raw logs."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
@@ -16,19 +16,21 @@ from finishline.api.submissions import (
     CurveView,
     RunList,
     SubmissionList,
+    SubmissionPreview,
     SubmissionView,
 )
 from server.base.artifacts import pieces
 from server.base.errors import LostFileError
-from server.base.forms import read_form
+from server.base.forms import with_form
 from server.base.models import Submission
 from server.base.request_context import note
-from server.base.services import ServicesDep
+from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
 from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
+from server.submissions.preview import preview_upload
 from server.submissions.service import (
     benchmark_versions,
     find_run,
@@ -49,6 +51,10 @@ KeyDep = Annotated[
     Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": MAX_KEY_LENGTH}),
 ]
 
+DryRunDep = Annotated[bool, Query(description="Check and score it, and store nothing.")]
+PREVIEWED: dict[int | str, dict[str, Any]] = {
+    200: {"model": SubmissionPreview, "description": "Of a dry run: nothing was stored."}
+}
 MULTIPART: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -103,28 +109,40 @@ MULTIPART: dict[str, Any] = {
 }
 
 
-@router.post("/submissions", status_code=201, openapi_extra=MULTIPART)
+@router.post(
+    "/submissions",
+    status_code=201,
+    response_model=SubmissionView,
+    responses=PREVIEWED,
+    openapi_extra=MULTIPART,
+)
 async def create_submission(
     request: Request,
     response: Response,
     services: ServicesDep,
     caller: SubmitterDep,
     idempotency_key: KeyDep = None,
-) -> SubmissionView:
+    dry_run: DryRunDep = False,
+) -> SubmissionView | Response:
     """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
 
-    Its place on the board is in the answer of a later GET.
+    Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
+    answer is the result and the place that it would take.
 
     A DAWNBench entry with a latency and without a log is one of inference.
 
     With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
     refused submission leaves nothing behind; the answer names file, line and field.
     """
-    form = await read_form(request, max_files=services.settings.max_log_files + 1)
-    try:
-        view, repeated = await run_in_threadpool(_submit, services, caller, form, idempotency_key)
-    finally:
-        await form.close()
+    most = services.settings.max_log_files + 1
+    if dry_run:
+        return await with_form(request, partial(_preview, services, caller), max_files=most)
+    send = partial(_submit, services, caller, key=idempotency_key)
+    return stored(response, *await with_form(request, send, max_files=most))
+
+
+def stored(response: Response, view: SubmissionView, repeated: bool) -> SubmissionView:
+    """Name the address of a submission in the answer, and whether it was sent before."""
     note(submission_id=view.id)
     response.headers["Location"] = f"/api/v1/submissions/{view.id}"
     if repeated:
@@ -132,8 +150,13 @@ async def create_submission(
     return view
 
 
+def _preview(services: Services, caller: Caller, form: FormData) -> Response:
+    with staged_upload(form, services.artifacts, services.settings) as upload:
+        return JSONResponse(preview_upload(services, caller, upload).model_dump(mode="json"))
+
+
 def _submit(
-    services: ServicesDep, caller: Caller, form: FormData, key: str | None
+    services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
     """Store a submission; returns its view, and whether an earlier request stored it.
 

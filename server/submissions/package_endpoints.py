@@ -1,25 +1,25 @@
 """Endpoints of training packages: hand one in, read it and its files."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.datastructures import FormData
 
 from finishline.api.submissions import SubmissionView
 from finishline.api.trainings import PackageView
 from finishline.rules.trainings.package import MOST_FILES
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-from server.base.forms import read_files, read_form, read_text
-from server.base.request_context import note
+from server.base.forms import read_files, read_text, with_form
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
 from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import Repeated
-from server.submissions.endpoints import KeyDep, view_submission
+from server.submissions.endpoints import PREVIEWED, DryRunDep, KeyDep, stored, view_submission
 from server.submissions.packages import find_package, hand_in, read_source, sees_source
+from server.submissions.preview import preview_package
 from server.submissions.service import find_submission
 from server.submissions.views import package_view
 
@@ -55,35 +55,37 @@ MULTIPART: dict[str, Any] = {
 }
 
 
-@router.post("/trainings", status_code=201, openapi_extra=MULTIPART)
+@router.post(
+    "/trainings",
+    status_code=201,
+    response_model=SubmissionView,
+    responses=PREVIEWED,
+    openapi_extra=MULTIPART,
+)
 async def create_entry(
     request: Request,
     response: Response,
     services: ServicesDep,
     caller: SubmitterDep,
     idempotency_key: KeyDep = None,
-) -> SubmissionView:
+    dry_run: DryRunDep = False,
+) -> SubmissionView | Response:
     """Hand in a training package as an entry. A worker trains it in a box and measures its time.
 
     The source is published with the first verdict. 409 for a package that was handed in before,
-    422 with every problem of file, line and field, 429 without room in a quota.
+    422 with every problem of file, line and field, 429 without room in a quota. With `dry_run`
+    nothing is stored.
     """
-    form = await read_form(request, max_files=MOST_FILES + 1, parts=PARTS)
-    try:
-        view, repeated = await run_in_threadpool(_hand_in, services, caller, form, idempotency_key)
-    finally:
-        await form.close()
-    note(submission_id=view.id)
-    response.headers["Location"] = f"/api/v1/submissions/{view.id}"
-    if repeated:
-        response.headers["Idempotent-Replayed"] = "true"
-    return view
+    if dry_run:
+        preview = partial(_preview, services, caller)
+        return await with_form(request, preview, max_files=MOST_FILES + 1, parts=PARTS)
+    send = partial(_hand_in, services, caller, key=idempotency_key)
+    sent = await with_form(request, send, max_files=MOST_FILES + 1, parts=PARTS)
+    return stored(response, *sent)
 
 
-def _hand_in(
-    services: Services, caller: Caller, form: FormData, key: str | None
-) -> tuple[SubmissionView, bool]:
-    """Store a package; returns its submission, and whether an earlier request stored it."""
+def read_package_form(form: FormData) -> tuple[dict[str, bytes], str | None]:
+    """The files of a package by name, and the hardware class. Raises ContentError."""
     hardware_class = read_text(form, "hardware_class", expected="the name of a hardware class")
     files = read_files(
         form,
@@ -91,6 +93,20 @@ def _hand_in(
         most_bytes=LARGEST_PACKAGE_BYTES,
         expected="the files of a package, training.toml among them",
     )
+    return files, hardware_class
+
+
+def _preview(services: Services, caller: Caller, form: FormData) -> Response:
+    files, hardware_class = read_package_form(form)
+    found = preview_package(services, caller, files, hardware_class=hardware_class)
+    return JSONResponse(found.model_dump(mode="json"))
+
+
+def _hand_in(
+    services: Services, caller: Caller, form: FormData, *, key: str | None
+) -> tuple[SubmissionView, bool]:
+    """Store a package; returns its submission, and whether an earlier request stored it."""
+    files, hardware_class = read_package_form(form)
     found = hand_in(services, caller, files, hardware_class=hardware_class, key=key)
     repeated = isinstance(found, Repeated)
     submission_id = found.submission_id if isinstance(found, Repeated) else found

@@ -4,10 +4,11 @@ The submission has no logs: its runs are those that a worker makes in a box.
 """
 
 import lzma
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -32,11 +33,12 @@ from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
-from server.submissions.accept import Repeated, check_idempotency_key
+from server.submissions.accept import Repeated, check_idempotency_key, find_earlier
 from server.submissions.quota_check import require_room_for_submission, reserve_replay
 from server.submissions.rows import new_id, stored_result, table_of
-from server.submissions.service import find_submission, id_under_key
+from server.submissions.service import find_submission
 
+T = TypeVar("T")
 # A worker that was not heard for so long may not come back: nothing is accepted to wait for it.
 RECENTLY = timedelta(days=7)
 DIVISION = "open"
@@ -68,7 +70,7 @@ def hand_in(
     """
     check_idempotency_key(key)
     package = check_package(services, files)
-    earlier = _find_earlier(services, caller, package, key)
+    earlier = find_earlier(services, caller, key, request_sha256=package.sha256)
     if earlier is not None:
         return earlier
     index = services.artifacts.stage_bytes(canonical(package_index(package.files)))
@@ -79,7 +81,7 @@ def hand_in(
         )
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
-        earlier = _find_earlier(services, caller, package, key)
+        earlier = find_earlier(services, caller, key, request_sha256=package.sha256)
         if earlier is None:
             raise
         return earlier
@@ -102,24 +104,6 @@ def check_package(services: Services, files: Mapping[str, bytes]) -> Package:
     return package
 
 
-def _find_earlier(
-    services: Services, caller: Caller, package: Package, key: str | None
-) -> Repeated | None:
-    if key is None:
-        return None
-    with services.database.read_columns() as connection:
-        submission_id = id_under_key(connection, caller.user_id, key)
-    if submission_id is None:
-        return None
-    with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        if find_submission(session, submission_id).request_sha256 != package.sha256:
-            raise ConflictError(
-                f"This Idempotency-Key was used for submission {submission_id} with other content; "
-                "use a new key for a new submission."
-            )
-    return Repeated(submission_id)
-
-
 def _store(
     services: Services,
     caller: Caller,
@@ -130,19 +114,29 @@ def _store(
     key: str | None,
 ) -> str:
     """Store a package, and its index last: a stored submission always has its file."""
-    benchmark = services.benchmarks[package.manifest.benchmark]
+
+    def insert(session: Session, benchmark: Benchmark) -> str:
+        stored = _insert(services, session, caller, package, benchmark, hardware_class, key)
+        services.artifacts.keep(settled)
+        return stored
+
+    return under_ruling(services, package, services.database.write, insert)
+
+
+def under_ruling(
+    services: Services,
+    package: Package,
+    open_session: Callable[[], AbstractContextManager[Session]],
+    use: Callable[[Session, Benchmark], T],
+) -> T:
+    """Result of `use` in a session, with the rules that are in force for a package."""
     try:
-        with services.database.write() as session:
-            stored = _insert(services, session, caller, package, benchmark, hardware_class, key)
-            services.artifacts.keep(settled)
-            return stored
+        with open_session() as session:
+            return use(session, services.benchmarks[package.manifest.benchmark])
     except FrozenOtherwiseError as error:
         # Another server froze the rules since this one last polled: the frozen rules apply.
-        with services.database.write() as session:
-            frozen = definition(session, error.sha256)
-            stored = _insert(services, session, caller, package, frozen, hardware_class, key)
-            services.artifacts.keep(settled)
-            return stored
+        with open_session() as session:
+            return use(session, definition(session, error.sha256))
 
 
 def _insert(
@@ -154,29 +148,48 @@ def _insert(
     hardware_class: str | None,
     key: str | None,
 ) -> str:
-    host = choose_host(session, caller, package.manifest.environment, hardware_class)
-    _refuse_known(session, caller, package, host.hardware_class)
-    settings, organises = services.settings, caller.may("organise")
-    if not organises:
-        require_room_for_submission(
-            session, settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
-        )
-    admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
+    submission = new_entry(services, session, caller, package, benchmark, hardware_class, key=key)
+    settings = services.settings
     keep_definition(session, benchmark, settings.benchmarks_dir)
-    row = _submission(caller, package, benchmark, host, key=key)
-    submission = Submission(**row, embargoed=admission.embargoed)
-    submission.package = _package_row(package, host)
     session.add(submission)
     session.flush()
     raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
     emit(session, SubmissionAccepted(submission))
     reserved = None
-    if not organises:
+    if not caller.may("organise"):
         reserved = reserve_replay(
             session, settings, submission, user_id=caller.user_id, kind="entry"
         )
     emit(session, VerificationWanted(submission, caller.user_id, reserved))
     return submission.id
+
+
+def new_entry(
+    services: Services,
+    session: Session,
+    caller: Caller,
+    package: Package,
+    benchmark: Benchmark,
+    hardware_class: str | None,
+    *,
+    key: str | None = None,
+) -> Submission:
+    """Admit a package and return its submission with it, outside the session.
+
+    Raises as `hand_in` does.
+    """
+    host = choose_host(session, caller, package.manifest.environment, hardware_class)
+    _refuse_known(session, caller, package, host.hardware_class)
+    settings = services.settings
+    if not caller.may("organise"):
+        require_room_for_submission(
+            session, settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
+        )
+    admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
+    row = _submission(caller, package, benchmark, host, key=key)
+    submission = Submission(**row, embargoed=admission.embargoed)
+    submission.package = _package_row(package, host)
+    return submission
 
 
 def choose_host(

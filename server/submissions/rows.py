@@ -156,12 +156,18 @@ def insert_rows(
 
 def show_row(submission: Row, caller: Caller, *, published: Row | None) -> Submission:
     """Build a caller's submission from its stored row, without its runs, outside any session."""
-    shown = Submission(**submission)
     result = None if published is None else PublishedResult(**published)
-    set_committed_value(shown, "published", result)
-    set_committed_value(shown, "user", User(id=caller.user_id, name=caller.name))
-    set_committed_value(shown, "verifications", [])
-    return shown
+    return show_unstored(Submission(**submission), caller, published=result)
+
+
+def show_unstored(
+    submission: Submission, caller: Caller, *, published: PublishedResult | None = None
+) -> Submission:
+    """Give a caller's submission outside any session the rows beside it."""
+    set_committed_value(submission, "published", published)
+    set_committed_value(submission, "user", User(id=caller.user_id, name=caller.name))
+    set_committed_value(submission, "verifications", [])
+    return submission
 
 
 def join_session(session: Session, submission: Submission) -> None:

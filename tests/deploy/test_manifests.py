@@ -212,7 +212,7 @@ def test_the_proxy_says_who_asked_and_keeps_no_event_back() -> None:
 
 def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none() -> None:
     proxy = (ROOT / "deploy/nginx.conf").read_text()
-    submissions = location(proxy, "location = /api/v1/submissions {")
+    submissions = location(proxy, "location ~ ^/(api/v1/submissions|submit)$ {")
     everywhere = proxy[: proxy.index("upstream servers")]
     for directives, setting in (
         (everywhere, "max_json_bytes"),

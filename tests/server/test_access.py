@@ -239,11 +239,11 @@ def test_the_api_lets_in_whom_the_table_says(
 
 
 def console_routes(router: Any) -> Iterator[str]:
-    """The console's routes of a router and of those it includes."""
+    """The routes for signed-in users of a router and of those it includes."""
     for route in router.routes:
         if hasattr(route, "original_router"):
             yield from console_routes(route.original_router)
-        elif route.path.startswith("/console"):
+        elif route.path.startswith(("/console", "/submit")):
             yield from (f"{method} {route.path}" for method in route.methods - {"HEAD"})
 
 

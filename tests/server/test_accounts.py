@@ -290,7 +290,7 @@ def test_everybody_makes_rotates_and_revokes_their_own_tokens(
 ) -> None:
     page = alices.get(ACCOUNT).text
     assert (navigation(page), unnamed(page)) == (
-        ["/console/hand-in", "/console/notices", ACCOUNT],
+        ["/submit", "/console/notices", ACCOUNT],
         [],
     )
     assert re.findall(r'name="scopes_(\w+)" value="on" checked', page) == [
@@ -359,7 +359,7 @@ def test_an_admin_keeps_users_and_organisations(
 ) -> None:
     assert navigation(adas.get("/console").text)[-4:] == [
         USERS,
-        "/console/hand-in",
+        "/submit",
         "/console/notices",
         ACCOUNT,
     ]

@@ -274,38 +274,38 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     assert "Measure again" not in client.get(path).text
 
 
-def hand_in(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
-    """Send the form of the page."""
+def choose(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
+    """Send the files of the form to be checked."""
     return client.post(
-        "/console/hand-in",
+        "/submit",
         data={"csrf": csrf, "hardware_class": "", **fields},
         files=[*parts, ("files", ("", b""))],
         headers=ORIGIN,
-        follow_redirects=False,
     )
 
 
-def test_a_package_is_handed_in_from_the_browser(
+def test_a_package_is_previewed_and_handed_in_from_the_browser(
     entries: Entries, alice: Person, client: TestClient, sign_in: Callable[[Person], str]
 ) -> None:
     csrf = sign_in(alice)
-    page = client.get("/console/hand-in").text
-    assert "cpu-test (numpy-2.4)" in page
+    assert "cpu-test (numpy-2.4)" in client.get("/submit").text
     folder = [("folder", (f"mine/{name}", content)) for name, content in FILES.items()]
     left_out = ("folder", ("mine/__pycache__/train.pyc", b"\0"))
     below = ("folder", ("mine/model/net.py", b"pass\n"))
 
-    answer = hand_in(client, csrf, *folder, left_out, below, hardware_class="cpu-test")
+    page = choose(client, csrf, *folder, left_out, below, hardware_class="cpu-test")
 
+    assert page.status_code == 200, page.text
+    assert "<dt>Measured on</dt><dd><b>cpu-test</b>" in page.text
+    assert client.get("/api/v1/submissions").json()["submissions"] == []
+    sent = {"csrf": csrf, "draft": re.findall(r'name="draft" value="([^"]+)"', page.text)[0]}
+    answer = client.post("/submit/send", data=sent, headers=ORIGIN, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     entry = client.get(f"/api/v1{answer.headers['location']}/package", headers=alice.headers).json()
-    assert [file["name"] for file in entry["files"]] == [
-        "model/net.py",
-        "train.py",
-        "training.toml",
-    ]
-    again = hand_in(client, csrf, *[("files", part) for _, part in folder])
-    assert again.status_code == 303
+    names = [file["name"] for file in entry["files"]]
+    assert names == ["model/net.py", "train.py", "training.toml"]
+    known = choose(client, csrf, *folder, below)
+    assert (known.status_code, "was handed in before" in known.text) == (409, True)
 
 
 def test_the_problems_of_a_package_are_listed_with_file_and_line(
@@ -314,23 +314,18 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(
     csrf = sign_in(alice)
     broken = ("files", ("train.py", b"def prepare(task): ...\nimport <b>\n"))
 
-    refused = hand_in(client, csrf, broken)
+    refused = choose(client, csrf, broken)
 
     assert refused.status_code == 422
     text = " ".join(re.sub(r"<[^>]*>", " ", refused.text).split())
-    assert "The package breaks these rules." in text
     assert "train.py line 2:" in text
     assert "training.toml" in text
-    nothing = hand_in(client, csrf)
+    nothing = choose(client, csrf)
     assert nothing.status_code == 422
     assert "training.toml among them" in nothing.text
     twice = [("files", ("train.py", b"")), ("folder", ("mine/train.py", b""))]
-    assert "train.py was chosen twice" in hand_in(client, csrf, *twice).text
-    assert hand_in(client, "another", broken).status_code == 403
-    kept = hand_in(client, csrf, *[("files", (n, c)) for n, c in FILES.items()])
-    assert kept.status_code == 303
-    known = hand_in(client, csrf, *[("files", (n, c)) for n, c in FILES.items()])
-    assert (known.status_code, "was handed in before" in known.text) == (409, True)
+    assert "train.py was chosen twice" in choose(client, csrf, *twice).text
+    assert choose(client, "another", broken).status_code == 403
 
 
 def test_workers_say_whose_packages_they_train(entries: Entries, client: TestClient) -> None:

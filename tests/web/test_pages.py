@@ -308,7 +308,7 @@ def test_a_workers_page_escapes_and_shows_absent_figures(
 
 @pytest.mark.parametrize(
     ("role", "names"),
-    [("worker", {"account"}), ("submitter", {"account", "hand-in", "notices"})],
+    [("worker", {"account"}), ("submitter", {"account", "submit", "notices"})],
 )
 def test_nobody_is_led_to_a_page_that_is_refused_them(role: str, names: set[str]) -> None:
     assert {name for name, _, _ in console_pages_of(role)} == names

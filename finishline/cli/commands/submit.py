@@ -23,6 +23,7 @@ from finishline.cli.screen import open_screen
 from finishline.cli.submission_tables import (
     SubmissionFiles,
     find_submission_files,
+    place_line,
     submission_lines,
 )
 from finishline.cli.training import local_system, name_of_class, read_settings, write_ticket
@@ -35,6 +36,10 @@ def submit(
     ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check and score it on the server, and store nothing."),
+    ] = False,
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -47,11 +52,13 @@ def submit(
     screen.say(*remark_lines(remarks))
     with ServerClient(url, token) as server:
         try:
-            view = send_submission(server, files, benchmark=benchmark, division=division)
+            view = send_submission(
+                server, files, benchmark=benchmark, division=division, dry_run=dry_run
+            )
         except CliError as error:
             raise with_next_step(error) from error
-    page = f"{server.url}/submissions/{view.get('id')}"
     document = {**view, "remarks": [asdict(remark) for remark in remarks]}
+    page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
     screen.answer(document, [*submission_lines(view), page])
     return int(ExitCode.OK)
 
@@ -85,13 +92,14 @@ def send_submission(
     *,
     benchmark: str | None = None,
     division: str | None = None,
+    dry_run: bool = False,
 ) -> View:
-    """The server's view of the submission made of these files. Raises CliError."""
+    """The server's view of the submission made of these files, or its preview. Raises CliError."""
     fields = {"benchmark": benchmark, "division": division}
     view: View
     with ExitStack() as opened:
         view, _ = server.post_form(
-            "/submissions",
+            "/submissions" + ("?dry_run=true" if dry_run else ""),
             files=open_parts(files.upload, opened),
             fields={name: value for name, value in fields.items() if value is not None},
             key=idempotency_key(files.upload, **fields),

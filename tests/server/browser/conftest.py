@@ -179,8 +179,14 @@ def mail_token(client: TestClient, name: str, purpose: Any) -> str:
 
 
 @pytest.fixture
-def site(client: TestClient, filled: dict[str, str]) -> Iterator[str]:
+def site(client: TestClient, filled: dict[str, str], address: str) -> str:
     """The address of the filled server."""
+    return address
+
+
+@pytest.fixture
+def address(client: TestClient) -> Iterator[str]:
+    """The address of the server."""
     config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

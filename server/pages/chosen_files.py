@@ -1,0 +1,118 @@
+"""Files chosen in a browser, as the parts of the API's own form: a claim's, or a package's."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from starlette.datastructures import FormData, UploadFile
+
+from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
+from finishline.rules.trainings.manifest import FILE
+from finishline.rules.trainings.package import is_left_out
+from server.base.errors import ContentError
+from server.submissions.upload import CLAIM_FILE
+
+EXPECTED = (
+    "Choose submission.json with its run logs, a DAWNBench JSON with its TSV, or the folder or "
+    "files of a training package, training.toml among them."
+)
+OF_CLAIM = ("benchmark", "division")
+OF_PACKAGE = ("hardware_class",)
+Chosen = Mapping[str, UploadFile]
+
+
+def chosen_form(form: FormData) -> FormData:
+    """The form that the API takes, of the files chosen. Raises ContentError."""
+    files = _chosen(form)
+    if not any(name == FILE or name.lower().endswith((".json", ".py")) for name in files):
+        raise ContentError(EXPECTED)
+    if _is_package(files):
+        parts = [("files", _renamed(file, name)) for name, file in files.items()]
+        return FormData([*parts, *_texts(form, OF_PACKAGE)])
+    claim = _claim_of(files)
+    listed = _listed_runs(files[claim])
+    logs = [
+        ("logs", _renamed(file, name))
+        for name, file in files.items()
+        if name != claim and (listed is None or name in listed or not _is_in_folder(file))
+    ]
+    return FormData([("submission", _renamed(files[claim], claim)), *logs, *_texts(form, OF_CLAIM)])
+
+
+def _chosen(form: FormData) -> dict[str, UploadFile]:
+    """The files of both fields by their names below the folder they came with.
+
+    `paths`, a line for each file, has the names of files that were dropped. Raises ContentError.
+    """
+    found: dict[str, UploadFile] = {}
+    parts = _files(form, "files")
+    paths = str(form.get("paths") or "").splitlines()
+    if len(paths) == len(parts):
+        parts = [_renamed(part, path) for part, path in zip(parts, paths, strict=True)]
+    for part in (*_files(form, "folder"), *parts):
+        name = _name_below(part.filename or "")
+        if name is None:
+            continue
+        if name in found:
+            raise ContentError(f"{name} was chosen twice: choose the folder, or its files.")
+        found[name] = part
+    return found
+
+
+def _files(form: FormData, field: str) -> list[UploadFile]:
+    """The files of a field; one in which nothing was chosen has an empty part."""
+    parts = form.getlist(field)
+    return [part for part in parts if isinstance(part, UploadFile) and part.filename]
+
+
+def _is_in_folder(part: UploadFile) -> bool:
+    return "/" in (part.filename or "").replace("\\", "/")
+
+
+def _name_below(sent: str) -> str | None:
+    """A file's name below its folder; None for one that nobody hands in, such as a cache."""
+    parts = PurePosixPath(sent.replace("\\", "/")).parts
+    inside = parts[1:] if len(parts) > 1 else parts
+    if any(map(is_left_out, inside)):
+        return None
+    return "/".join(inside)
+
+
+def _is_package(files: Chosen) -> bool:
+    """Whether files are a package, perhaps one that lacks its manifest; a claim has a JSON."""
+    return FILE in files or not any(map(_is_json, files))
+
+
+def _is_json(name: str) -> bool:
+    return name.lower().endswith(".json")
+
+
+def _claim_of(files: Chosen) -> str:
+    found = [name for name in files if _is_json(name)]
+    if CLAIM_FILE in found:
+        return CLAIM_FILE
+    if len(found) > 1:
+        raise ContentError(f"Choose one JSON: there are {', '.join(sorted(found)[:5])}.")
+    return found[0]
+
+
+def _listed_runs(claim: UploadFile) -> list[str] | None:
+    """Logs that a claim lists; None where it lists none, or is not one."""
+    content = claim.file.read(CLAIM_LIMIT_BYTES)
+    claim.file.seek(0)
+    try:
+        runs = json.loads(content)["runs"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return runs if isinstance(runs, list) else None
+
+
+def _renamed(file: UploadFile, name: str) -> UploadFile:
+    return UploadFile(file.file, size=file.size, filename=name, headers=file.headers)
+
+
+def _texts(form: FormData, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        value = form.get(name)
+        if isinstance(value, str) and value.strip():
+            yield name, value.strip()

@@ -1,0 +1,70 @@
+"""Submit with the keyboard alone and without scripts: an error, mend it, preview, send."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import expect
+
+from tests.server.browser.test_every_page import RUN_AXE, tab_to
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+FILES = "#f-files"
+
+
+def choose(page: Any, parts: Any) -> None:
+    """Choose files in the field that Tab leads to, then check them.
+
+    Key presses in the dialog of the system are beyond the page.
+    """
+    tab_to(page, FILES)
+    page.locator(FILES).set_input_files(
+        [
+            {"name": name, "mimeType": "text/plain", "buffer": content}
+            for _, (name, content) in parts.files()
+        ]
+    )
+    tab_to(page, "button:has-text('Check and preview')")
+    page.keyboard.press("Enter")
+
+
+def broken_rules(page: Any) -> list[str]:
+    """Rules of accessibility that a page breaks."""
+    page.evaluate(AXE_SCRIPT)
+    return [broken["id"] for broken in page.evaluate(RUN_AXE, {"resultTypes": ["violations"]})]
+
+
+def test_a_claim_is_mended_previewed_and_sent(
+    browser: Any, address: str, digits_submission: Any, alice: Any
+) -> None:
+    context = browser.new_context()
+    # Scripts of a page are files: without these it has none, and axe can still look at it.
+    context.route("**/static/*.js*", lambda route: route.abort())
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"{address}/")
+    tab_to(page, "nav a:has-text('Submit')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/sign-in?next=*")
+    tab_to(page, "#f-token")
+    page.keyboard.type(alice.secret)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/submit")
+    broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
+
+    choose(page, broken)
+    expect(page.locator("#errors")).to_be_focused()
+    expect(page.locator(".reasons")).to_contain_text("submission.json, division")
+    complaints += broken_rules(page)
+    choose(page, digits_submission)
+
+    expect(page.locator(".facts")).to_contain_text("(1)of 1")
+    complaints += broken_rules(page)
+    tab_to(page, "button:has-text('Send')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/submissions/*")
+    expect(page.locator("h1")).to_contain_text("digits reference")
+    assert not complaints
+    context.close()

@@ -1,0 +1,55 @@
+// Drop files or a folder onto the form of /submit. Without this the two fields do the same.
+"use strict";
+(() => {
+  const form = document.querySelector("form[data-drop]");
+  if (!form) return;
+  const [files, folder, paths] = ["files", "folder", "paths"].map((name) => form.elements[name]);
+  const zone = form.querySelector(".drop");
+  const MOST = 1000;
+  zone.hidden = false;
+
+  const say = (names) => {
+    const shown = names.slice(0, 8).join(", ");
+    zone.textContent = names.length > 8 ? `${shown} and ${names.length - 8} more` : shown;
+  };
+
+  const read = (entry) => new Promise((done, fail) => entry.file(done, fail));
+  const list = (reader) => new Promise((done, fail) => reader.readEntries(done, fail));
+
+  async function walk(entry, found) {
+    if (found.length > MOST) return;
+    if (entry.isFile) {
+      found.push([entry.fullPath.replace(/^\//, ""), await read(entry)]);
+      return;
+    }
+    const reader = entry.createReader();
+    for (let some = await list(reader); some.length; some = await list(reader)) {
+      for (const one of some) await walk(one, found);
+    }
+  }
+
+  form.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    zone.classList.add("is-over");
+  });
+  form.addEventListener("dragleave", () => zone.classList.remove("is-over"));
+  form.addEventListener("drop", async (event) => {
+    event.preventDefault();
+    zone.classList.remove("is-over");
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry());
+    const found = [];
+    for (const entry of entries) if (entry) await walk(entry, found);
+    const kept = new DataTransfer();
+    for (const [, file] of found) kept.items.add(file);
+    folder.value = "";
+    files.files = kept.files;
+    paths.value = found.map(([name]) => name).join("\n");
+    say(found.map(([name]) => name));
+  });
+  for (const field of [files, folder]) {
+    field.addEventListener("change", () => {
+      paths.value = "";
+      say([...files.files, ...folder.files].map((file) => file.webkitRelativePath || file.name));
+    });
+  }
+})();
