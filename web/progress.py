@@ -1,7 +1,8 @@
-"""A verification in words and rows, and as split times beside a ghost."""
+"""A verification in words and rows, its progress, and its split times beside a ghost."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.text import count_text
@@ -10,7 +11,9 @@ from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
 from web.names import hardware
 
+View = Mapping[str, Any]
 KIND_WORDS = {"replay": "verification", "entry": "measurement"}
+LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
 KINDS_ASKED_FOR = [
     (name, name.replace("_", " ").capitalize(), PURPOSES[name].words.about) for name in ASKED_FOR
@@ -87,6 +90,76 @@ def expected_evaluations(verification: Mapping[str, Any]) -> int | None:
     return next(at_target, last)
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Share of a verification's runs that is done, with the part of a run under way, in words."""
+
+    share: float
+    words: str
+
+
+def progress_of(verification: View, race: View, expected: int | None) -> Progress:
+    """How far a verification is: "run 1 of 3, evaluation 4 of about 8"."""
+    planned = verification["runs_planned"] or 1
+    ended = sum(run["status"] is not None for run in race["runs"])
+    current = next((run for run in race["runs"] if run["status"] is None), None)
+    count = len(current["evaluations"]) if current else 0
+    within = min(count / expected, LEAST_LEFT) if expected else 0.0
+    number = min((current["index"] if current else ended) + 1, planned)
+    about = f" of about {expected}" if expected else ""
+    doing = f"evaluation {count}{about}" if count else "preparing"
+    return Progress(min((ended + within) / planned, 1.0), f"run {number} of {planned}, {doing}")
+
+
+def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
+    """One row for each run: of the report, or until there is one of every planned run."""
+    report, seeds = verification["report"], verification["seeds"]
+    if report:
+        return [_reported_row(verification, run) for run in report["runs"]]
+    ended = verification["state"] in ("done", "failed", "cancelled")
+    runs = {run["index"]: run for run in race["runs"]}
+    blank = {"status": None, "evaluations": None}
+    rows = []
+    for index in range(verification["runs_planned"] or 0):
+        run = runs.get(index, blank)
+        nothing = ("not started" if ended else "waiting") if index not in runs else None
+        under_way = "ended early" if ended else "training"
+        rows.append(
+            _run_row(verification, index, run["evaluations"])
+            | {
+                "progress": min(
+                    len(run["evaluations"] or ()), expected_evaluations(verification) or 0
+                ),
+                "status": nothing or run["status"] or under_way,
+                "seed": seeds[index]
+                if seeds and index < len(seeds)
+                else "–"
+                if seeds
+                else "sealed",
+            }
+        )
+    return rows
+
+
+def _reported_row(verification: View, run: View) -> dict[str, Any]:
+    row = _run_row(verification, run["index"], run["evaluations"])
+    # A calibration's runs go on beyond the target.
+    if run["tta_seconds"] is not None and verification["kind"] != "calibration":
+        row["seconds"] = run["tta_seconds"]
+    failure = run["failure"]
+    progress = 0 if failure else 1
+    told = {"status": run["status"], "seed": run["seed"]}
+    return row | told | {"failure": failure, "progress": progress}
+
+
+def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> dict[str, Any]:
+    last: View = curve[-1] if curve else {}
+    figures = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
+    count = None if curve is None else len(curve)
+    side = side_of(verification, index)
+    return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
+
+
 def replay_rows(
     verification: Mapping[str, Any], race: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
@@ -102,8 +175,6 @@ def replay_rows(
         for index, evaluation in enumerate(run["evaluations"], start=1)
     ]
 
-
-View = Mapping[str, Any]
 
 MOST_ROWS = 40
 MINUS = "\u2212"

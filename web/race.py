@@ -11,7 +11,7 @@ from typing import Any
 
 from finishline.rules.verification.duel import SIDES
 from web.chart_parts import even_sample
-from web.formats import DASH, TimeFormat, number, quality, time_format
+from web.formats import DASH, SECONDS, TimeFormat, number, quality
 from web.progress import ghost_label, side_of
 
 View = Mapping[str, Any]
@@ -69,25 +69,33 @@ class Picture:
     summary: str
 
 
-def verification_picture(verification: View, race: View) -> Picture | None:
+def verification_picture(
+    verification: View, race: View, shown: TimeFormat = SECONDS
+) -> Picture | None:
     """The runs of a verification beside its ghosts; None before the first evaluation."""
     report = verification["report"]
     runs = report["runs"] if report else race["runs"]
     target = verification["target"]
     runners = [_run(verification, run, target) for run in runs]
-    return picture([*runners, *(_ghost(ghost, target) for ghost in race["ghosts"])], target)
+    ghosts = [_ghost(ghost, target) for ghost in race["ghosts"]]
+    return picture([*runners, *ghosts], target, shown)
 
 
-def runs_picture(runs: Sequence[View], target: View) -> Picture | None:
-    """The runs of a submission, each with its "file" and its "curve"."""
+def runs_picture(
+    runs: Sequence[View],
+    target: View,
+    ghosts: Sequence[View] = (),
+    shown: TimeFormat = SECONDS,
+) -> Picture | None:
+    """The runs of a submission, each with its "file" and its "curve", beside ghosts."""
     runners = [
         Runner(run["file"], run["curve"], _crossing(run["curve"], target), _colour(order))
         for order, run in enumerate(runs)
     ]
-    return picture(runners, target)
+    return picture([*runners, *(_ghost(ghost, target) for ghost in ghosts)], target, shown)
 
 
-def picture(runners: Iterable[Runner], target: View) -> Picture | None:
+def picture(runners: Iterable[Runner], target: View, shown: TimeFormat = SECONDS) -> Picture | None:
     """Draw runners to a common scale; None where none of them was evaluated."""
     drawn = [runner for runner in runners if runner.points]
     if not drawn:
@@ -97,7 +105,6 @@ def picture(runners: Iterable[Runner], target: View) -> Picture | None:
     low, high = min(*qualities, target["value"]), max(*qualities, target["value"])
     margin = (high - low or abs(high) or 1.0) * 0.06
     scale = _Scale(longest, low - margin, high + margin)
-    shown = time_format([longest, *(runner.seconds for runner in drawn)])
     unit = target["unit"]
     return Picture(
         lines=tuple(_line(runner, scale, shown) for runner in drawn),
@@ -206,7 +213,7 @@ class Whisker:
     address: str
 
 
-def whiskers(places: Sequence[View], own: str) -> list[Whisker]:
+def whiskers(places: Sequence[View], own: str, shown: TimeFormat) -> list[Whisker]:
     """The neighbours of a submission on one scale of time, in the order of the board.
 
     A place has `seconds` with the ends of its interval, or None where they are not known.
@@ -220,7 +227,6 @@ def whiskers(places: Sequence[View], own: str) -> list[Whisker]:
     low, high = min(ends), max(ends)
     span = (high - low) or high or 1.0
     low, span = low - 0.04 * span, 1.08 * span
-    shown = time_format([high, *(place["seconds"] for place in timed)])
 
     def at(value: float) -> float:
         return float(100 * (value - low) / span)

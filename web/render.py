@@ -11,16 +11,14 @@ benchmark.html     benchmark, board, filters (current query values); optional ex
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
-submission.html    submission; optional benchmark, curves (runs with "file" and "curve", an
-                   even sample of their "evaluations" where they are many), checks
-                   (verifications with reasons, newest first), measured, place, site (an address),
-                   embargo_until, csrf (for a reader who may withdraw it, else None)
-inference.html     submission (of inference), benchmark; optional checks, place, site,
-                   embargo_until, csrf
-entry.html         submission (a training package), benchmark, checks, place, site, embargo_until,
-                   csrf, may_verify, no_room, trainings ("trust"), package, source (its files with
-                   their text, empty before they are published), halves, measurements (with "runs"),
-                   runs_in_short
+submission.html    submission, benchmark, tab, checks (verifications with reasons, newest first),
+                   place (with the places "around" it, or None), shown (the verification of the
+                   first tab, as verification.html has it, or None), picture (of its own runs,
+                   where nothing is shown), curves (runs with "file" and "curve", an even sample),
+                   entry (of a package: "package", "source", "halves", "trainings",
+                   "measurements", "runs_in_short"; else None), measured, actions, no_room,
+                   unable, site (an address), embargo_until, csrf (or None)
+request.html       submission, expected (runs, seconds, accelerators, basis), no_room, free, csrf
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
@@ -29,9 +27,10 @@ calibrations.html  boards (id, title, calibrations with "judges"), chosen (id an
 calibration.html   calibration, comparison, benchmark, judging (an id or None), others
 verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)
-verification.html  verification, submission; optional benchmark_title, against (a duel's holder),
-                   race, ghost (its role), place (of the queue: "queue" of its class and "item"),
-                   halves (whether a second half of the test items judges an entry)
+verification.html  shown (verification, race, picture or None, ghost (its role), place (of the
+                   queue: "queue" of its class and "item", or None), halves (whether a second half
+                   of the test items judges an entry)), submission (or None), benchmark_title;
+                   optional against (a duel's holder)
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -107,7 +106,7 @@ from web.compare import (
     probability,
     ratio,
 )
-from web.entries import outcome_word, says_code, trust_words, why_not_measured
+from web.entries import outcome_word, says_code, trust_words
 from web.home_words import console_pages_of, families, short_title
 from web.progress import (
     KINDS_ASKED_FOR,
@@ -116,14 +115,16 @@ from web.progress import (
     ghost_label,
     kind_word,
     off_class,
+    progress_of,
     replay_rows,
-    side_of,
+    run_rows,
     signed,
     split_rows,
     state_sentence,
 )
+from web.race import whiskers
 from web.records_chart import record_sparkline
-from web.replay_chart import NO_RACE, largest_shift
+from web.replay_chart import largest_shift
 from web.run_measurements import (
     ledger_bars,
     measured_columns,
@@ -131,14 +132,9 @@ from web.run_measurements import (
     stated_settings,
     why_no_utilisation,
 )
+from web.stamps import TABS, place_sentence, stamp_of, subject_title, submission_title
 from web.steps import convergence_unit, rank_steps, shown_steps
-from web.verdicts import (
-    published_check,
-    reads_between_evaluations,
-    standing_words,
-    verdict_checks,
-    why_not_timed,
-)
+from web.verdicts import reads_between_evaluations, standing_words, verdict_checks
 from web.workers import (
     box_text,
     canary_line,
@@ -223,8 +219,9 @@ def environment() -> Environment:
         evidence_words=evidence_words,
         owners_words=owners_words,
         place_words=place_words,
-        ranked_seconds=ranked_seconds,
+        place_sentence=place_sentence,
         separation_words=separation_words,
+        ranked_seconds=ranked_seconds,
         board_columns=board_table.board_columns,
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
@@ -266,8 +263,6 @@ def environment() -> Environment:
         phases_used=phases_used,
         plain_citation=plain_citation,
         probability=probability,
-        published_check=published_check,
-        no_race=NO_RACE,
         nothing_measured=board_table.nothing_measured,
         off_class=off_class,
         off_text=off_text,
@@ -279,16 +274,15 @@ def environment() -> Environment:
         rank_steps=rank_steps,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
+        progress_of=progress_of,
         replay_rows=replay_rows,
-        why_not_measured=why_not_measured,
-        why_not_timed=why_not_timed,
+        run_rows=run_rows,
         roof_name=roof_name,
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
         shown_value=board_table.shown_value,
         says_code=says_code,
-        side_of=side_of,
         site_sections=SITE_SECTIONS,
         signed=signed,
         sort_link=board_table.sort_link,
@@ -296,7 +290,11 @@ def environment() -> Environment:
         state_sentence=state_sentence,
         speed_text=speed_text,
         split_rows=split_rows,
+        stamp_of=stamp_of,
         static_url=static_url,
+        submission_tabs=TABS,
+        submission_title=submission_title,
+        subject_title=subject_title,
         stated_settings=stated_settings,
         standing_words=standing_words,
         time=formats.SECONDS,
@@ -308,6 +306,7 @@ def environment() -> Environment:
         version=version("finishline-server"),
         subject_of=subject_of,
         why_no_utilisation=why_no_utilisation,
+        whiskers=whiskers,
         worker_state=worker_state,
         target_range=target_range,
     )

@@ -19,7 +19,7 @@ from web.names import hardware
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
-NO_RACE: View = {"ghosts": [], "runs": []}
+NO_RACE: View = {"ghosts": [], "runs": [], "why_no_record": None}
 FURTHER = 2  # Control points past where a run should end; all of them would squeeze the race.
 DASHES = {"record": "solid", "claim": "dot"}
 

@@ -63,13 +63,23 @@ HEAVIEST = ("rejects", "leaves_open", "supports", "note")
 
 
 @dataclass(frozen=True)
+class Bar:
+    """One of the figures that a check compares, as a share of the largest of them."""
+
+    name: str
+    percent: float
+    text: str
+
+
+@dataclass(frozen=True)
 class VerdictCheck:
-    """One check: its name, its weight with a word for it, and a sentence."""
+    """One check: its name, its weight with a word for it, a sentence, and its figures as bars."""
 
     name: str
     weight: str
     word: str
     text: str
+    bars: tuple[Bar, ...] = ()
 
 
 def verdict_checks(verification: View) -> list[VerdictCheck]:
@@ -98,7 +108,30 @@ def _check(name: str, reason: View | None, say: Any = None) -> VerdictCheck:
     weight = reason["weight"]
     text = str(say(reason) if say else reason["message"])
     word = "not compared" if text.startswith("Not compared") else WORDS[weight]
-    return VerdictCheck(name, weight, word, text[:1].upper() + text[1:].rstrip(".") + ".")
+    sentence = text[:1].upper() + text[1:].rstrip(".") + "."
+    return VerdictCheck(name, weight, word, sentence, _bars(reason["numbers"]))
+
+
+def _bars(numbers: View) -> tuple[Bar, ...]:
+    """The figures behind a reason: runs at the target, epochs of both sides, or an epoch's time."""
+    if numbers.get("started"):
+        reached, started = numbers["reached"], numbers["started"]
+        text = f"{number(reached)} of {number(started)}"
+        return (Bar("reached", 100 * reached / started, text),)
+    pairs = {
+        "claimed": numbers.get("claimed_mean_epochs"),
+        "reference": numbers.get("reference_mean_epochs"),
+    }
+    unit = " epochs"
+    if pairs["claimed"] is None and numbers.get("ratio"):
+        pairs, unit = {"claimed": 1.0, "here": numbers["ratio"]}, "×"
+    known = {name: value for name, value in pairs.items() if value is not None}
+    if len(known) < 2:
+        return ()
+    largest = max(known.values())
+    return tuple(
+        Bar(name, 100 * value / largest, number(value, 3) + unit) for name, value in known.items()
+    )
 
 
 def _speed(reason: View) -> str:

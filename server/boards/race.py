@@ -83,7 +83,13 @@ def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostVie
     claim = verification.submission
     if claim is None or not purpose_of(verification).is_evidence:
         return [], None
-    benchmark = definition(session, verification.benchmark_sha256)
+    return read_ghosts(session, claim, definition(session, verification.benchmark_sha256))
+
+
+def read_ghosts(
+    session: Session, claim: Submission, benchmark: Benchmark
+) -> tuple[list[GhostView], str | None]:
+    """The record and the mean of a claim's own runs as ghosts, and why there is no record."""
     own_runs = runs_with_curves(session, claim.id)
     if not own_runs:
         return [], "the claim's curves are hidden until its first verdict"

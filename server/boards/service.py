@@ -22,7 +22,7 @@ from server.boards.cache import BoardCache, Reply
 from server.boards.comparison import FEWEST, MOST, compare_submissions
 from server.boards.encoding import Encoded, answer_board
 from server.boards.lens import lens_of, lens_view, price_of, price_view
-from server.boards.race import read_race
+from server.boards.race import read_ghosts, read_race
 from server.boards.ranked import (
     PlacedRow,
     RankedBoard,
@@ -60,6 +60,7 @@ __all__ = [
     "place_of_new",
     "preview_board",
     "ranked_board",
+    "read_ghosts",
     "read_race",
     "records_by_benchmark",
     "standing_by_benchmark",

@@ -1,5 +1,6 @@
 """Place of a submission on its board, and its neighbours."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -7,12 +8,14 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import place_words, ranked_seconds
 from finishline.rules.ranking.ranking import FIRST_METRIC
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
 from server.boards.service import PlacedRow, ranked_board
 
 Context = dict[str, Any]
+FURTHER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,42 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
     ranked = [place for place in places if place.rank is not None]
     at = ranked.index(found) if found.rank is not None else None
     others = [] if at is None else [_other(p, why) for p, why in _beside(ranked, at)]
-    return asdict(found) | {"ranked": len(ranked), "others": others}
+    around = [_timed(place) for place in _around(places, found)]
+    return asdict(found) | {"ranked": len(ranked), "others": others, "around": around}
 
 
 def _place(placed: PlacedRow) -> Place:
     figures = {name: placed.figure(name) for name in PLACE_FIELDS if name not in OF_SYSTEM}
     system = placed.figure("system")
     return Place(**figures, hardware=hardware_words(system), system=system["name"])
+
+
+def _around(places: list[Place], found: Place) -> list[Place]:
+    """The rows up to two places from one by time, among all that have a number of their kind."""
+    numbered = [place for place in places if place_words(asdict(place)) is not None]
+    numbered.sort(key=lambda place: _seconds(place) or math.inf)
+    if found not in numbered:
+        return [found]
+    at = numbered.index(found)
+    return numbered[max(0, at - FURTHER) : at + FURTHER + 1]
+
+
+def _seconds(place: Place) -> float | None:
+    if place.latency_ms is not None and place.tta_seconds is None:
+        return place.latency_ms / 1000
+    return ranked_seconds(asdict(place))
+
+
+def _timed(place: Place) -> Context:
+    measured = place.evidence == "measured"
+    return {
+        "submission_id": place.submission_id,
+        "place": place_words(asdict(place)),
+        "name": f"{place.hardware} · {place.submitter}",
+        "seconds": _seconds(place),
+        "low": place.measured_low_seconds if measured else place.tta_low_seconds,
+        "high": place.measured_high_seconds if measured else place.tta_high_seconds,
+    }
 
 
 def _beside(ranked: list[Place], at: int) -> list[tuple[Place, str]]:

@@ -1,10 +1,12 @@
 """A submission's page, its curves, and its badge for a README."""
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -14,10 +16,14 @@ from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Submission
+from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
 from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
+from server.benchmarks.views import benchmark_view
+from server.boards.service import read_ghosts
+from server.pages.actions import Role, actions_of
 from server.pages.addresses import site_address
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
@@ -26,37 +32,87 @@ from server.pages.queries import (
     submission_page_context,
     submission_with_checks,
     submission_with_curves,
+    verification_context,
 )
+from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import require_allowed
 from server.people.sessions import csrf_token
-from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
+from server.people.signed_in import (
+    FormDep,
+    SignedInDep,
+    ViewerDep,
+    get_signed_in,
+    signed_in_or_none,
+)
 from server.submissions.service import find_submission
 from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.charts import curves_figure
 from web.citation import badge_svg
+from web.race import runs_picture
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
+Context = dict[str, Any]
+TabQuery = Annotated[Literal["result", "runs", "scoring", "system", "history", "cite"], Query()]
 
 
 @router.get("/submissions/{submission_id}", response_class=HTMLResponse)
 def submission_page(
-    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
+    submission_id: str,
+    services: ServicesDep,
+    viewer: ViewerDep,
+    request: Request,
+    tab: TabQuery = "result",
+    ghost: GhostQuery = None,
 ) -> str:
-    """A submission and its score, step by step."""
+    """A submission: its race and verdict, or its runs, score, system, history, citation."""
     with services.database.read(viewer) as session:
         context = submission_page_context(session, services, submission_id)
+        submission = find_submission(session, submission_id)
         context["site"] = site_address(request, services.settings)
-        context |= _for_its_owner(session, request, services, submission_id)
-        if context["submission"]["kind"] == "inference":
-            return render("inference.html", **context)
+        context |= _for_its_owner(session, request, services, submission, context)
+        context["entry"] = None
         if context["submission"]["package"] is not None:
-            submission = find_submission(session, submission_id)
-            return render("entry.html", **context, **entry_context(session, viewer, submission))
-        context["curves"] = submission_with_curves(session, submission_id)
-    return render("submission.html", **context)
+            context["entry"] = entry_context(session, viewer, submission)
+        context |= _shown(session, services, submission, context, tab, ghost)
+    return render("submission.html", **context, tab=tab)
+
+
+def _shown(
+    session: Session,
+    services: Services,
+    submission: Submission,
+    context: Context,
+    tab: str,
+    ghost: str | None,
+) -> Context:
+    """The verification that the first tab shows, else the submission's own runs; the curves."""
+    shown, picture = None, None
+    found = _most_telling(submission, context["checks"]) if tab == "result" else None
+    if found is not None:
+        verification = verification_context(session, services, found)["verification"]
+        shown = shown_verification(session, services, verification, ghost, context["time"])
+    has_curves = submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown))
+    curves = submission_with_curves(session, submission.id) if has_curves else []
+    if curves and tab == "result":
+        benchmark = definition(session, submission.benchmark_sha256)
+        ghosts, _ = read_ghosts(session, submission, benchmark)
+        records = [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own]
+        target = benchmark_view(benchmark).target.model_dump()
+        picture = runs_picture(curves, target, records, context["time"])
+    return {"shown": shown, "curves": curves, "picture": picture}
+
+
+def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | None:
+    """Of the verifications that check a submission the one under way, the published, the latest."""
+    kind = kind_that_checks(submission)
+    mine = [check for check in checks if check["kind"] == kind]
+    open_ones = [check for check in mine if check["state"] in OPEN]
+    published = [check for check in mine if check["published"]]
+    first = next(iter([*open_ones, *published, *mine]), None)
+    return None if first is None else str(first["id"])
 
 
 @router.get("/submissions/{submission_id}/charts/curves.json")
@@ -99,6 +155,30 @@ def withdraw_submission(
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 
+@router.get("/submissions/{submission_id}/verify", response_class=HTMLResponse)
+def request_page(
+    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
+) -> str:
+    """The runs and the cost of a verification, before it is requested."""
+    with services.database.read(viewer) as session:
+        submission = find_submission(session, submission_id)
+        signed_in = get_signed_in(request, services)
+        caller = signed_in.caller
+        kind = kind_that_checks(submission)
+        benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
+        expected = Estimator(session, kind).estimate(submission, benchmark, claim)
+        context = submission_context(session, services, submission_id)
+        no_room = why_no_room(session, services.settings, caller, submission)
+    return render(
+        "request.html",
+        submission=context["submission"],
+        expected=asdict(expected),
+        no_room=no_room,
+        free=not caller.may("organise"),
+        csrf=csrf_token(signed_in.secret),
+    )
+
+
 @router.post("/submissions/{submission_id}/verify")
 def verify_submission(
     submission_id: str,
@@ -117,25 +197,33 @@ def verify_submission(
 
 
 def _for_its_owner(
-    session: Session, request: Request, services: Services, submission_id: str
-) -> dict[str, Any]:
-    """End of the embargo, and the CSRF token of a reader who may withdraw and verify it."""
-    submission = find_submission(session, submission_id)
+    session: Session,
+    request: Request,
+    services: Services,
+    submission: Submission,
+    context: Context,
+) -> Context:
+    """End of the embargo, the buttons of a reader's role, and their CSRF token."""
     phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
     until = phases.embargo_until if phases is not None else None
     signed_in = signed_in_or_none(request, services)
-    may = signed_in is not None and may_withdraw(signed_in.caller, submission)
-    unable = (
-        None if submission.trained_with == "package" else _why_not_replayed(session, submission)
-    )
+    caller = signed_in.caller if signed_in is not None else None
+    may = caller is not None and may_withdraw(caller, submission)
+    is_package = submission.trained_with == "package"
+    unable = None if is_package else _why_not_replayed(session, submission)
     may_verify = may and unable is None and _may_be_verified(submission)
     no_room = None
-    if signed_in is not None and may_verify:
-        no_room = why_no_room(session, services.settings, signed_in.caller, submission)
+    if caller is not None and may_verify:
+        no_room = why_no_room(session, services.settings, caller, submission)
+    role = Role(
+        may_withdraw=may and submission.withdrawn_at is None,
+        may_verify=may_verify and no_room is None,
+        organises=caller is not None and caller.role in ORGANISERS and caller.may("organise"),
+    )
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
-        "may_verify": may_verify and no_room is None,
+        "actions": actions_of(context["submission"], context["place"], role, unable),
         "no_room": no_room,
         "unable": unable,
     }

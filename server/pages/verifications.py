@@ -15,6 +15,8 @@ from server.pages.entries import has_halves
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
+from web.formats import SECONDS, TimeFormat
+from web.race import verification_picture
 from web.render import render
 from web.replay_chart import duel_figure, replay_figure
 
@@ -29,20 +31,30 @@ def verification_page(
     """A replay, live while it runs, with its verdict when it has ended."""
     with services.database.read(viewer) as session:
         context = verification_context(session, services, verification_id)
-        race = read_race(session, verification_id)
-        place = _place(session, services, context["verification"])
-        judged_by = definition(
-            session, find_verification(session, verification_id).benchmark_sha256
-        )
-        is_entry = context["verification"]["kind"] == "entry"
-    return render(
-        "verification.html",
-        **context,
-        race=race.model_dump(mode="json"),
-        ghost=ghost,
-        place=place,
-        halves=is_entry and has_halves(judged_by),
-    )
+        time = context["time"]
+        shown = shown_verification(session, services, context.pop("verification"), ghost, time)
+    return render("verification.html", **context, shown=shown)
+
+
+def shown_verification(
+    session: Session,
+    services: Services,
+    verification: Context,
+    ghost: str | None,
+    time: TimeFormat = SECONDS,
+) -> Context:
+    """A verification as its page and its submission's show it, with its race and its place."""
+    verification_id = verification["id"]
+    race = read_race(session, verification_id).model_dump(mode="json")
+    judged_by = definition(session, find_verification(session, verification_id).benchmark_sha256)
+    return {
+        "verification": verification,
+        "race": race,
+        "picture": verification_picture(verification, race, time),
+        "ghost": ghost,
+        "place": _place(session, services, verification),
+        "halves": verification["kind"] == "entry" and has_halves(judged_by),
+    }
 
 
 @router.get("/verifications/{verification_id}/charts/replay.json")

@@ -607,7 +607,9 @@ def test_two_verifications_stand_side_by_side(
     assert "Published: it sets the status." in words
     assert "did_not_reach" in words
     assert "No differences reported." in words
-    submission = client.get(f"/submissions/{replay.submission_id}", headers=BROWSER).text
+    submission = client.get(
+        f"/submissions/{replay.submission_id}?tab=history", headers=BROWSER
+    ).text
     assert f'href="{address.replace("&", "&amp;")}"' in submission
     same = client.get(f"/verifications/compare?first={first}&second={first}", headers=BROWSER)
     assert same.status_code == 422

@@ -365,7 +365,7 @@ def test_a_duel_has_a_page_while_it_waits_and_after_it(
         "run 4 (challenger)",
     }
     assert f"/verifications/{duel.verification_id}" in client.get("/").text
-    assert "duel</small>" in client.get(f"/submissions/{duel.submission_id}").text
+    assert "duel</small>" in client.get(f"/submissions/{duel.submission_id}?tab=history").text
     events = client.get(f"/api/v1/verifications/{duel.verification_id}/events").text
     assert '"outcome": "challenger_faster"' in events
 

@@ -12,6 +12,7 @@ from tests.server.conftest import Person
 from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, boxed_report
 from tests.support.streams import stream_report
 from web.charts import CHARTS
+from web.stamps import TABS
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 # Words for claims with run logs: none of them is true of an entry.
@@ -62,13 +63,14 @@ def test_a_measured_entry_shows_package_runs_verdict_and_source(
     entry = entries.hand_in(alice, files).json()
     entries.measure(entry["id"])
 
-    page = client.get(f"/submissions/{entry['id']}").text
-    text = words_of(client, f"/submissions/{entry['id']}")
+    tabs = [f"/submissions/{entry['id']}?tab={name}" for name, _ in TABS]
+    page = "".join(client.get(tab).text for tab in tabs)
+    text = " ".join(words_of(client, tab) for tab in tabs)
 
     assert not WRONG.findall(text)
     assert entry["package"]["sha256"] in text
     assert "Measured: a worker trained this package in 5 sealed runs" in text
-    assert "5 of 5 runs started" in text
+    assert "5 of 5 runs started reached the target." in text
     assert "Measured: 6 runs of the package in a box" in text
     assert "Random features instead of a linear model" in text
     assert "The answers of Digits are public" in text
@@ -89,10 +91,14 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(
 
     pages = [
         client.get(path, headers=alice.headers).text
-        for path in (f"/submissions/{entry_id}", f"/verifications/{entries.measurement(entry_id)}")
+        for path in (
+            f"/submissions/{entry_id}?tab=system",
+            f"/submissions/{entry_id}?tab=runs",
+            f"/verifications/{entries.measurement(entry_id)}",
+        )
     ]
 
-    for page in pages:
+    for page in pages[1:]:
         assert r"\u202e \u2066# none\u2069" in page
         assert "\n" + r"\x1b[31m\x9b2J\u2028" + "\t&lt;script&gt;" + r"\u200b" in page
         assert not set("\u202e\u2066\u2069\u2028\u200b\x1b\x9b").intersection(page)
@@ -109,7 +115,8 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(
 def test_the_source_waits_for_the_verdict(
     entries: Entries, alice: Person, olivia: Person, bob: Person, client: TestClient
 ) -> None:
-    path = f"/submissions/{entries.hand_in(alice).json()['id']}"
+    entry_id = entries.hand_in(alice).json()["id"]
+    path = f"/submissions/{entry_id}?tab=system"
 
     for who in (alice, olivia):
         assert "def train(prepared" in words_of(client, path, who)
@@ -117,7 +124,7 @@ def test_the_source_waits_for_the_verdict(
     for stranger in (bob, None):
         assert "def train(prepared" not in words_of(client, path, stranger)
         assert "published with the first verdict" in words_of(client, path, stranger)
-    entries.measure(path.rpartition("/")[2])
+    entries.measure(entry_id)
     assert "def train(prepared" in words_of(client, path)
 
 
@@ -197,7 +204,7 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(
     page = client.get("/benchmarks/digits?division=open").text
     rows = client.get("/api/v1/leaderboards/digits?division=open").json()["entries"]
 
-    assert f'href="/submissions/{first}#source"' in page
+    assert f'href="/submissions/{first}?tab=system#source"' in page
     assert f"{rows[0]['package_bytes']} bytes" in digits
     assert (rows[0]["epochs_to_target"], rows[1]["unranked_reason"]) == (
         None,

@@ -304,7 +304,7 @@ def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_othe
 ) -> None:
     submission_id, ids = verified
     with statements_of(database) as sent:
-        page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
+        page = client.get(f"/submissions/{submission_id}?tab=history", headers=BROWSER).text
 
     full = re.findall(r'<span><a class="mono" href="/verifications/([^"]+)">', page)
     assert full == [*reversed(ids[-10:]), ids[0]]

@@ -153,6 +153,12 @@ def texts(tab: Any, selector: str) -> list[str]:
     return [text.replace("\u00a0", " ") for text in tab.locator(selector).all_inner_texts()]
 
 
+def seeds_of(server: LiveServer, verification: dict[str, Any]) -> list[int]:
+    """The sealed seeds of a verification, one for each run."""
+    with server.database.read() as session:
+        return list(session.get_one(Verification, verification["id"]).seeds)
+
+
 def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     live_server: LiveServer,
     digits_submission: Any,
@@ -183,7 +189,7 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     tab.locator("#chart").scroll_into_view_if_needed()
     tab.wait_for_selector("#chart .main-svg", timeout=30_000)
     words = tab.locator("[data-live=waiting]").inner_text()
-    assert "No worker is connected" in tab.locator("[data-live=state]").inner_text()
+    assert "No worker is connected" in tab.locator("[data-live=now]").inner_text()
     assert "no worker that could take it is connected" in words
 
     worker.claim(latest_attempt(live_server.database, verification["id"]))
@@ -198,6 +204,8 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     shows(status, "eval")
     worker.post_phase("train", sequence=32)
     shows(status, "training")
+    shows("document.title", "73\u00a0% · run 1/" + str(len(seeds_of(live_server, verification))))
+    assert "run 1 of" in tab.locator("#so-far").inner_text()
 
     live_server.kill()
     tab.wait_for_selector("#connection >> text=The connection was lost")
@@ -214,8 +222,7 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     drawn = "document.getElementById('chart').chart.figure.data.find(t => t.name === 'run 1').x"
     assert tab.evaluate(drawn) == pytest.approx([0.2 * j for j in range(1, 9)])
 
-    with live_server.database.read() as session:
-        seeds = list(session.get_one(Verification, verification["id"]).seeds)
+    seeds = seeds_of(live_server, verification)
     greet_as_servers(live_server.database, "walter-1")
     worker.report(make_report(seeds))
     tab.wait_for_selector("text=supports the claim.")

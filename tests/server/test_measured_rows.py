@@ -467,7 +467,8 @@ def test_the_list_has_a_heading_of_its_own_on_the_board(agreed: str, client: Tes
     assert "[1]" in board
     page = words_of(client.get(f"/submissions/{agreed}").text)
     assert "Place [1] of the claims listed" in page
-    assert "Listed among the claims" in page
+    scoring = words_of(client.get(f"/submissions/{agreed}?tab=scoring").text)
+    assert "Listed among the claims" in scoring
 
 
 @pytest.mark.usefixtures("listed")

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from server.base.database import Database
 from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
+from web.stamps import TABS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -40,7 +41,8 @@ def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
     judged: Callable[..., str], replay: Any, client: TestClient
 ) -> None:
     address = judged()
-    page = client.get(address, headers=BROWSER).text
+    tabs = [client.get(f"{address}?tab={name}", headers=BROWSER).text for name, _ in TABS]
+    page = "".join(tabs)
     words = words_of(page)
 
     assert "Rank 1 of 1 in the closed division." in words
@@ -52,10 +54,10 @@ def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
     assert f"finishline check-proof proof-{replay.verification_id}.zip --key keys" in page
     assert f"[![Finishline: digits](http://testserver{address}/badge.svg)]" in page
     assert f"@misc{{finishline-{replay.submission_id}," in page
-    # Each section can be linked to, and a strict policy finds nothing inline to refuse.
-    anchors = re.findall(r'href="#([^"]+)"', page)
-    assert {"history", "score", "badge", "cite"} <= set(anchors)
-    assert all(f'id="{anchor}"' in page for anchor in anchors)
+    # Each tab has an address, and a strict policy finds nothing inline to refuse.
+    assert all(f'href="{address}?tab={name}"' in page for name, _ in TABS[1:])
+    for tab in tabs:
+        assert all(f'id="{anchor}"' in tab for anchor in re.findall(r'href="#([^"]+)"', tab))
     assert 'style="' not in page
     assert not re.search(r"<script(?![^>]* src=)", page)
 
@@ -113,7 +115,7 @@ def test_a_raw_log_is_shown_as_text_and_can_be_kept(
     digits_submission: Any, submit: Callable[..., Any], client: TestClient
 ) -> None:
     submission_id = submit(digits_submission).json()["id"]
-    page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
+    page = client.get(f"/submissions/{submission_id}?tab=runs", headers=BROWSER).text
     address = f"/api/v1/submissions/{submission_id}/runs/0/log"
     log = client.get(address)
 
@@ -140,8 +142,11 @@ def test_neighbours_on_the_board_are_offered_for_comparison(
     page = client.get(f"/submissions/{slower}", headers=BROWSER).text
     assert "Rank 2 of 2" in words_of(page)
     assert "Rank 1 of 2" in words_of(client.get(f"/submissions/{faster}", headers=BROWSER).text)
-    assert f'href="/compare?ids={slower},{faster}"' in page
-    assert f'href="/compare?ids={slower}"' in page
+    assert f'<input type="hidden" name="ids" value="{slower},{faster}">' in page
+    around = page.split('<ol class="among">')[1].split("</ol>")[0]
+    first, second = (words_of(row) for row in around.split("</li>")[:2])
+    assert first.startswith(" 1 CPU · alice 0.9")
+    assert second.startswith(" 2 this one 2.4")
 
 
 def test_of_very_many_evaluations_a_page_shows_an_even_sample(
@@ -150,7 +155,7 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
 ) -> None:  # fmt: skip
     runs = len(digits_submission.logs)
     ids = [submit(digits_submission).json()["id"] for _ in range(2)]
-    pages = (f"/submissions/{ids[0]}", f"/compare?ids={ids[0]},{ids[1]}")
+    pages = (f"/submissions/{ids[0]}?tab=runs", f"/compare?ids={ids[0]},{ids[1]}")
     shown = [client.get(page, headers=BROWSER).text for page in pages]
     assert not any("evenly apart" in page for page in shown)
     assert all("All evaluations as a table" in page for page in shown)

@@ -15,6 +15,8 @@ from finishline.api.verifications import VerificationView
 from finishline.api.workers import WorkerView
 from finishline.rules.ranking.evidence import CHECK_OF_STATUS
 from server.verifications.queries import LiveLine, VerdictLine
+from web.race import verification_picture
+from web.replay_chart import NO_RACE
 
 View = dict[str, Any]
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300
@@ -694,6 +696,51 @@ def make_worker(**changes: Any) -> View:
     return answer(WorkerView, values | changes)
 
 
+def make_shown(verification: View, race: Any = NO_RACE, **changes: Any) -> View:
+    """A verification as a page shows it."""
+    drawn = verification_picture(verification, race)
+    parts = {"ghost": None, "place": None, "halves": False}
+    return parts | {"verification": verification, "race": race, "picture": drawn} | changes
+
+
+def make_submission_page(**changes: Any) -> View:
+    """The context of a submission's page, its first tab unless told otherwise."""
+    nothing = (
+        "place",
+        "entry",
+        "measured",
+        "no_room",
+        "unable",
+        "embargo_until",
+        "csrf",
+        "picture",
+    )
+    values = {
+        "submission": make_submission(),
+        "benchmark": make_benchmark(),
+        "tab": "result",
+        "checks": [],
+        "shown": None,
+        "curves": [],
+        "actions": [],
+        "site": "https://example.org",
+    }
+    return dict.fromkeys(nothing) | values | changes
+
+
+def make_verification_page(verification: View, **changes: Any) -> View:
+    """The context of a verification's page."""
+    shown = {
+        name: changes.pop(name) for name in ("race", "ghost", "place", "halves") if name in changes
+    }
+    submission = changes.pop("submission", make_submission())
+    return {
+        "shown": make_shown(verification, **shown),
+        "submission": submission,
+        "benchmark_title": "Digits",
+    } | changes
+
+
 @pytest.fixture
 def make() -> dict[str, Callable[..., View]]:
     """The builders of every view, by name."""
@@ -718,10 +765,13 @@ BUILDERS: dict[str, Callable[..., View]] = {
     "record": make_record,
     "result": make_result,
     "run": make_run,
+    "shown": make_shown,
     "submission": make_submission,
+    "submission_page": make_submission_page,
     "system": make_system,
     "verdict_line": make_verdict_line,
     "verification": make_verification,
+    "verification_page": make_verification_page,
     "worker": make_worker,
 }
 

@@ -305,7 +305,10 @@ def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make
     assert board.count('title="normalised by convergence, × 1.0625; as measured 100.000') == 1
 
     result = make["result"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
-    page = render("submission.html", submission=make["submission"](result=result))
+    submission = make["submission"](result=result)
+    page = render(
+        "submission.html", **make["submission_page"](submission=submission, tab="scoring")
+    )
     assert "106.25\u00a0s" in page
     assert "100.00\u00a0s" in page
     assert "normalised × 1.0625" in page
@@ -369,9 +372,11 @@ def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Re
 
     page = render(
         "verification.html",
-        verification=make["duel"](),
-        submission=make["submission"](system=of("H200", 8)),
-        against=make["submission"](system=of("L4", 1), id="sub-2"),
+        **make["verification_page"](
+            make["duel"](),
+            submission=make["submission"](system=of("H200", 8)),
+            against=make["submission"](system=of("L4", 1), id="sub-2"),
+        ),
     )
     words = read(page)
 
@@ -392,15 +397,18 @@ def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(
     running = make["duel"](state="running", outcome=None, report=None, duel=empty)
     failed = running | {"state": "failed", "outcome": "inconclusive"}
 
-    words = read(render("verification.html", verification=running, **parts))
+    words = read(render("verification.html", **make["verification_page"](running, **parts)))
     assert "The pairs are shown when the last run has ended." in words
-    words = read(render("verification.html", verification=failed, **parts))
+    words = read(render("verification.html", **make["verification_page"](failed, **parts)))
     assert "The duel ended before its pairs did." in words
 
 
 def test_a_submissions_duels_are_named_in_its_list(make: Make, read: Read) -> None:
     listed = {**make["submission"]()["verifications"][0], "kind": "duel", "id": "d-9"}
-    page = render("submission.html", submission=make["submission"](verifications=[listed]))
+    submission = make["submission"](verifications=[listed])
+    page = render(
+        "submission.html", **make["submission_page"](submission=submission, tab="history")
+    )
     assert "d-9 duel" in read(page)
 
 

@@ -14,6 +14,7 @@ from web.compare import (
     pair_sentence,
     probability,
 )
+from web.formats import SECONDS, TimeFormat
 from web.progress import (
     chosen_ghost,
     expected_evaluations,
@@ -185,7 +186,12 @@ def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so() -> None:
     target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
     falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
     stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
-    drawn = runs_picture([{"file": "a", "curve": falls}, {"file": "b", "curve": stays}], target)
+    drawn = runs_picture(
+        [{"file": "a", "curve": falls}, {"file": "b", "curve": stays}],
+        target,
+        (),
+        TimeFormat("min"),
+    )
     assert drawn is not None
 
     assert [line.text for line in drawn.lines] == ["2.00\u00a0min", "missed"]
@@ -199,14 +205,14 @@ def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
         return {"place": "1", "name": name, "submission_id": name, "seconds": seconds,
                 "low": low, "high": high}  # fmt: skip
 
-    rows = whiskers([place("a", 10.0, 8.0), place("b", 14.0), place("c", None)], "b")
+    rows = whiskers([place("a", 10.0, 8.0), place("b", 14.0), place("c", None)], "b", SECONDS)
     assert [(row.name, row.is_own, row.text) for row in rows] == [
         ("a", False, "10.00\u00a0s"), ("b", True, "14.00\u00a0s"),
     ]  # fmt: skip
     assert rows[0].low is not None
     assert rows[0].high is not None
     assert 0 < rows[0].low < rows[0].at < rows[0].high < rows[1].at < 100
-    assert whiskers([place("c", None)], "c") == []
+    assert whiskers([place("c", None)], "c", SECONDS) == []
 
 
 def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
@@ -215,11 +221,7 @@ def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
     race["ghosts"][0] |= {"model": hostile, "hardware_class": "gpu-h200"}
     page = render(
         "verification.html",
-        verification=make["queued_verification"](state="running"),
-        submission=make["submission"](),
-        race=race,
-        ghost=None,
-        place=None,
+        **make["verification_page"](make["queued_verification"](state="running"), race=race),
     )
     words = read(page).replace("\u00a0", " ")
     assert "<script>alert" not in page
@@ -251,9 +253,9 @@ def test_a_queued_page_says_its_place_and_what_nobody_knows(
     }
     page = render(
         "verification.html",
-        verification=make["queued_verification"](),
-        submission=make["submission"](),
-        place={"queue": queue, "item": item},
+        **make["verification_page"](
+            make["queued_verification"](), place={"queue": queue, "item": item}
+        ),
     )
     words = read(page)
     assert "3 of 3" in words

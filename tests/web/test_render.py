@@ -11,6 +11,7 @@ import web.render
 from web.assets import static_url
 from web.formats import SECONDS, time_format
 from web.render import TEMPLATES, render
+from web.stamps import TABS
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
@@ -45,8 +46,12 @@ def benchmark_page(make: Make, board: View, **filters: Any) -> str:
 
 
 def verification_page(make: Make, verification: View) -> str:
-    submission = make["submission"]()
-    return render("verification.html", verification=verification, submission=submission)
+    return render("verification.html", **make["verification_page"](verification))
+
+
+def submission_page(make: Make, submission: View, **changes: Any) -> str:
+    context = make["submission_page"](submission=submission, **changes)
+    return render("submission.html", **context)
 
 
 @pytest.fixture
@@ -86,13 +91,12 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
             filters={"q": hostile, "sort": hostile, "division": hostile},
             explanation=hostile,
         ),
-        render("submission.html", submission=submission),
-        render(
-            "inference.html",
-            submission=make["inference_submission"](
+        *(submission_page(make, submission, tab=tab) for tab, _ in TABS),
+        submission_page(
+            make,
+            make["inference_submission"](
                 model=hostile, submitter=hostile, system=system, code_url=f"javascript:{hostile}"
             ),
-            benchmark=make["benchmark"](),
         ),
         render(
             "benchmark.html",
@@ -102,7 +106,10 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
             ),
             filters={"q": hostile, "metric": hostile},
         ),
-        render("verification.html", verification=verification, submission=submission),
+        render(
+            "verification.html",
+            **make["verification_page"](verification, submission=submission),
+        ),
         render("workers.html", workers=[worker]),
         render("error.html", status=422, title=hostile, detail=hostile, problems=[problem]),
     ]
@@ -378,27 +385,32 @@ def test_the_filter_form_and_its_twins_keep_the_query(make: Make, busy_board: Vi
 
 
 def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
-    words = read(render("submission.html", submission=make["submission"]()))
+    submission = make["submission"]()
+    words = read(submission_page(make, submission, tab="scoring"))
     assert "Drop the fastest and the slowest of 3, mean of the rest." in words
     assert "run 1 0.87" in words
-    assert "finishline verify sub-1 --watch" in words
     assert "with torch 2.13.0, submitted" in words
-    published = read(render("submission.html", submission=make["submission"](archive=True)))
+    history = read(submission_page(make, submission, tab="history"))
+    assert "finishline verify sub-1 --watch" in history
+    published = read(submission_page(make, make["submission"](archive=True)))
     assert "with torch 2.13.0, imported" in published  # Nobody knows when it was submitted.
 
 
 def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
-    page = render("submission.html", submission=make["bare_submission"]())
-    assert "None" not in read(page)
+    pages = {
+        tab: submission_page(make, make["bare_submission"](evidence="claimed"), tab=tab)
+        for tab, _ in TABS
+    }
+    page = pages["result"]
+    assert not [tab for tab, each in pages.items() if "None" in read(each)]
     assert "Not ranked." in read(page)
-    assert "/api/v1/submissions/sub-1/runs/0/log" in page
+    assert "/api/v1/submissions/sub-1/runs/0/log" in pages["runs"]
     assert "– target not reached" in read(page)
     assert "no interval below three runs" not in read(page)
 
 
 def test_the_curves_of_a_submission_have_a_table_twin(make: Make, curves: list[View]) -> None:
-    submission, benchmark = make["submission"](), make["benchmark"]()
-    page = render("submission.html", submission=submission, benchmark=benchmark, curves=curves)
+    page = submission_page(make, make["submission"](), curves=curves, tab="runs")
     assert page.count('<td class="mono">run_1.log</td>') == 8 + 1
     assert 'href="#evaluations"' in page
 
@@ -444,7 +456,7 @@ def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
 def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read: Read) -> None:
     calibration = make["verification"](kind="calibration", submission_id=None, outcome=None)
     calibration["report"] |= {"runs": [make["replay_run"](tta_seconds=0.66)]}
-    page = render("verification.html", verification=calibration, submission=None)
+    page = render("verification.html", **make["verification_page"](calibration, submission=None))
     text = read(page)
     assert "calibration ver-1" in text
     assert "digits reference" in text
@@ -517,23 +529,22 @@ def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, r
 def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(
     make: Make, read: Read
 ) -> None:
-    page = render(
-        "inference.html", submission=make["inference_submission"](), benchmark=make["benchmark"]()
-    )
-    words = read(page).replace("\u00a0", " ")
-    assert "Latency 9.78 ms" in words
+    submission = make["inference_submission"](evidence="claimed")
+    words = read(submission_page(make, submission)).replace("\u00a0", " ")
+    assert "9.78 ms latency of one item" in words
     assert "Not ranked. The model did not reach the target: 94.09 % top1Accuracy" in words
     assert "Not measured yet; the figures are as claimed." in words
     assert "measured: " not in words
     assert "divided by 100" not in words
     assert "Seed" not in words
-    assert "finishline verify sub-1 --kind latency --watch" in words
+    history = read(submission_page(make, submission, tab="history"))
+    assert "finishline verify sub-1 --kind latency --watch" in history
 
 
 def test_a_quality_that_was_rescaled_says_so(make: Make) -> None:
     result = {"given_in_percent": True, "eligible": True, "reached": True}
     submission = make["inference_submission"](result=result)
-    page = render("inference.html", submission=submission, benchmark=make["benchmark"]())
+    page = submission_page(make, submission)
     assert "divided by 100" in page
     assert "Not ranked" not in page
 

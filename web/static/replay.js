@@ -161,6 +161,7 @@
       for (const [index, run] of runs) fillRun(index, run);
       fillTable();
       fillSplits();
+      tellProgress();
       if (state !== "queued" && state !== "ended") comment();
     });
   };
@@ -194,6 +195,26 @@
     announcer.textContent = text;
   };
 
+  // Progress counts the part of the run under way: nothing is empty during the first one.
+  const { title } = document;
+  const soFar = document.getElementById("so-far");
+  const planned = Number(live.dataset.runs) || 1;
+  const started = Date.parse(live.dataset.started) || Date.now();
+  const tellProgress = () => {
+    if (!soFar || state !== "running") return;
+    const ended = [...runs.values()].filter((run) => run.status !== null).length;
+    const current = [...runs].find(([, run]) => run.status === null);
+    const count = current?.[1].points.length ?? 0;
+    const share = Math.min((ended + (expected ? Math.min(count / expected, 0.95) : 0)) / planned, 1);
+    const number = Math.min((current?.[0] ?? ended) + 1, planned);
+    const words = [`run ${number} of ${planned}`, count ? `evaluation ${count}${expected ? ` of about ${expected}` : ""}` : "preparing"];
+    const left = share > 0.02 ? ((Date.now() - started) / 1000) * (1 / share - 1) : null;
+    if (left !== null) words.push(left < 90 ? `about ${Math.ceil(left)} s left` : `about ${Math.ceil(left / 60)} min left`);
+    soFar.querySelector("progress").value = share;
+    soFar.querySelector("span").textContent = words.join(", ");
+    document.title = `${latest ? `${quality(latest.quality)} · ` : ""}run ${number}/${planned}`;
+  };
+
   const startOver = (number) => {
     [attempt, sequence, latest] = [number, -1, null];
     runs.clear();
@@ -224,7 +245,7 @@
       startOver(newest);
       fill();
     }
-    refresh(["badge", "state", "waiting", "attempts"]).catch(() => {});
+    refresh(["badge", "now", "waiting", "attempts"]).catch(() => {});
   };
 
   // The server's own HTML is the one source of words: its parts replace ours. Of two answers to
@@ -264,9 +285,11 @@
     setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const ALL = ["badge", "state", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "duel", "backends", "measured", "proof"];
+  const ALL = ["badge", "now", "state", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "duel", "backends", "measured", "proof"];
   const finish = (tries = 0) => {
     state = "ended";
+    document.title = title;
+    soFar?.remove();
     for (const line of [document.getElementById("commentary"), announcer]) line.textContent = "";
     refresh(ALL).then(() => { settled = true; }).catch(() => {
       if (tries >= 5) say("The verification has ended. Reload the page to read its verdict.");

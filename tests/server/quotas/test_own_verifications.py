@@ -13,6 +13,7 @@ from server.base.models import Attempt, Charge, Organisation, Submission, User, 
 from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phases import ORIGIN, sign_in
+from tests.support.pages import words_of
 from tests.support.workers import send_to
 
 
@@ -276,13 +277,24 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
     assert "nothing of this request" not in shown
     assert client.post(f"{pages[1]}/verify", data=csrf, headers=ORIGIN).status_code == 429
     sign_in(client, olivia)
-    assert offer in client.get(pages[1]).text
+    assert "Verify</button>" in client.get(pages[1]).text
 
     with database.write() as session:
         session.get_one(Submission, pages[1].rpartition("/")[2]).dawnbench = {"author": "Ada"}
     shown = client.get(pages[1]).text
     assert "a DAWNBench entry has no hyperparameters" in shown
     assert (offer in shown, command in shown) == (False, False)
+
+
+def test_a_request_shows_its_runs_and_cost_before_anything_is_asked(
+    own: str, client: TestClient, alice: Any
+) -> None:
+    sign_in(client, alice)
+    page = words_of(client.get(f"/submissions/{own}/verify").text)
+
+    assert "uses your one free verification of this submission" in page
+    assert "Worker's time" in page.replace("&#39;", "'")
+    assert client.get(f"/api/v1/submissions/{own}").json()["verifications"] == []
 
 
 MINE = "/api/v1/me/quota"

@@ -84,9 +84,10 @@ def site(
             filters={"metric": "latency"},
         ),
         "/submissions/inference": html(
-            "inference.html",
-            submission=make["inference_submission"](model=hostile, submitter=hostile),
-            benchmark=benchmark,
+            "submission.html",
+            **make["submission_page"](
+                submission=make["inference_submission"](model=hostile, submitter=hostile)
+            ),
         ),
         "/benchmarks/hostile": html(
             "benchmark.html",
@@ -98,15 +99,16 @@ def site(
             "board_chart.html", **chart_page({**benchmark, "id": "hostile"}, hostile_sets)
         ),
         "/benchmarks/hostile/charts/survival.json": as_json(survival_figure(hostile_sets)),
-        "/submissions/sub-1": html("submission.html", submission=submission, curves=curves),
+        "/submissions/sub-1": html(
+            "submission.html",
+            **make["submission_page"](submission=submission, curves=curves, tab="runs"),
+        ),
         "/verifications/ver-1": html(
-            "verification.html", verification=verification, submission=submission
+            "verification.html", **make["verification_page"](verification, submission=submission)
         ),
         "/verifications/duel-1": html(
             "verification.html",
-            verification=duel,
-            submission=submission,
-            against=named_submission,
+            **make["verification_page"](duel, submission=submission, against=named_submission),
         ),
         "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
@@ -439,7 +441,9 @@ def test_a_replay_is_followed_live_to_its_verdict(
 ) -> None:
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
-    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    site.answers[path] = html(
+        "verification.html", **make["verification_page"](queued, submission=submission)
+    )
     site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
     running = sse("state", make["queued_verification"](state="running"))
     lost = sent(1, 9, quality=99.9)
@@ -472,7 +476,9 @@ def test_a_replay_is_followed_live_to_its_verdict(
     checked.set()
     eventually(tab, rows, 4)
     done = make["verification"]()
-    site.answers[path] = html("verification.html", verification=done, submission=submission)
+    site.answers[path] = html(
+        "verification.html", **make["verification_page"](done, submission=submission)
+    )
     ended.set()
     tab.wait_for_selector("text=The replay of 3 runs supports the claim.")
     eventually(tab, rows, 24)
@@ -486,7 +492,9 @@ def test_what_comes_late_changes_no_verdict_and_has_no_commentary(
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
     ended = site.answers[path]
-    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    site.answers[path] = html(
+        "verification.html", **make["verification_page"](queued, submission=submission)
+    )
     figure, read = as_json(replay_figure(make["verification"]())), threading.Event()
 
     def late() -> tuple[str, bytes]:
@@ -523,7 +531,7 @@ def test_an_answer_that_comes_late_takes_no_verdict_back(
     path = "/verifications/ver-1"
     ended = site.answers[path]
     loaded, before = (
-        html("verification.html", verification=view, submission=submission)
+        html("verification.html", **make["verification_page"](view, submission=submission))
         for view in (queued, running)
     )
     pages, streams = iter([loaded, before]), iter([sse("state", running)])
@@ -561,7 +569,9 @@ def test_what_was_lost_and_waits_again_is_not_said_to_train(
 ) -> None:
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
-    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    site.answers[path] = html(
+        "verification.html", **make["verification_page"](queued, submission=submission)
+    )
     site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
     claimed = threading.Event()
 
@@ -591,7 +601,7 @@ def test_a_duel_that_ends_shows_its_pairs_and_draws_them(
     nothing = make["duel"]()["duel"] | {"pairs": [], "time": None}
     running = make["duel"](id="duel-1", state="running", outcome=None, report=None, duel=nothing)
     ended = site.answers[path]
-    site.answers[path] = html("verification.html", verification=running, **sides)
+    site.answers[path] = html("verification.html", **make["verification_page"](running, **sides))
     gate = threading.Event()
 
     def stream() -> tuple[str, bytes]:

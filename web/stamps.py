@@ -1,0 +1,174 @@
+"""The stamp on top of a submission's page: how its time is known, and its place, in sentences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from finishline.rules.ranking.evidence import (
+    check_of_row,
+    check_words,
+    evidence_word,
+    owners_words,
+    separation_words,
+)
+from finishline.rules.text import count_text
+from web.entries import why_not_measured
+from web.formats import web_address
+from web.names import hardware, models_differ, row_name
+from web.verdicts import published_check, why_not_timed
+
+View = Mapping[str, Any]
+OPEN = ("queued", "running")
+# Names of a page's tabs in its address, and in words.
+TABS = (
+    ("result", "Result"),
+    ("runs", "Runs"),
+    ("scoring", "Scoring"),
+    ("system", "System & settings"),
+    ("history", "History"),
+    ("cite", "Cite & badge"),
+)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A word with its class, a sentence, and the address and words of a link after it."""
+
+    kind: str
+    lead: str
+    text: str
+    address: str | None = None
+    link: str = ""
+
+
+def submission_title(submission: View) -> str:
+    """Title of a submission: its hardware, submitter and system; of a package its own name."""
+    if submission["package"] is not None:
+        return f"{submission['model']} · {submission['submitter']}"
+    return row_name(submission)
+
+
+def subject_title(submission: View, against: View | None) -> str:
+    """Title of a verification's subject: of a duel both sides, with models where they differ."""
+    if against is None:
+        return submission_title(submission)
+    sides = (submission, against)
+    names = [f"{hardware(side)} by {side['submitter']}" for side in sides]
+    if models_differ(sides):
+        names = [f"{name} ({side['model']})" for name, side in zip(names, sides, strict=True)]
+    return " against ".join(names)
+
+
+def stamp_of(submission: View, place: View | None, checks: Sequence[View]) -> Stamp:
+    """How a submission's time is known, with the verification that says so or is under way."""
+    evidence = submission["evidence"]
+    if evidence == "measured":
+        return _linked(
+            Stamp("measured", "Measured:", _measured(submission, place)), submission, checks
+        )
+    if evidence == "published":
+        return _published(submission)
+    if submission["package"] is not None:
+        return _of_package(submission, checks)
+    return _of_claim(submission, checks)
+
+
+def _measured(submission: View, place: View | None) -> str:
+    if submission["package"] is not None:
+        text = "a worker trained this package"
+    else:
+        text = "the reference was trained with these settings on our worker,"
+    if place:
+        owners = owners_words(place)
+        text += f" in {count_text(place['measured_runs'], 'sealed run')}"
+        text += f" ({owners})" if owners else ""
+    return f"{text.removesuffix(',')}. The time is ours."
+
+
+def _published(submission: View) -> Stamp:
+    source = submission["source"]
+    how = "as it was stated" if submission["kind"] == "inference" else "from its logs"
+    named = f"in {source['name']}" if source else "its source was not checked"
+    text = f"{named}. Scored again here {how}; not retrained."
+    address = web_address(source["url"]) if source else None
+    lead = "Published" if source else "Published:"
+    return Stamp("published", lead, text, address, "The source" if address else "")
+
+
+def _of_package(submission: View, checks: Sequence[View]) -> Stamp:
+    word = evidence_word(submission)
+    under_way = _open(checks)
+    if word == "queued":
+        return _watch(Stamp("claimed", "Queued:", "it waits for a worker."), under_way)
+    if word == "being measured":
+        return _watch(Stamp("claimed", "Being measured:", "a worker trains it."), under_way)
+    return Stamp("claimed", "Not measured:", why_not_measured(checks))
+
+
+def _of_claim(submission: View, checks: Sequence[View]) -> Stamp:
+    figures = "figures" if submission["kind"] == "inference" else "logs"
+    own = f"the submitter's own {figures}."
+    word = check_of_row(submission)
+    if word in OPEN:
+        doing = "A replay is queued." if word == "queued" else "It is being replayed."
+        return _watch(Stamp("claimed", "Claimed:", f"{own} {doing}"), _open(checks))
+    kind = "contradicted" if word == "contradicted" else "claimed"
+    more = _found(submission, word, published_check(submission, checks))
+    return _linked(Stamp(kind, "Claimed:", f"{own} {more}"), submission, checks)
+
+
+def _found(submission: View, word: str | None, check: View | None) -> str:
+    if word == "epochs_agree":
+        return f"A replay took as many epochs; {why_not_timed(check)}."
+    if word == "witnessed":
+        witness = str(check_words(submission)).capitalize()
+        return f"{witness}: our worker ran on the submitter's machine, and the time is theirs."
+    if word in ("undecided", "contradicted"):
+        return "A replay could not decide." if word == "undecided" else "A replay contradicts it."
+    if submission["kind"] == "train" and submission["trained_with"] == "own":
+        return "It was trained with its own code. Send it as a package to have it measured."
+    return "Nothing was measured here yet."
+
+
+def _open(checks: Sequence[View]) -> View | None:
+    return next((check for check in checks if check["state"] in OPEN), None)
+
+
+def _watch(stamp: Stamp, check: View | None) -> Stamp:
+    if check is None:
+        return stamp
+    words = "Its place in the queue" if check["state"] == "queued" else "Watch it"
+    return Stamp(stamp.kind, stamp.lead, stamp.text, _address(check), words)
+
+
+def _linked(stamp: Stamp, submission: View, checks: Sequence[View]) -> Stamp:
+    check = published_check(submission, checks)
+    if check is None:
+        return stamp
+    return Stamp(stamp.kind, stamp.lead, stamp.text, _address(check), "The verdict")
+
+
+def _address(check: View) -> str:
+    return f"/verifications/{quote(str(check['id']), safe='')}"
+
+
+def place_sentence(submission: View, place: View) -> str:
+    """The place of a submission on its board, and whether its runs tell it from a better one."""
+    where = f"in the {submission['division']} division"
+    if place["rank"] is not None:
+        text = f"Rank {place['rank']} of {place['ranked']} {where}."
+    elif place["listed_rank"] is not None:
+        text = (
+            f"Place [{place['listed_rank']}] of the claims listed {where}: times are the "
+            "submitters' own. It is no rank."
+        )
+    elif place["provisional_rank"] is not None:
+        text = (
+            f"Provisional place ({place['provisional_rank']}) {where}: only measured and published "
+            "rows are numbered."
+        )
+    else:
+        text = f"Not ranked: {place['unranked_reason'] or 'its claim was not measured'}."
+    apart = separation_words(place)
+    return f"{text} {apart[:1].upper()}{apart[1:]}." if apart else text
