@@ -49,7 +49,8 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
                       preview (BatchView), kind, shown (ids), back (an address)
   duels.html          duels
   decisions.html      pending
-  decision.html       submission, standing, waiting, comparison (ComparisonView or None)
+  decision.html       submission, standing (or None), waiting, headline, rows, dots, comparison
+                      (or None), next (the id of another that waits, or None), left
   calibrations.html   calibrations, benchmarks
   calibration.html    calibration
   prices.html         prices

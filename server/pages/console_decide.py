@@ -1,5 +1,6 @@
 """Deciding about the verdict of a rerun, beside the one that is published."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,9 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from finishline.api.reruns import DecisionCreate, VerificationComparison
+from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.verification.judge_time import cpu_share
+from finishline.rules.verification.rerun_comparison import ReplayFigures
 from server.base.models import Submission, Verification
 from server.base.standing import (
     find_verification,
@@ -16,14 +20,21 @@ from server.base.standing import (
     report_of,
     require_submission,
 )
+from server.base.standing import standing as standing_of
+from server.boards.service import list_records
+from server.pages.board_times import times_of
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.queries import submission_context
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
+from server.verifications.pools import standing_if_published
 from server.verifications.reruns import compare_verifications, decide
+from web.decisions import decision_headline, decision_rows, run_dots
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/decide"
+Context = dict[str, Any]
 
 
 @router.get(ADDRESS)
@@ -57,40 +68,76 @@ def _page(console: Console, verification_id: str, **form: Any) -> HTMLResponse:
     with console.services.database.read(console.viewer) as session:
         verification = find_verification(session, verification_id)
         submission = require_submission(verification)
-        standing = published_verification(submission)
-        context: dict[str, Any] = {
-            "submission": _submission(submission),
-            "standing": _side(standing, submission) if standing is not verification else None,
-            "waiting": _side(verification, submission),
-            "comparison": _comparison(session, standing, verification),
-        }
-    return console.page("decision.html", **context, **form)
+        published = published_verification(submission)
+        standing = published if published is not verification else None
+        comparison = _comparison(session, standing, verification)
+        figures = (comparison.first.runs, comparison.second.runs) if comparison else ([], [])
+        sides = (
+            None if standing is None else _side(standing, submission, figures[0]),
+            _side(verification, submission, figures[1]),
+        )
+        left = [each["id"] for each in pending_verdicts(session) if each["id"] != verification.id]
+        context = _consequence(session, console, verification, submission, sides, comparison)
+        shown = submission_context(session, console.services, submission.id)["submission"]
+    return console.page(
+        "decision.html",
+        **context,
+        submission=shown,
+        standing=sides[0],
+        waiting=sides[1],
+        comparison=comparison,
+        next=left[0] if left else None,
+        left=len(left),
+        **form,
+    )
 
 
-def _submission(submission: Submission) -> dict[str, Any]:
+def _consequence(
+    session: Session,
+    console: Console,
+    verification: Verification,
+    submission: Submission,
+    sides: tuple[Context | None, Context],
+    comparison: VerificationComparison | None,
+) -> Context:
+    """The headline, the rows and the run dots of a decision."""
+    before = standing_of(submission)
+    after = standing_if_published(session, submission, verification)
+    benchmark = console.services.benchmarks.get(submission.benchmark_id)
+    place = console.services.standings(session)(submission)
+    divisions = [] if benchmark is None else list_records(session, benchmark).divisions
+    records = [d.records[-1].submission_id for d in divisions if d.records]
+    time = times_of(
+        session, console.services.benchmarks, submission.benchmark_id, submission.division
+    )
+    old = (sides[0] or sides[1]) | {"words": evidence_words(before)}
+    new = sides[1] | {"words": evidence_words(after)}
+    differences = [vars(each) for each in comparison.differences] if comparison else []
     return {
-        "id": submission.id,
-        "model": submission.model,
-        "submitter": submission.submitter,
-        "benchmark": submission.benchmark_id,
-        "status": submission.status,
+        "headline": decision_headline(
+            before, after, rank=place.get("rank"), holds_record=submission.id in records
+        ),
+        "rows": decision_rows(old, new, differences, time),
+        "dots": run_dots(old, new) if comparison else [],
     }
 
 
-def _side(verification: Verification | None, submission: Submission) -> dict[str, Any] | None:
-    if verification is None:
-        return None
+def _side(
+    verification: Verification, submission: Submission, figures: Sequence[ReplayFigures]
+) -> Context:
     report = report_of(verification)
     return {
         "id": verification.id,
+        "kind": verification.kind,
         "outcome": verification.outcome or verification.state,
         "ended_at": verification.ended_at.isoformat() if verification.ended_at else None,
         "worker": report.system.worker if report is not None else None,
-        "hardware_class": report.system.hardware_class if report is not None else None,
         "reason": verification.reason,
         "reasons": verification.reasons,
         "pending": is_pending(verification, submission),
         "settled": _settled(verification),
+        "runs": [vars(run) for run in figures],
+        "cpu_share": None if report is None else cpu_share(report),
     }
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
@@ -11,6 +11,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.ranking.evidence import (
     FEWEST_SEALED_RUNS,
+    Check,
+    Evidence,
     check_of,
     evidence_of,
     is_timed,
@@ -237,33 +239,50 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 def follow_evidence(session: Session, submission: Submission) -> None:
     """Update a submission's evidence and check from its status and its pool, and its board row."""
     published = published_verification(submission)
-    uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
-    evidence = submission.evidence = evidence_of(
-        archive=submission.published is not None,
-        measured=not uncalibrated and _is_measured(session, submission, published),
-    )
+    found = _standing_by(session, submission, submission.status, published)
+    submission.evidence, submission.check_word = found
     witness = _witness(submission)
-    submission.check_word = check_of(
-        evidence,
-        submission.status,
-        running=_is_running(submission),
-        uncalibrated=uncalibrated,
-        witnessed=witness is not None,
-    )
     is_shown = submission.check_word == "witnessed" and witness is not None
     submission.witnessed_by = session.get_one(User, witness).name if is_shown else None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-def _is_measured(session: Session, submission: Submission, published: Verification | None) -> bool:
+def standing_if_published(
+    session: Session, submission: Submission, verification: Verification
+) -> dict[str, Any]:
+    """How a submission's row would be known once a verdict that waits is published."""
+    evidence, check = _standing_by(session, submission, str(verification.outcome), verification)
+    return {"evidence": evidence, "check": check, "trained_with": submission.trained_with}
+
+
+def _standing_by(
+    session: Session, submission: Submission, status: str, published: Verification | None
+) -> tuple[Evidence, Check | None]:
+    """Evidence and check of a submission by a status and the verdict that it rests on."""
+    uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
+    measured = not uncalibrated and _is_measured(session, submission, status, published)
+    evidence = evidence_of(archive=submission.published is not None, measured=measured)
+    check = check_of(
+        evidence,
+        status,
+        running=_is_running(submission),
+        uncalibrated=uncalibrated,
+        witnessed=_witness(submission) is not None,
+    )
+    return evidence, check
+
+
+def _is_measured(
+    session: Session, submission: Submission, status: str, published: Verification | None
+) -> bool:
     if submission.kind == "inference":
-        return submission.status == "verified" and submission.measured_latency_ms is not None
+        return status == "verified" and submission.measured_latency_ms is not None
     pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
     if pool is None or published is None:
         return False
     is_known = pool.measured_seconds is not None and pool.runs >= FEWEST_SEALED_RUNS
     return is_known and may_be_measured(
-        status=submission.status,
+        status=status,
         kind=cast(Kind, submission.kind),
         trained_with=submission.trained_with,
         same_class=pool.hardware_class == submission.system["hardware_class"],

@@ -100,7 +100,7 @@ def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None
     if report.drift is not None:
         message = f"time was not compared: the worker was {report.drift}"
         return Reason("worker_drifted", "note", message)
-    share = _cpu_share(report)
+    share = cpu_share(report)
     if share < QUIET_CPU_SHARE:
         message = "time was not compared: the worker's processor was shared with other work"
         numbers = {"cpu_share": share, "needed": QUIET_CPU_SHARE}
@@ -119,8 +119,8 @@ def _measured(seconds: Sequence[float]) -> str:
     return f"{found:.3g} s{between}"
 
 
-def _cpu_share(report: ReplayReport) -> float:
-    """Processor seconds per second of training; 1.0 on an accelerator, where it tells nothing."""
+def cpu_share(report: ReplayReport) -> float:
+    """Lowest share of the processor of any run; 1.0 on an accelerator, where it tells nothing."""
     if report.system.accelerator_count:
         return 1.0
     shares = [
