@@ -18,12 +18,6 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/finishline
 COPY constraints.txt ./
 
-# The small bundle of Plotly; the server serves it in place of the one in Python's plotly.
-FROM node:22.21-bookworm-slim AS charts
-WORKDIR /charts
-COPY package.json ./
-RUN npm install --no-package-lock --no-audit --no-fund --ignore-scripts --omit=dev
-
 FROM builder AS server-builder
 COPY pyproject.toml setup.py README.md LICENSE alembic.ini ./
 COPY finishline/ ./finishline/
@@ -38,7 +32,6 @@ RUN pip install -c constraints.txt -e ./finishline -e ".[export,s3]" && python -
 FROM base AS server
 COPY --from=server-builder /opt/finishline /opt/finishline
 COPY --from=server-builder /app /app
-COPY --from=charts /charts/node_modules ./node_modules
 RUN chown finishline:finishline /app/var
 USER 10001:10001
 EXPOSE 8000

@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install wheels charts run test test-vision lint audit format bench chaos clean
+.PHONY: help install wheels run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
 # Both distributions, as pip installs them from a checkout.
@@ -42,11 +42,6 @@ wheels: $(STAMP)  ## build both distributions, wheels into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir dist ./finishline .
 	@rm -rf build finishline/build
-
-charts:  ## fetch the small bundle of Plotly with npm: pages with charts load a quarter
-	@command -v npm >/dev/null || { echo "npm is not installed; without it the charts are drawn \
-	with the larger bundle of the plotly package, and nothing is missing." >&2; exit 1; }
-	npm install --no-package-lock --no-audit --no-fund --ignore-scripts --omit=dev
 
 run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict)
 	@$(BIN)/finishline up --demo $(if $(filter 1 true yes,$(ONCE)),--once)
@@ -91,6 +86,6 @@ chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everythin
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays
-	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) node_modules build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

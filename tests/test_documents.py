@@ -16,7 +16,7 @@ FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|/)([^)#\s]+)(?:#[^)]*)?\)")
 # Where a server keeps or a build writes: in no checkout.
-MADE = ("var/", "runs/", "dist/", "secrets/", "build/", "node_modules/")
+MADE = ("var/", "runs/", "dist/", "secrets/", "build/")
 # `benchmarks/ID.toml`, `reference_models/mine.py`: names that stand for others.
 PLACEHOLDER = re.compile(r"(?!README)[A-Z]{2,}|mine\.")
 

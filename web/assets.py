@@ -5,13 +5,10 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-BUNDLE_NAME = "plotly.min.js"
-# Bundle that `make charts` puts beside the code: scatter, bar and pie, a quarter of the whole one.
-BASIC_BUNDLE = Path("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js")
-ROOT = Path(__file__).parent.parent
+# Plotly's smallest bundle; its licence lies beside it.
+BUNDLE_NAME = "plotly-basic.min.js"
 # The style element of Plotly's own rules, and those it carries whole, which it looks for by id.
 GLOBAL_STYLE = "plotly.js-style-global"
 _STYLE_OF_ITS_OWN = re.compile(
@@ -20,38 +17,10 @@ _STYLE_OF_ITS_OWN = re.compile(
 
 
 @cache
-def plotly_bundle() -> Path:
-    """The bundle to serve: the basic one where it is installed, else that of Python's plotly.
-
-    Raises FileNotFoundError if neither is installed.
-    """
-    basic = ROOT / BASIC_BUNDLE
-    return basic if basic.is_file() else packaged_bundle()
-
-
-def packaged_bundle() -> Path:
-    """The whole bundle that the installed plotly package has, found without importing plotly.
-
-    Raises FileNotFoundError if the package or its bundle is missing.
-    """
-    spec = find_spec("plotly")
-    folders = spec.submodule_search_locations if spec is not None else None
-    for folder in folders or ():
-        bundle = Path(folder) / "package_data" / BUNDLE_NAME
-        if bundle.is_file():
-            return bundle
-    raise FileNotFoundError(f"{BUNDLE_NAME} is not in the installed plotly package: install plotly")
-
-
-@cache
 def style_ids() -> tuple[str, ...]:
     """Ids of the style elements that the bundle adds unless the page has them already."""
-    return (GLOBAL_STYLE, *styles_in(plotly_bundle().read_text("utf-8")))
-
-
-def styles_in(bundle: str) -> list[str]:
-    """Ids of the style sheets that a bundle carries whole."""
-    return _STYLE_OF_ITS_OWN.findall(bundle)
+    bundle = (STATIC_FOLDER / BUNDLE_NAME).read_text("utf-8")
+    return (GLOBAL_STYLE, *_STYLE_OF_ITS_OWN.findall(bundle))
 
 
 STATIC_PREFIX = "/static/"
@@ -61,6 +30,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
 }
 _FINGERPRINTED = re.compile(r"([0-9a-f]{16})/([^/]+)")
 
@@ -104,8 +74,7 @@ def static_url(name: str) -> str:
 @cache
 def asset_names() -> frozenset[str]:
     """Every name that can be asked for: a closed list, so no path can lead out of it."""
-    ours = {path.name for path in STATIC_FOLDER.iterdir() if path.suffix in MEDIA_TYPES}
-    return frozenset(ours | {BUNDLE_NAME})
+    return frozenset(p.name for p in STATIC_FOLDER.iterdir() if p.suffix in MEDIA_TYPES)
 
 
 def fingerprint(content: bytes) -> str:
@@ -125,15 +94,11 @@ def make_asset(name: str, content: bytes) -> Asset:
     )
 
 
-def _path_of(name: str) -> Path:
-    return plotly_bundle() if name == BUNDLE_NAME else STATIC_FOLDER / name
-
-
 @cache
 def _fingerprint_of(name: str) -> str:
-    return fingerprint(_path_of(name).read_bytes())
+    return fingerprint((STATIC_FOLDER / name).read_bytes())
 
 
 @cache
 def _asset(name: str) -> Asset:
-    return make_asset(name, _path_of(name).read_bytes())
+    return make_asset(name, (STATIC_FOLDER / name).read_bytes())

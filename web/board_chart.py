@@ -1,12 +1,14 @@
 """The figure of a leaderboard: time against a second figure, or times and their intervals."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.ranking.ranking import POSSIBLE, Standing, pareto_front
+from finishline.rules.submissions.accelerators import hardware_words
 from web.chart_parts import (
     SYMBOLS,
     Figure,
@@ -22,13 +24,19 @@ from web.chart_parts import (
     submission_row,
     thin_entries,
     thinning_note,
+    time_axis,
+    vendor_of,
+    vendor_paint,
 )
 from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
 from web.names import hardware
 
 MOST_INTERVALS = 25
+FEWEST_POINTS = 2
+ONE_POINT = "A chart needs two entries."
 
 View = Mapping[str, Any]
+Group = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -98,11 +106,11 @@ def pareto_figure(
     """
     ranked, known = _drawn_from(board, against)
     time = time or _format_of(ranked)
-    if known:
+    if len(known) >= FEWEST_POINTS:
         return _against_figure(known, against, time, lower_quality=lower_quality)
-    if against == "cost":
+    if against == "cost" and not known:
         return _interval_figure(ranked, time)
-    return empty_figure(AGAINST[against].missing)
+    return empty_figure(ONE_POINT if known else AGAINST[against].missing)
 
 
 def _format_of(entries: Sequence[View]) -> TimeFormat:
@@ -188,8 +196,10 @@ def _against_figure(
     more_is_better = against == "quality" and not lower_quality
     step = {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines+text",
         "name": "Pareto front",
+        "text": [label(hardware_words(entry["system"])) for entry in front],
+        "textposition": "top right",
         "x": [entry[kind.key] for entry in front],
         "y": [entry["tta_seconds"] / scale for entry in front],
         "line": {"shape": "vh" if more_is_better else "hv", "width": 2},
@@ -197,17 +207,15 @@ def _against_figure(
         "meta": {"paint": "front"},
     }
     dots = [
-        _dots(status, [(e[kind.key], e["tta_seconds"] / scale, e) for e in group], against, time)
-        for status, group in _by_status(drawn)
+        _dots(group, [(e[kind.key], e["tta_seconds"] / scale, e) for e in found], against, time)
+        for group, found in _by_group(drawn)
     ]
     note = thinning_note(len(drawn), len(entries))
     return {
         "data": [step, *dots],
         "layout": layout(
             xaxis=axis(kind.title, (e[kind.key] for e in entries), tickprefix=kind.prefix),
-            yaxis=axis(
-                f"Time to accuracy ({time.word})", (e["tta_seconds"] / scale for e in entries)
-            ),
+            yaxis=time_axis(time, "Time to accuracy", (e["tta_seconds"] for e in entries)),
             height=420,
             meta={"note": note} if note else {},
         ),
@@ -216,8 +224,8 @@ def _against_figure(
 
 def _interval_figure(ranked: Sequence[View], time: TimeFormat) -> Figure:
     entries = ranked[:MOST_INTERVALS]
-    if not entries:
-        return empty_figure("No submission is ranked here yet.")
+    if len(entries) < FEWEST_POINTS:
+        return empty_figure(ONE_POINT if entries else "No submission is ranked here yet.")
     scale = time.scale
     place = {entry["submission_id"]: row for row, entry in enumerate(entries)}
     whiskers = {
@@ -232,33 +240,29 @@ def _interval_figure(ranked: Sequence[View], time: TimeFormat) -> Figure:
     }
     dots = [
         _dots(
-            status,
-            [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in group],
+            group,
+            [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in found],
             "cost",
             time,
         )
-        for status, group in _by_status(entries)
+        for group, found in _by_group(entries)
     ]
     left_out = len(ranked) - len(entries)
-    about = {"about": "time to accuracy with the 95 % interval of its mean; no prices given"}
+    about = {"about": "Time to accuracy with the 95 % interval of its mean; no prices given"}
     note = {"note": f"The first {len(entries)} of {len(ranked):,} are shown."} if left_out else {}
     return {
         "data": [whiskers, *dots],
         "layout": layout(
-            xaxis=axis(f"Time to accuracy ({time.word})", range=_around(entries, scale)),
+            xaxis=time_axis(
+                time,
+                "Time to accuracy",
+                (x for e in entries for x in (*_ends(e, 1.0), e["tta_seconds"]) if x),
+            ),
             yaxis=rows_axis(entries),
             height=intervals_height(len(entries)),
             meta=about | note,
         ),
     }
-
-
-def _around(entries: Sequence[View], scale: float) -> list[float]:
-    """A range in which the widest interval ends short of the edges, as one that is not cut off."""
-    places = (x for e in entries for x in (*_ends(e, scale), e["tta_seconds"] / scale))
-    known = [x for x in places if x is not None]
-    margin = 0.04 * (max(known) - min(known) or max(known) or 1.0)
-    return [max(0.0, min(known) - margin), max(known) + margin]
 
 
 def intervals_height(ranked: int) -> int:
@@ -285,25 +289,32 @@ def _ends(entry: View, scale: float) -> tuple[float | None, float | None, None]:
     return low / scale, high / scale, None
 
 
-def _by_status(entries: Sequence[View]) -> list[tuple[str, list[View]]]:
-    groups = [(status, [e for e in entries if evidence_group(e) == status]) for status in SYMBOLS]
-    return [(status, group) for status, group in groups if group]
+def _by_group(entries: Sequence[View]) -> list[tuple[Group, list[View]]]:
+    """Entries by vendor, the most frequent first, and by how their time is known."""
+    found = Counter(map(vendor_of, entries))
+    groups = [(vendor, status) for vendor, _ in found.most_common() for status in SYMBOLS]
+    drawn = [
+        (group, [e for e in entries if (vendor_of(e), evidence_group(e)) == group])
+        for group in groups
+    ]
+    return [(group, members) for group, members in drawn if members]
 
 
 def _dots(
-    status: str, places: Sequence[tuple[float, float, View]], against: str, time: TimeFormat
+    group: Group, places: Sequence[tuple[float, float, View]], against: str, time: TimeFormat
 ) -> dict[str, Any]:
+    vendor, status = group
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": status,
+        "name": f"{vendor}, {status}",
         "x": [x for x, _, _ in places],
         "y": [y for _, y, _ in places],
         "text": [_entry_text(entry, AGAINST[against], time) for _, _, entry in places],
         "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry in places],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"symbol": SYMBOLS[status], "size": 11, "line": {"width": 2}},
-        "meta": {"paint": f"status-{status}"},
+        "meta": {"paint": vendor_paint(vendor)},
     }
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row
+from finishline.rules.submissions.accelerators import accelerator_of_system
+from web.formats import TimeFormat
 from web.names import hardware
 
 Figure = dict[str, Any]
+View = Mapping[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
 SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SERIES_SYMBOLS = ("circle", "square-open", "diamond", "triangle-up-open", "cross", "x", "star-open")
@@ -19,8 +22,15 @@ SYMBOLS = {
     "claimed": "circle-open",
     "contradicted": "x",
 }
-LONGEST_LABEL = 44
-_MOST_DECADES_IN_STEPS = 3
+LONGEST_LABEL = 32
+VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
+_FEWEST_TICKS = 3
+# Seconds that read well as H:MM:SS: to a minute, an hour, a day and beyond.
+_ROUND_TIMES = (
+    *(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800),
+    *(3600 * hours for hours in (1, 2, 5, 10, 20, 50, 100, 200)),
+)
+_LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
 
 
@@ -43,8 +53,10 @@ def label(text: object) -> str:
     return plain(text, longest=LONGEST_LABEL)
 
 
-def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
-    """An axis; logarithmic where its values are positive and differ widely.
+def axis(
+    title: str, values: Iterable[float] = (), *, is_log: bool = False, **more: Any
+) -> dict[str, Any]:
+    """An axis; logarithmic where its values are positive and differ widely, or `is_log` asks.
 
     Around a single value Plotly draws one unit to each side. That would go below zero for a small
     amount, which stands halfway between zero and its double instead.
@@ -52,8 +64,8 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     known = list(values)
     positive = bool(known) and min(known) > 0
     kind: dict[str, Any] = {}
-    if positive and max(known) / min(known) >= _WIDE_RANGE:
-        kind = _logarithmic(min(known), max(known))
+    if positive and (is_log or max(known) / min(known) >= _WIDE_RANGE):
+        kind = {"type": "log", "tickmode": "array", "tickvals": log_ticks(min(known), max(known))}
     elif positive and max(known) == min(known) <= 1:
         kind = {"range": [0, 2 * max(known)]}
     return {
@@ -65,15 +77,47 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     }
 
 
-def _logarithmic(low: float, high: float) -> dict[str, Any]:
-    """Ticks that are written out, at 1, 2 and 5, or at powers of ten where there are many.
+def time_axis(time: TimeFormat, title: str, seconds: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis of times in the unit of a board, or as on a stopwatch."""
+    known = [second / time.scale for second in seconds]
+    found = axis(f"{title} ({time.word})", known, is_log=True)
+    if time.is_stopwatch and "tickvals" in found:
+        ticks = time_ticks(time, min(known), max(known))
+        found |= {"tickvals": ticks, "ticktext": list(map(time, ticks)), "title": {"text": title}}
+    return found
 
-    Plotly would write a small 2 and 5 between powers of ten, to be read as multiples of them.
+
+def time_ticks(time: TimeFormat, low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis in the unit of the times; a stopwatch has round times."""
+    if not time.is_stopwatch:
+        return log_ticks(low, high)
+    return [at for at in _ROUND_TIMES if low <= at <= high] or [low, high]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks that are written out: powers of ten, or as many between them as a range needs.
+
+    Plotly would write a small 2 and 5 between powers of ten, to be read as multiples of them. A
+    range that has none of them is divided evenly.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if last - first <= _MOST_DECADES_IN_STEPS else (1,)
-    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    return {"type": "log", "tickmode": "array", "tickvals": ticks}
+    for steps in _LOG_STEPS:
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        if sum(low <= tick <= high for tick in ticks) >= _FEWEST_TICKS:
+            return ticks
+    step = 10.0 ** math.floor(math.log10((high - low) / 2)) if high > low else low
+    ticks = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    return ticks[:: max(1, len(ticks) // 5)]
+
+
+def vendor_of(entry: View) -> str:
+    """The vendor of an entry's accelerators, or "other"."""
+    return accelerator_of_system(entry["system"]).vendor or "other"
+
+
+def vendor_paint(vendor: str) -> str:
+    """The colour of a vendor; those without one of their own share a colour."""
+    return f"vendor-{vendor.lower() if vendor in VENDORS else 'other'}"
 
 
 def layout(**more: Any) -> dict[str, Any]:
@@ -186,7 +230,6 @@ def names_of(
 
 
 MOST_POINTS = 500
-View = Mapping[str, Any]
 
 
 def thin_entries(

@@ -123,9 +123,13 @@ Need = Literal["board", "records", "runs", "curves"]
 
 @dataclass(frozen=True)
 class BoardChart:
-    """One chart of a board. `selected` is how many submissions it shows unless some are named."""
+    """One chart of a board, with a `label` for lists of them.
+
+    `selected` is how many submissions it shows unless some are named.
+    """
 
     name: str
+    label: str
     title: str
     about: str
     needs: Need
@@ -141,8 +145,9 @@ def _lower_quality(view: View) -> bool:
 CHARTS = (
     BoardChart(
         "pareto",
+        "Trade-offs",
         "Time against cost, energy, quality or latency",
-        "on the line, no entry is better in both",
+        "On the line, no entry is better in both",
         "board",
         lambda v: pareto_figure(
             v["board"], v["against"], lower_quality=_lower_quality(v), time=v["time"]
@@ -153,8 +158,9 @@ CHARTS = (
     ),
     BoardChart(
         "records",
+        "Records",
         "Record history",
-        "each division's record over time; small marks were lower, but not significantly",
+        "Each division's record over time; small marks were lower, but not significantly",
         "records",
         lambda v: records_figure(v["divisions"], v["note"], time=v["time"]),
         lambda v: records_table(v["divisions"], time=v["time"]),
@@ -162,7 +168,8 @@ CHARTS = (
     BoardChart(
         "curves",
         "Convergence",
-        "quality of every run against time and epochs, with the target and the reference",
+        "Convergence",
+        "Quality of every run against time and epochs, with the target and the reference",
         "curves",
         lambda v: convergence_curves_figure(v["sets"], v["target"], v["reference"], time=v["time"]),
         lambda v: convergence_curves_table(v["sets"], v["target"]),
@@ -170,8 +177,9 @@ CHARTS = (
     ),
     BoardChart(
         "distribution",
+        "Spread",
         "Spread of runs",
-        "every run as a dot; from four runs up a box around the middle half, with the median",
+        "Every run as a dot; from four runs up a box around the middle half, with the median",
         "runs",
         lambda v: distribution_figure(v["sets"], time=v["time"]),
         lambda v: distribution_table(v["sets"]),
@@ -179,8 +187,9 @@ CHARTS = (
     ),
     BoardChart(
         "survival",
+        "Finished by t",
         "Share of runs finished by time t",
-        "a run that never reaches the target keeps the share below 100 %",
+        "A run that never reaches the target keeps the share below 100 %",
         "runs",
         lambda v: survival_figure(v["sets"], time=v["time"]),
         lambda v: survival_table(v["sets"]),
@@ -188,8 +197,9 @@ CHARTS = (
     ),
     BoardChart(
         "scaling",
+        "Speed-up",
         "Speed-up with more accelerators",
-        "systems of one submitter with the same accelerator, against perfect scaling",
+        "Systems of one submitter with the same accelerator, against perfect scaling",
         "board",
         lambda v: scaling_figure(v["board"], time=v["time"]),
         lambda v: scaling_table(v["board"], time=v["time"]),

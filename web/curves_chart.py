@@ -24,7 +24,7 @@ from web.chart_parts import (
 from web.formats import TimeFormat, number, quality, seconds_exact, time_format
 from web.names import hardware
 
-NOTHING = "No ranked submission here has a curve."
+NOTHING = "No ranked submission here has a curve of two evaluations."
 MOST_EVALUATIONS = 200
 
 View = Mapping[str, Any]
@@ -44,7 +44,7 @@ def convergence_curves_figure(
     `reference` has index, mean, lower and upper of each evaluation of the reference; they are of
     epochs, so they stand on that view alone.
     """
-    shown = [one for one in sets if any(run["curve"] for run in one["runs"])]
+    shown = [one for one in sets if any(len(run["curve"]) > 1 for run in one["runs"])]
     if not shown and not reference:
         return empty_figure(NOTHING)
     points = [p for one in shown for run in one["runs"] for p in run["curve"]]

@@ -21,12 +21,15 @@ from web.chart_parts import (
     plain,
     series_marks,
     submission_row,
+    time_axis,
 )
 from web.formats import DASH, TimeFormat, seconds_exact, time_format
 from web.names import hardware
 
 FEWEST_FOR_A_BOX = 4
 HALF_HEIGHT = 0.28
+FEWEST_POINTS = 2
+ONE_RUN = "A chart needs two runs that reached the target."
 NOTHING = "No ranked submission here has a run that reached the target."
 
 View = Mapping[str, Any]
@@ -59,15 +62,17 @@ def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None)
     if not shown:
         return empty_figure(NOTHING)
     known = [seconds for one in shown for seconds in _seconds(one)]
+    if len(known) < FEWEST_POINTS:
+        return empty_figure(ONE_RUN)
     time = time or time_format(known)
-    unit, scale = time.word, time.scale
+    scale = time.scale
     boxes = [(row, box) for row, one in enumerate(shown) if (box := box_of(_seconds(one)))]
     traces = [*([_boxes(boxes, scale), _medians(boxes, scale)] if boxes else [])]
     traces += [_dots(status, group, time) for status, group in _by_status(shown)]
     return {
         "data": traces,
         "layout": layout(
-            xaxis=axis(f"Time of a run ({unit})", (seconds / scale for seconds in known)),
+            xaxis=time_axis(time, "Time of a run", known),
             yaxis=rows_axis([one["entry"] for one in shown]),
             height=150 + 40 * len(shown),
         ),
@@ -201,6 +206,8 @@ def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> 
     if not shown:
         return empty_figure(NO_RUNS)
     known = [run["seconds"] for one in shown for run in one["runs"] if run["seconds"] is not None]
+    if len(known) < FEWEST_POINTS:
+        return empty_figure(ONE_RUN)
     time = time or time_format(known)
     unit, scale = time.word, time.scale
     end = max(known, default=0.0) * 1.05

@@ -35,6 +35,12 @@ def short_title(benchmark: View) -> str:
     return re.sub(r" \(MLPerf v[0-9.]+\)$", "", str(benchmark["title"]))
 
 
+def round_name(benchmark: View) -> str | None:
+    """The round of MLPerf that a benchmark belongs to: "MLPerf v5.1"."""
+    numbers = ".".join(map(str, _round_of(benchmark)))
+    return f"MLPerf v{numbers}" if numbers else None
+
+
 def _round_of(benchmark: View) -> tuple[int, ...]:
     match = _MLPERF.match(str(benchmark["id"]))
     return (int(match[1]), int(match[2])) if match else ()

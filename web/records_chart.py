@@ -22,12 +22,15 @@ from web.chart_parts import (
     layout,
     plain,
     series_marks,
+    time_axis,
 )
 from web.formats import DASH, TimeFormat, day, moment, time_format
 from web.names import hardware
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
+FEWEST_POINTS = 2
+ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
 
@@ -40,8 +43,8 @@ def records_figure(
     caption.
     """
     marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
-    if not marks:
-        return empty_figure(NOTHING)
+    if len(marks) < FEWEST_POINTS:
+        return empty_figure(ONE_POINT if marks else NOTHING)
     time = time or time_format(mark["tta_seconds"] for mark in marks)
     latest = max(mark["date"] for mark in marks)
     traces = []
@@ -50,12 +53,11 @@ def records_figure(
             traces.append(_steps(division, order, time, latest))
         if division["not_records"]:
             traces.append(_others(division, order, time))
-    times = [mark["tta_seconds"] / time.scale for mark in marks]
     return {
         "data": traces,
         "layout": layout(
             xaxis=axis("Date", **_days([mark["date"] for mark in marks])),
-            yaxis=axis(f"Time to accuracy ({time.word})", times),
+            yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
             height=400,
             showlegend=True,
             meta={"note": note} if note else {},

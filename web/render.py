@@ -92,7 +92,6 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.text import count_text
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
-from web.board_chart import intervals_height
 from web.board_table import target_range
 from web.chart_parts import left_out
 from web.charts import CHARTS
@@ -108,7 +107,7 @@ from web.compare import (
     ratio,
 )
 from web.entries import outcome_word, says_code, trust_words
-from web.home_words import console_pages_of, families, short_title
+from web.home_words import console_pages_of, families, round_name, short_title
 from web.progress import (
     KINDS_ASKED_FOR,
     chosen_ghost,
@@ -166,6 +165,7 @@ CLOCKS = {
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
 CLOCK_OF_PACKAGES = "kept outside the box: data, training and evaluations count"
+NO_FACTS = {"entries": 0, "measured": 0, "updated": None}
 RCP_VERDICTS = {
     "pass": "passes",
     "fail": "converges faster than the reference can",
@@ -247,7 +247,6 @@ def environment() -> Environment:
         hardware=names.hardware,
         models_differ=names.models_differ,
         row_name=names.row_name,
-        intervals_height=intervals_height,
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,
         kind_word=kind_word,
@@ -264,6 +263,7 @@ def environment() -> Environment:
         phases_used=phases_used,
         plain_citation=plain_citation,
         probability=probability,
+        no_facts=NO_FACTS,
         nothing_measured=board_table.nothing_measured,
         off_class=off_class,
         off_text=off_text,
@@ -279,6 +279,7 @@ def environment() -> Environment:
         replay_rows=replay_rows,
         run_rows=run_rows,
         roof_name=roof_name,
+        round_name=round_name,
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,

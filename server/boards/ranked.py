@@ -52,6 +52,11 @@ MOST_ROWS = 50_000
 MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_rank")
+MOST_PICTURED = 500
+PICTURED = (
+    *("submission_id", "rank", "evidence", "measured_seconds", "tta_seconds"),
+    *("system", "submitter"),
+)
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
@@ -121,6 +126,11 @@ class RankedBoard:
     def numbered(self) -> list[Standing]:
         """The standings of the numbered rows, in order."""
         return [self.found[submission_id] for _, _, submission_id in self.order.ranked]
+
+    def numbered_entries(self, session: Session) -> Iterator[dict[str, Any]]:
+        """Times and systems of the first numbered rows, and whose they are, for a picture."""
+        for placed in self.page(session, 0, min(self._numbered, MOST_PICTURED)):
+            yield {name: placed.figure(name) for name in PICTURED}
 
     def page(self, session: Session, start: int, stop: int) -> list[PlacedRow]:
         """The rows from one place up to another, counted from 0."""

@@ -25,13 +25,12 @@ from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records
 from server.pages.board_context import board_context
-from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST
 from web.board_table import board_query
 from web.chart_parts import names_of
-from web.charts import BY_NAME, BoardChart
+from web.charts import BY_NAME, CHARTS, BoardChart
 from web.curves_chart import MOST_EVALUATIONS
 from web.render import render
 
@@ -96,17 +95,16 @@ def chart_view(
     """The view that a chart reads, with no more of it than the chart needs."""
     target = benchmark_view(benchmark).model_dump(mode="json")["target"]
     view: View = {"target": target, "against": query.against}
+    context = board_context(session, benchmark, query.of_whole_board())
+    board = context["board"]
+    view |= {name: context[name] for name in ("facts", "dates", "benchmark", "time", "trainings")}
     if chart.needs == "records":
         note = RECORDS_OF_ALL if query.narrows_further else None
-        benchmark_id, known = benchmark.benchmark_id, {benchmark.benchmark_id: benchmark}
         return view | {
             "divisions": _divisions(session, benchmark, query),
             "note": note,
-            "time": times_of(session, known, benchmark_id, query.division),
         }
-    context = board_context(session, benchmark, query.of_whole_board())
-    board = context["board"]
-    view |= {"board": board, "target": _lens_target(target, board), "time": context["time"]}
+    view |= {"board": board, "target": _lens_target(target, board)}
     if chart.needs == "board":
         return view
     chosen = _chosen(board["entries"], query.select, most=chart.selected)
@@ -217,6 +215,12 @@ def board_chart_figure(
     )
 
 
+@router.get("/benchmarks/{benchmark_id}/charts", response_class=HTMLResponse)
+def board_charts_page(benchmark_id: str, query: ChartQueryDep, services: ServicesDep) -> str:
+    """The first chart of a board; the others are links from it."""
+    return board_chart_page(benchmark_id, CHARTS[0].name, query, services)
+
+
 @router.get("/benchmarks/{benchmark_id}/charts/{name}", response_class=HTMLResponse)
 def board_chart_page(
     benchmark_id: str, name: str, query: ChartQueryDep, services: ServicesDep
@@ -225,13 +229,18 @@ def board_chart_page(
     chart = find_chart(name)
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     view = _view(services, benchmark, chart, query)
-    meta = chart.figure(view)["layout"].get("meta", {})
+    layout = chart.figure(view)["layout"]
+    meta = layout.get("meta", {})
     return render(
         "board_chart.html",
-        benchmark=benchmark_view(benchmark).model_dump(mode="json"),
+        benchmark=view["benchmark"],
+        facts=view["facts"],
+        dates=view["dates"],
+        trainings=view["trainings"],
         chart=chart,
         about=meta.get("about", chart.about),
         empty=meta.get("empty"),
+        height=layout.get("height"),
         table=chart.table(view),
         board=view.get("board"),
         note=view.get("note"),

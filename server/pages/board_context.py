@@ -19,9 +19,10 @@ from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
-from server.boards.service import board_in_division, cut_board, facets_of, ranked_board
+from server.boards.service import RankedBoard, board_in_division, cut_board, facets_of, ranked_board
 from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
+from web.board_map import board_map
 from web.formats import quality
 
 Problem = dict[str, Any]
@@ -214,6 +215,8 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     return _around(session, benchmark, query, version) | {
         "board": cut_board(session, ranked, benchmark, query, version=version),
         "time": times_of_board(benchmark, ranked),
+        "facts": facts_of(benchmark, ranked),
+        "map": board_map(ranked.numbered_entries(session), times_of_board(benchmark, ranked)),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
         "facets": facets_of(ranked.all_rows(session)),
     }
@@ -233,9 +236,20 @@ def refused_context(
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
         "time": times_of_board(benchmark, ranked),
+        "facts": facts_of(benchmark, ranked),
         "filters": typed,
         "facets": facets_of(ranked.all_rows(session)),
         "problems": problems,
+    }
+
+
+def facts_of(benchmark: Benchmark, board: RankedBoard) -> Context:
+    """The facts in the head of a board: its entries, the measured ones, the day of the latest."""
+    rows = board.found.values()
+    return {
+        "entries": len(rows),
+        "measured": sum(row.evidence == "measured" for row in rows),
+        "updated": max((row.submitted_at[:10] for row in rows), default=None),
     }
 
 

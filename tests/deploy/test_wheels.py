@@ -24,7 +24,7 @@ from tests.support.processes import asking, free_port, stop, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
-NOT_SOURCE = (".*", "__pycache__", "build", "*.egg-info", "node_modules", "tests", "var", "runs")
+NOT_SOURCE = (".*", "__pycache__", "build", "*.egg-info", "tests", "var", "runs")
 LARGEST_MB = 60
 MEASURED_OR_NOT = (0, 3)
 SENTENCE = "install it with `pip install 'finishline-tta[stats]'`"

@@ -352,7 +352,6 @@ CRUMB = re.compile(r'<p class="crumb"><a href="/benchmarks/digits[^"]*">([^<]*)<
         "/compare?ids={submission}",
         "/calibrations?benchmark=digits",
         "/benchmarks/digits/convergence",
-        "/benchmarks/digits/charts/records",
     ],
 )
 def test_a_crumb_says_the_name_of_its_benchmark(

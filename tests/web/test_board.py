@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from web.board_chart import front_entries, pareto_figure, pareto_table
+from web.board_map import board_map
 from web.board_table import (
     asks_what_if,
     board_query,
@@ -33,6 +34,7 @@ from web.distribution_chart import (
     survival_figure,
     survival_table,
 )
+from web.formats import time_format
 from web.home_words import families, short_title
 from web.records_chart import records_figure, records_table
 from web.render import render
@@ -129,6 +131,53 @@ def test_charts_without_anything_to_draw_say_what_they_need(make: Make, target: 
         assert figure["layout"]["meta"]["empty"].endswith("."), chart.name
 
 
+SYSTEMS = {
+    "a": ("NVIDIA Blackwell Ultra GPU (GB300)", 512, 24.0),
+    "b": ("AMD Instinct MI355X", 8, 600.0),
+    "c": ("AMD Instinct MI355X", 8, 700.0),
+    "d": ("NVIDIA H200", 64, 650.0),
+}
+
+
+def mapped(make: Make, *names: str, **changes: Any) -> list[View]:
+    rows = [(name, *SYSTEMS[name]) for name in names]
+    return [
+        make["entry"](
+            submission_id=name,
+            evidence="published",
+            tta_seconds=seconds,
+            system=make["system"](accelerator=words, accelerator_count=count),
+            **changes,
+        )
+        for name, words, count, seconds in rows
+    ]
+
+
+def test_a_board_is_drawn_as_times_against_accelerators_with_its_front_named(make: Make) -> None:
+    entries = mapped(make, *SYSTEMS)
+    found = board_map(entries, time_format(e["tta_seconds"] for e in entries))
+
+    assert found is not None
+    assert found.unit == "minutes"
+    names = [name.text for name in found.names]
+    assert names == ["8\u00a0×\u00a0MI355X", "512\u00a0×\u00a0GB300"]
+    by_address = {mark.address[-1]: mark for mark in found.marks}
+    assert by_address["a"].x > by_address["d"].x > by_address["b"].x == by_address["c"].x
+    assert by_address["a"].y > by_address["b"].y > by_address["d"].y > by_address["c"].y
+    assert by_address["b"].css == "vendor-amd is-published"
+    assert by_address["a"].words == "512\u00a0×\u00a0GB300, alice: 0.400\u00a0min"
+    assert all(0 <= mark.x <= 360 and 0 <= mark.y <= 152 for mark in found.marks)
+    assert [tick.text for tick in found.x_ticks] == ["8", "64", "512"]
+
+
+def test_no_picture_is_drawn_of_one_point_or_of_rows_without_a_number(make: Make) -> None:
+    seconds = time_format([])
+    assert board_map(mapped(make, "a"), seconds) is None
+    assert board_map(mapped(make, "a", "b", rank=None), seconds) is None
+    nameless = [make["entry"](system=make["system"](accelerator=None)) for _ in range(3)]
+    assert board_map(nameless, seconds) is None
+
+
 def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
     qualities = {"fast": (10.0, 93.0), "good": (30.0, 96.0), "beaten": (40.0, 95.0)}
     entries = [
@@ -143,12 +192,13 @@ def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
 
 
 def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
-    board = make["board"](make["entry"]())
+    board = make["board"](make["entry"](), make["entry"](submission_id="two"))
     assert "No energy measured yet" in pareto_figure(board, "energy")["layout"]["meta"]["empty"]
 
     board["entries"][0]["energy_joules"] = 1234.5
+    board["entries"][1]["energy_joules"] = 2000.0
     figure = pareto_figure(board, "energy")
-    assert figure["data"][1]["x"] == [1234.5]
+    assert figure["data"][1]["x"] == [1234.5, 2000.0]
     assert pareto_table(board, "energy").rows[0].cells[-1] == "1234 J"
     assert "measured" in pareto_table(board, "energy").rows[0].cells
 

@@ -8,10 +8,11 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
+from web.chart_parts import time_axis
 from web.charts import curves_figure, pareto_figure
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
-from web.formats import time_format
+from web.formats import SECONDS, time_format
 from web.progress import side_of, state_sentence
 from web.records_chart import HEIGHT, WIDTH, record_sparkline
 from web.render import render
@@ -72,7 +73,7 @@ def test_unranked_entries_are_not_drawn(make: Make, busy_board: View) -> None:
     rejected = make["entry"](submission_id="cheat", rank=None, status="rejected")
     busy_board["entries"].append(rejected)
     names = {trace["name"] for trace in pareto_figure(busy_board)["data"]}
-    assert names == {"Pareto front", "measured", "claimed"}
+    assert names == {"Pareto front", "AMD, measured", "AMD, claimed", "NVIDIA, claimed"}
 
 
 def test_without_any_cost_the_times_stand_with_their_intervals(make: Make) -> None:
@@ -80,26 +81,71 @@ def test_without_any_cost_the_times_stand_with_their_intervals(make: Make) -> No
     whiskers = trace_named(figure, "95 % interval of the mean")
     assert whiskers["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
     assert figure["layout"]["xaxis"]["title"]["text"] == "Time to accuracy (seconds)"
-    low, high = figure["layout"]["xaxis"]["range"]
-    assert 0 < low < 0.79 < 1 < high < 1.1  # Neither an interval nor a dot is cut off.
 
 
-def test_a_small_amount_that_stands_alone_is_drawn_between_zero_and_its_double(make: Make) -> None:
-    axes = pareto_figure(make["board"](priced(make, "a", 2.5, 0.00084)))["layout"]
+def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make: Make) -> None:
+    entries = [priced(make, "a", 2.5, 0.00084), priced(make, "b", 2.6, 0.00084)]
+    axes = pareto_figure(make["board"](*entries))["layout"]
     assert axes["xaxis"]["range"] == [0, 0.00168]
-    assert "range" not in axes["yaxis"]  # One unit to each side of 2.5 is above zero.
 
 
-def test_widely_different_times_are_drawn_on_a_logarithmic_axis(busy_board: View) -> None:
-    axes = pareto_figure(busy_board)["layout"]
-    assert axes["yaxis"]["type"] == "log"
-    close = {**busy_board, "entries": busy_board["entries"][:3]}
-    assert "type" not in pareto_figure(close)["layout"]["yaxis"]
+@pytest.mark.parametrize(
+    ("low", "high", "within"),
+    [
+        (0.5, 5000.0, [1, 10, 100, 1000]),
+        (2.0, 30.0, [2, 5, 10, 20]),
+        (8.0, 21.0, [8, 10, 15, 20]),
+        (73.0, 77.0, [73, 74, 75, 76, 77]),
+    ],
+)
+def test_times_have_a_logarithmic_axis_with_some_ticks_in_its_range(
+    low: float, high: float, within: list[float]
+) -> None:
+    found = time_axis(SECONDS, "Time", [low, high])
+    assert (found["type"], found["title"]["text"]) == ("log", "Time (seconds)")
+    assert [at for at in found["tickvals"] if low <= at <= high] == pytest.approx(within)
+
+
+def test_a_stopwatch_writes_its_ticks(busy_board: View) -> None:
+    found = time_axis(time_format([], "h:mm:ss"), "Time", [3600.0, 7300.0])
+    assert found["ticktext"] == ["1:00:00", "2:00:00"]
+    assert found["title"]["text"] == "Time"
+
+
+def test_the_front_has_names_and_a_vendor_its_colour(make: Make) -> None:
+    rows = [
+        ("NVIDIA GB300", 512, 10.0, 9.0),
+        ("AMD MI355X", 8, 20.0, 4.0),
+        ("abacus", 1, 30.0, 8.0),
+    ]
+    entries = [
+        make["entry"](
+            submission_id=name,
+            tta_seconds=seconds,
+            cost_usd=cost,
+            system=make["system"](accelerator=name, accelerator_count=count),
+        )
+        for name, count, seconds, cost in rows
+    ]
+    front, *dots = pareto_figure(make["board"](*entries))["data"]
+    assert (
+        front["text"]
+        == ["512\u00a0×\u00a0GB300", "8\u00a0×\u00a0MI355X"][:: 1 if front["y"][0] == 10 else -1]
+    )
+    assert [trace["meta"]["paint"] for trace in dots] == [
+        "vendor-nvidia", "vendor-amd", "vendor-other",
+    ]  # fmt: skip
+
+
+def test_a_chart_of_one_point_is_a_sentence(make: Make) -> None:
+    one = make["board"](make["entry"](cost_usd=1.0))
+    assert pareto_figure(one)["layout"]["meta"]["empty"] == "A chart needs two entries."
 
 
 def test_evidence_differs_in_shape_not_in_colour_alone(busy_board: View) -> None:
     dots = [t for t in pareto_figure(busy_board)["data"] if t["mode"] == "markers"]
-    assert len({trace["marker"]["symbol"] for trace in dots}) == len(dots) == 2
+    found = {(t["name"].partition(", ")[2], t["marker"]["symbol"]) for t in dots}
+    assert len({symbol for _, symbol in found}) == len(found) == 2
 
 
 def test_figures_carry_no_colour_of_their_own(
@@ -115,7 +161,8 @@ def test_figures_carry_no_colour_of_their_own(
 def test_a_strangers_markup_is_text_in_a_chart(make: Make, hostile: str) -> None:
     entry = make["entry"](model=hostile, submitter=hostile, system=make["system"](name=hostile))
     for cost in (1.0, None):
-        text = json.dumps(pareto_figure(make["board"]({**entry, "cost_usd": cost})))
+        one = {**entry, "cost_usd": cost}
+        text = json.dumps(pareto_figure(make["board"](one, one | {"submission_id": "two"})))
         assert "<script" not in text
         assert "<img" not in text
         assert "&lt;script" in text

@@ -1,9 +1,9 @@
 """Documents, citations, badges, feeds and files that pages need."""
 
 import gzip
-import json
+import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,8 +11,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from web import assets
-from web.assets import asset_names, make_asset, plotly_bundle, static_asset, static_url
+from web.assets import (
+    BUNDLE_NAME,
+    STATIC_FOLDER,
+    asset_names,
+    make_asset,
+    static_asset,
+    static_url,
+    style_ids,
+)
 from web.citation import badge_svg, bibtex, escape_tex, plain_citation, printable, text_width
 from web.documents import read_documents, site_address
 from web.feed import ATOM, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
@@ -454,13 +461,29 @@ def test_every_asset_is_smaller_compressed_and_unpacks_to_itself() -> None:
             assert len(asset.gzip_content) < len(asset.content)
 
 
-def test_the_plotly_bundle_that_is_installed_is_served() -> None:
-    asset = static_asset(static_url("plotly.min.js").removeprefix("/static/"))
+# Of plotly.js-basic-dist-min 4.1.1, as its authors publish it.
+PLOTLY_SHA256 = "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
+
+
+def test_the_plotly_bundle_is_the_published_one_with_its_licence() -> None:
+    asset = static_asset(static_url(BUNDLE_NAME).removeprefix("/static/"))
     assert asset is not None
     assert asset.immutable
     assert asset.media_type == "text/javascript; charset=utf-8"
-    assert asset.content == plotly_bundle().read_bytes()
-    assert len(asset.gzip_content) < 2_000_000
+    assert hashlib.sha256(asset.content).hexdigest() == PLOTLY_SHA256
+    assert len(asset.gzip_content) < 400_000
+    licence = static_asset("plotly-LICENSE.txt")
+    assert licence is not None
+    assert licence.content.startswith(b"MIT License\n\nCopyright (c) 2016-2024 Plotly Technologies")
+
+
+def test_every_style_element_the_bundle_would_add_is_known() -> None:
+    text = (STATIC_FOLDER / BUNDLE_NAME).read_text("utf-8")
+    made = len(re.findall(r"""createElement\(["']style["']\)""", text))
+
+    # One that its own rules are written into; the others are the sheets it carries whole.
+    assert '"plotly.js-style-"' in text
+    assert made == len(style_ids())
 
 
 def test_addresses_change_with_the_content() -> None:
@@ -500,51 +523,3 @@ def test_nothing_but_the_listed_names_is_served(path: str) -> None:
 def test_an_unknown_name_has_no_address() -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.css"):
         static_url("nothing.css")
-
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(assets, "ROOT", tmp_path)
-    assets.plotly_bundle.cache_clear()
-    yield tmp_path
-    assets.plotly_bundle.cache_clear()
-
-
-def test_the_basic_bundle_is_served_where_it_is_installed(root: Path) -> None:
-    basic = root / "node_modules" / "plotly.js-basic-dist-min" / "plotly-basic.min.js"
-    basic.parent.mkdir(parents=True)
-    basic.write_text("// plotly")
-
-    assert assets.plotly_bundle() == basic
-
-
-def test_without_npm_the_bundle_of_the_python_package_is_served(root: Path) -> None:
-    served = assets.plotly_bundle()
-
-    assert served.parts[-3:] == ("plotly", "package_data", "plotly.min.js")
-    assert b"plotly.js v" in served.read_bytes()[:200]
-
-
-def installed_bundles() -> list[Path]:
-    basic = ROOT / assets.BASIC_BUNDLE
-    return [assets.packaged_bundle(), *([basic] if basic.is_file() else [])]
-
-
-@pytest.mark.parametrize("bundle", installed_bundles(), ids=lambda path: path.name)
-def test_every_style_element_a_bundle_would_add_is_known(bundle: Path) -> None:
-    text = bundle.read_text("utf-8")
-    made = len(re.findall(r"""createElement\(["']style["']\)""", text))
-
-    # One that its own rules are written into; the others are the sheets it carries whole.
-    assert '"plotly.js-style-"' in text
-    assert made == 1 + len(assets.styles_in(text))
-
-
-def test_npm_and_python_install_the_same_plotly() -> None:
-    pinned = json.loads((ROOT / "package.json").read_text())["dependencies"]
-    packaged = assets.packaged_bundle().read_text("utf-8")[:300]
-
-    assert f"plotly.js v{pinned['plotly.js-basic-dist-min']}\n" in packaged

@@ -45,6 +45,7 @@
   const shadeOf = ({ paint, series } = {}, colour) => {
     if (paint === "series" || paint === "box") return colour(`series-${series % 8}`);
     if (paint === "target") return colour("target");
+    if (paint?.startsWith("vendor-")) return colour(paint);
     if (paint?.startsWith("status-")) return colour(paint.slice("status-".length));
     return colour("soft");
   };
@@ -58,7 +59,10 @@
     };
     const bars = trace.error_y && { error_y: { ...trace.error_y, color: shade } };
     const name = narrow.matches ? short(trace.name, NARROW_NAME) : trace.name;
-    return { ...trace, ...bars, name, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
+    // Names beside points need room that a phone has not.
+    const mode = narrow.matches ? trace.mode?.replace("+text", "") : trace.mode;
+    const textfont = { color: colour("ink"), size: 12 };
+    return { ...trace, ...bars, name, mode, textfont, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
 
   const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
@@ -172,7 +176,7 @@
       const shown = oneView(chart.figure, chart.view);
       const layout = paintLayout({ ...shown.layout, datarevision: ++chart.revision }, shown.data, colour);
       return Plotly.react(plot, shown.data.map((t) => paintTrace(t, colour)), layout, {
-        responsive: true, displaylogo: false,
+        responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
         showSendToCloud: false, // A button that would upload the chart to another host.
         modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
       });

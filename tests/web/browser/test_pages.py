@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from web.charts import BY_NAME, CHARTS, curves_figure, pareto_figure
+from web.board_map import board_map
+from web.charts import BY_NAME, CHARTS, BoardChart, curves_figure, pareto_figure
 from web.citation import badge_svg
-from web.curves_chart import convergence_figure
 from web.distribution_chart import survival_figure, survival_table
 from web.formats import SECONDS
 from web.render import render
@@ -96,7 +96,8 @@ def site(
             filters={"q": hostile},
         ),
         "/benchmarks/hostile/charts/survival": html(
-            "board_chart.html", **chart_page({**benchmark, "id": "hostile"}, hostile_sets)
+            "board_chart.html",
+            **chart_page({**benchmark, "id": "hostile"}, hostile_sets, BY_NAME["survival"]),
         ),
         "/benchmarks/hostile/charts/survival.json": as_json(survival_figure(hostile_sets)),
         "/submissions/sub-1": html(
@@ -113,14 +114,17 @@ def site(
         "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
         **{
+            f"/benchmarks/digits/charts/{chart.name}": html(
+                "board_chart.html", **chart_page(benchmark, hostile_sets, chart)
+            )
+            for chart in CHARTS
+        },
+        **{
             f"/benchmarks/digits/charts/{chart.name}.json": as_json(
                 chart.figure(chart_views(busy_board, target, curves))
             )
             for chart in CHARTS
         },
-        "/benchmarks/digits/charts/convergence.json": as_json(
-            convergence_figure(make["convergence"](make["place"](model=hostile)))
-        ),
         "/benchmarks/hostile/charts/pareto.json": as_json(pareto_figure(hostile_board)),
         "/submissions/sub-1/badge.svg": ("image/svg+xml", badge_svg(submission).encode()),
         "/submissions/sub-1/charts/curves.json": as_json(
@@ -146,19 +150,19 @@ def chart_views(board: View, target: View, curves: list[View]) -> View:
         "against": "cost",
         "time": None,
         "target": target,
-        "divisions": [{"division": "closed", "records": [record], "not_records": []}],
+        "divisions": [{"division": "closed", "records": [record, record], "not_records": []}],
         "note": "A note for the caption.",
         "sets": [{"entry": entry, "runs": runs} for entry in board["entries"][:3]],
         "reference": [],
     }
 
 
-def chart_page(benchmark: View, sets: list[View]) -> View:
+def chart_page(benchmark: View, sets: list[View], chart: BoardChart) -> View:
     """What the page of a chart is rendered from, with submissions to choose from."""
     names = [{"name": one["entry"]["model"], "submission_id": "sub-1"} for one in sets]
     return {
         "benchmark": benchmark,
-        "chart": BY_NAME["survival"],
+        "chart": chart,
         "about": "share of runs",
         "empty": None,
         "table": survival_table(sets),
@@ -217,7 +221,7 @@ def eventually(tab: Any, expression: str, expected: object) -> None:
 
 def test_no_page_scrolls_sideways_or_complains(tab: Any, site: Any, complaints: list[str]) -> None:
     pages = [path for path in site.answers if not path.endswith((".json", ".svg"))]
-    assert len(pages) == 11
+    assert len(pages) == 11 + len(CHARTS)
     for path in pages:
         tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
         tab.goto(site.url + path)
@@ -243,18 +247,38 @@ def test_a_board_begins_on_the_first_screen_and_only_the_page_scrolls(
         "official_clock": "mlperf",
         "official_target": 0.925,
     }
-    rows = [make["entry"](submission_id=f"s{n}", energy_joules=1e6) for n in range(33)]
+    rows = [
+        make["entry"](
+            submission_id=f"s{n}",
+            energy_joules=1e6,
+            tta_seconds=600.0 / (n + 1),
+            system=make["system"](accelerator="H200", accelerator_count=8 * (n + 1)),
+        )
+        for n in range(33)
+    ]
     board = make["board"](*rows, lens=lens if is_lens else None)
     benchmark = make["benchmark"](title="Llama 2 70B LoRA (MLPerf v5.1)", inference_submissions=1)
     filters = {"target": 0.93} if is_lens else {}
     site.answers["/long"] = html(
-        "benchmark.html", benchmark=benchmark, board=board, filters=filters
+        "benchmark.html",
+        benchmark=benchmark,
+        board=board,
+        filters=filters,
+        facts={"entries": 33, "measured": 12, "updated": "2026-11-20"},
+        map=board_map(rows, SECONDS),
     )
     tab.set_viewport_size({"width": width, "height": height})
     tab.goto(site.url + "/long")
 
     row = tab.locator(".board tbody tr").first
     assert row.bounding_box()["y"] < lowest
+    picture = tab.locator(".board-map svg").bounding_box()
+    if width == 1280:
+        assert (picture["width"], picture["height"]) == (360, 176)
+        assert 64 <= picture["y"] <= 80
+        assert picture["y"] + picture["height"] <= 256
+    else:
+        assert picture["y"] > tab.locator(".board tbody tr").last.bounding_box()["y"]
     assert tab.evaluate(SCROLLED_INSIDE) == []
     assert not tab.locator("th", has_text="Energy").is_visible()
     tab.locator("summary", has_text="More filters").click()
@@ -266,37 +290,37 @@ def test_a_board_begins_on_the_first_screen_and_only_the_page_scrolls(
         assert tab.locator(".board thead th").first.bounding_box()["y"] == 0
 
 
-def test_a_chart_is_loaded_only_when_it_comes_into_view(tab: Any, site: Any) -> None:
+def test_charts_alone_load_their_library_and_only_when_they_come_into_view(
+    tab: Any, site: Any
+) -> None:
     asked: list[str] = []
     tab.on("request", lambda request: asked.append(request.url))
-    tab.set_viewport_size({"width": 390, "height": 500})
-    tab.goto(site.url + "/benchmarks/digits", wait_until="networkidle")
-    assert not any("plotly" in url for url in asked)
+    tab.set_viewport_size({"width": 390, "height": 120})
+    for path in ("", "/charts/curves"):
+        tab.goto(f"{site.url}/benchmarks/digits{path}", wait_until="networkidle")
+        assert not any("plotly" in url for url in asked)
     show_chart(tab)
-    assert any(url.endswith("plotly.min.js") for url in asked)
+    assert any(url.endswith("plotly-basic.min.js") for url in asked)
+    assert not tab.locator(".modebar").is_visible()  # A phone has no room for a toolbar.
 
 
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
 def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
-    tab: Any, site: Any, complaints: list[str]
+    tab: Any, site: Any, complaints: list[str], chart: BoardChart
 ) -> None:
-    tab.goto(site.url + "/benchmarks/digits#survival")
-    folds = tab.locator("details.fold")
-    assert folds.count() == len(CHARTS)  # All but the first, and one of convergence.
-    assert tab.locator("#survival").get_attribute("open") is not None
-    for fold in folds.all():
-        if fold.get_attribute("open") is None:
-            fold.locator("summary").click()
-        fold.locator("figure").scroll_into_view_if_needed()
-        fold.locator(DRAWN).first.wait_for(timeout=30_000)
-        points = [point.bounding_box() for point in fold.locator(".scatterlayer .point").all()[:3]]
-        point = max(points, key=lambda box: box["width"])  # The end of a step has no mark.
-        tab.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
-        fold.locator(".hovertext").first.wait_for(timeout=30_000)
-    buttons = tab.locator("#records .modebar-btn").all()
+    tab.goto(f"{site.url}/benchmarks/digits/charts/{chart.name}")
+    assert tab.locator(".chart-list [aria-current]").inner_text() == chart.label
+    show_chart(tab)
+    points = [point.bounding_box() for point in tab.locator(".scatterlayer .point").all()[:3]]
+    point = max(points, key=lambda box: box["width"])  # The end of a step has no mark.
+    tab.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    tab.locator(".hovertext").first.wait_for(timeout=30_000)
+    buttons = tab.locator(".modebar-btn").all()
     titles = {button.get_attribute("data-title") for button in buttons}
     assert "Reset axes" in titles
     assert not any("hare" in title for title in titles)  # Nothing is sent to another host.
-    assert "A note for the caption." in tab.locator("#records figcaption").inner_text()
+    if chart.name == "records":
+        assert "A note for the caption." in tab.locator("figcaption").inner_text()
     assert complaints == []
 
 
@@ -327,7 +351,7 @@ def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab: Any, site: Any) ->
 
 def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
     tab.emulate_media(color_scheme="dark")
-    tab.goto(site.url + "/benchmarks/digits")
+    tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     show_chart(tab)
     ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
     assert tab.evaluate(ink) == "rgb(156, 165, 173)"
@@ -382,11 +406,12 @@ def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> 
 
 def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, site: Any) -> None:
     tab.emulate_media(color_scheme="dark")
-    tab.goto(site.url + "/benchmarks/digits")
+    tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     show_chart(tab)
     tab.emulate_media(color_scheme="dark", media="print")
     ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
     eventually(tab, ink, "rgb(90, 97, 105)")
+    tab.goto(site.url + "/benchmarks/digits")
     for control in (".filters", "form.compare", ".board td.mark"):
         assert not tab.locator(control).first.is_visible(), control
     assert tab.locator(".board td.model").first.is_visible()
@@ -397,7 +422,7 @@ def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, 
 
 def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
     del site.answers["/benchmarks/digits/charts/pareto.json"]
-    tab.goto(site.url + "/benchmarks/digits")
+    tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     tab.locator("[data-chart]").first.scroll_into_view_if_needed()
     tab.wait_for_selector("text=The chart could not be drawn (the server answered 404)")
 
