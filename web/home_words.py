@@ -69,9 +69,10 @@ CONSOLE_PAGES = (
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
     ("users", "/console/users", "Users"),
+    ("invitations", "/console/invitations", "Invite"),
     ("submit", "/submit", "Submit"),
     ("notices", "/console/notices", "Notices"),
-    ("account", "/console/account", "Your account"),
+    ("account", "/account", "Your account"),
 )
 EVERYBODYS = ("account",)
 SUBMITTERS = ("submit", "notices", *EVERYBODYS)

@@ -35,6 +35,7 @@ workers.html       workers; optional queue, readings (of canaries, newest first,
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
 prices.html        prices, filters (current query values), query (their text, with its "?")
+join.html          code, link (InvitationView or None), typed, errors, refusal
 mail_link.html     address, purpose (confirm or unsubscribe), done
 error.html         status, title, detail, problems
 
@@ -58,6 +59,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   phases.html         benchmarks (id, title, phases), chosen (None, or such a one with its history)
   audit.html          records, actions, filters, head, older (address of the next page or None)
   tokens.html         tokens, own_token, roles (that may be given), filters, may_change
+  invitations.html    links (InvitationView), roles, organisations, may_change
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self

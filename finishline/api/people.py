@@ -1,6 +1,6 @@
 """Request and response models of accounts, their tokens, users and organisations."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool
@@ -68,6 +68,65 @@ class TokenRotate(Schema):
 
     overlap_hours: float = Field(default=0.0, ge=0, le=LONGEST_OVERLAP_HOURS)
     expires_in_days: Days | None = None
+
+
+MOST_USES = 1000
+LONGEST_LINK_DAYS = 366
+DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
+
+
+class InvitationCreate(Schema):
+    """Link to make by which one person joins, or a class.
+
+    It ends with `last_day`, in 7 days if absent, or once `uses` people joined. With a `mail_domain`
+    they name an address there. `name` is proposed to a single person.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"uses": 200, "last_day": "2027-02-01", "mail_domain": "uni.example"}]
+        },
+    )
+
+    role: Role = "submitter"
+    uses: int = Field(default=1, ge=1, le=MOST_USES)
+    last_day: date | None = None
+    mail_domain: str | None = Field(default=None, max_length=253, pattern=DOMAIN_PATTERN)
+    organisation: str | None = Field(default=None, min_length=1, max_length=100)
+    name: UserName | None = None
+
+
+class InvitationView(Schema):
+    """A link by which people join, without its code. `state` is open, used up, expired or revoked.
+
+    Who joins with it has a token that ends with the one the link was `made_with`.
+    """
+
+    id: int
+    role: str
+    uses: int
+    uses_allowed: int
+    expires_at: datetime
+    mail_domain: str | None
+    organisation: str | None
+    name: str | None
+    made_by: str
+    made_with: int
+    created_at: datetime
+    state: Literal["open", "used up", "expired", "revoked"]
+
+
+class InvitationCreated(InvitationView):
+    """A link just made: the only time its address is shown."""
+
+    link: str
+
+
+class InvitationList(Schema):
+    """Links by which people join, newest first."""
+
+    invitations: list[InvitationView]
 
 
 class TokenView(Schema):

@@ -54,6 +54,7 @@ for command in (
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)
+app.command("invite")(admin.invite)
 app.command("import")(import_archive)
 app.command("audit-log")(audit_log)
 app.command("check-proof")(check_proof_of)

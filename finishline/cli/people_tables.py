@@ -34,6 +34,25 @@ def token_table(tokens: Sequence[View]) -> RenderableType:
     return table
 
 
+def invitation_table(invitations: Sequence[View]) -> RenderableType:
+    """The links by which people join, without their codes."""
+    if not invitations:
+        return Text("No links.", style="dim")
+    table = make_table("id", "role", "used", "until", "domain", "organisation", "made by", "state")
+    for item in invitations:
+        table.add_row(
+            or_dash(item.get("id")),
+            or_dash(item.get("role")),
+            f"{item.get('uses')} of {item.get('uses_allowed')}",
+            minute_text(item.get("expires_at")),
+            or_dash(item.get("mail_domain")),
+            or_dash(item.get("organisation")),
+            or_dash(item.get("made_by")),
+            or_dash(item.get("state")),
+        )
+    return table
+
+
 def user_table(users: Sequence[View]) -> RenderableType:
     """The users of a server, as admins see them."""
     if not users:

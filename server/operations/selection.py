@@ -75,6 +75,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         email="reaches a person",
     ),
     "tokens": LeftOut(OF_ITS_OWNER),
+    "invitations": LeftOut(OF_ITS_OWNER),
     "console_sessions": LeftOut(OF_ITS_OWNER),
     "benchmark_definitions": _included("sha256 benchmark_id version content created_at"),
     "added_benchmarks": _included("benchmark_id definition_sha256 added_by added_at"),

@@ -31,7 +31,7 @@ from server.submissions.quota_admin import own_quotas
 from server.submissions.service import submissions_page
 
 router = APIRouter(include_in_schema=False)
-ADDRESS = "/console/account"
+ADDRESS = "/account"
 TOKENS = ADDRESS + "/tokens"
 LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]

@@ -143,7 +143,7 @@ router = APIRouter(include_in_schema=False)
 def overview(console: AnyoneDep) -> Response:
     """Open tasks of organisers; any other user is redirected to their own account."""
     if console.caller.role not in ORGANISERS:
-        return RedirectResponse("/console/account", status_code=303)
+        return RedirectResponse("/account", status_code=303)
     services = console.services
     alive = services.settings.worker_alive_seconds
     with services.database.read(console.viewer) as session:

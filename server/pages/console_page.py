@@ -74,6 +74,7 @@ class Console:
             account={"name": self.caller.name, "role": self.caller.role},
             csrf=csrf_token(self.signed_in.secret),
             notices=self._notices(),
+            site=self.services.settings.public_url,
             typed=dict(typed or {}),
             errors=errors or {},
             refusal=refusal.detail if refusal is not None else None,

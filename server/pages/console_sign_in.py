@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 HOME = "/console"
 # A page of somebody signed in: no host, no backslash, no dot, so it can lead nowhere else.
-OWN_PAGE = re.compile(r"/(?:console|submit)(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
+OWN_PAGE = re.compile(r"/(?:console|submit|account)(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
 
 
 def own_page(address: str | None) -> str:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.addresses import site_address
 from server.base.middleware import reader_has
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
-from server.pages.addresses import site_address
 from server.pages.board_times import times_of
 from server.verifications.queries import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry

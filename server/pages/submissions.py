@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.api.submissions import WithdrawalCreate
 from finishline.api.verifications import VerificationCreate
 from finishline.rules.verification.replay_plan import why_not_replayable
+from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Submission
@@ -24,7 +25,6 @@ from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
 from server.boards.service import read_ghosts
 from server.pages.actions import Role, actions_of
-from server.pages.addresses import site_address
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
 from server.pages.queries import (

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData
 from finishline.api.submissions import SubmissionPreview
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.package import MOST_FILES
-from server.base.errors import ContentError, ServerError
+from server.base.errors import ContentError, ServerError, problem_of
 from server.base.forms import with_form
 from server.pages.chosen_files import EXPECTED, chosen_form
 from server.pages.console_notices import SubmitterDep
@@ -99,8 +99,7 @@ def _refusal(error: RuleError | ServerError) -> ServerError:
     """The error of a page that lists its problems by file, line and field."""
     if isinstance(error, ServerError):
         return error
-    names = ("file", "line", "field", "message", "expected")
-    problems = [{name: getattr(one, name) for name in names} for one in error.problems]
+    problems = [problem_of(one) for one in error.problems]
     return ContentError(
         "These files break rules. Mend them and choose them again.", problems=problems
     )

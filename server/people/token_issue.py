@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import or_, select
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.api.people import OwnTokenCreate, TokenCreate, TokenRotate
@@ -15,7 +15,7 @@ from server.base.errors import (
     NotFoundError,
     NotSignedInError,
 )
-from server.base.models import Token, User
+from server.base.models import Invitation, Token, User
 from server.people.accounts import (
     ROLES,
     SCOPES_OF,
@@ -42,7 +42,7 @@ def require_maker(session: Session, token_id: int, *also: int) -> Token:
 
     A revocation at the same time then includes it. Raises NotSignedInError if that came first.
     """
-    _lock(session, {token_id, *also})
+    lock_tokens(session, {token_id, *also})
     maker = session.get_one(Token, token_id)
     session.refresh(maker, ["revoked_at"])
     if maker.revoked_at is not None:
@@ -53,18 +53,26 @@ def require_maker(session: Session, token_id: int, *also: int) -> Token:
 def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
     """Revoke a token and all that descend from it; return the ids of those that still worked.
 
+    Links by which people join, made with any of them, end too.
+
     A rotated token and its successor are one line: tokens made with either are revoked too.
     """
     ids: set[int] = set()
     # One that is made meanwhile is seen once its maker is locked.
     while (found := _line(session, token_id)) != ids:
         ids = found
-        _lock(session, ids)
+        lock_tokens(session, ids)
     living = select(Token).where(Token.id.in_(ids), Token.revoked_at.is_(None)).order_by(Token.id)
     ended = list(session.scalars(living, execution_options={"populate_existing": True}))
     now = utc_now()
     for token in ended:
         record_revocation(session, actor, token, at=now, named=token_id)
+    session.execute(
+        update(Invitation)
+        .where(Invitation.made_with.in_(ids), Invitation.revoked_at.is_(None))
+        .values(revoked_at=now)
+        .execution_options(synchronize_session=False)
+    )
     return [token.id for token in ended]
 
 
@@ -80,8 +88,8 @@ def _line(session: Session, token_id: int) -> set[int]:
     return set(session.scalars(select(line.c.id)))
 
 
-def _lock(session: Session, ids: Iterable[int]) -> None:
-    """Lock in the order of ids, which prevents deadlocks."""
+def lock_tokens(session: Session, ids: Iterable[int]) -> None:
+    """Lock tokens in the order of their ids, which prevents deadlocks."""
     session.execute(select(Token.id).where(Token.id.in_(ids)).order_by(Token.id).with_for_update())
 
 

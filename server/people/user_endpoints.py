@@ -2,9 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Request
 
 from finishline.api.people import (
+    InvitationCreate,
+    InvitationCreated,
+    InvitationList,
+    InvitationView,
     OrganisationCreate,
     OrganisationList,
     OrganisationView,
@@ -15,11 +19,13 @@ from finishline.api.people import (
     UserList,
     UserView,
 )
+from server.base.addresses import site_address
 from server.base.services import ServicesDep
-from server.people import users
+from server.people import invitations, users
 from server.people.dependencies import AdminDep, OrganiserDep
 
 router = APIRouter(tags=["users"])
+InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 @router.get("/users")
@@ -71,6 +77,36 @@ def change_known(
     with services.database.write() as session:
         user = users.change_known(session, caller, name, known=body.known)
         return UserKnown(name=user.name, known_at=user.known_at)
+
+
+@router.get("/invitations")
+def list_invitations(services: ServicesDep, caller: OrganiserDep) -> InvitationList:
+    """List the links by which people join that the caller made, newest first; an admin sees all."""
+    with services.database.read() as session:
+        found = invitations.list_invitations(session, caller)
+        return InvitationList(invitations=[invitations.invitation_view(one) for one in found])
+
+
+@router.post("/invitations", status_code=201)
+def create_invitation(
+    request: Request, services: ServicesDep, caller: OrganiserDep, body: InvitationCreate
+) -> InvitationCreated:
+    """Make a link by which one person joins, or a class. Its address is shown only once."""
+    with services.database.write() as session:
+        made, code = invitations.make_invitation(session, caller, body)
+        view = invitations.invitation_view(made)
+    link = f"{site_address(request, services.settings)}/join/{code}"
+    return InvitationCreated(**view.model_dump(), link=link)
+
+
+@router.delete("/invitations/{invitation_id}")
+def revoke_invitation(
+    invitation_id: InvitationId, services: ServicesDep, caller: OrganiserDep
+) -> InvitationView:
+    """Revoke a link by which people join. Those who joined with it stay."""
+    with services.database.write() as session:
+        found = invitations.revoke_invitation(session, caller, invitation_id)
+        return invitations.invitation_view(found)
 
 
 @router.get("/organisations")

@@ -55,6 +55,27 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
     assert finishline("account", "revoke", "8", "--json").json() == {"revoked": [8]}
 
 
+def test_a_link_to_join_is_made_listed_and_revoked(
+    finishline: Finishline, standin: StandIn
+) -> None:
+    link = {"id": 3, "role": "submitter", "uses": 1, "uses_allowed": 200, "mail_domain": None,
+            "expires_at": "2027-02-02T00:00:00Z", "organisation": None, "made_by": "ann",
+            "state": "open", "link": "https://tta.example/join/3-x"}  # fmt: skip
+    standin.answer("POST /api/v1/invitations", link, status=201)
+    standin.answer("GET /api/v1/invitations", {"invitations": [link]})
+    standin.answer("DELETE /api/v1/invitations/3", link | {"state": "revoked"})
+
+    made = finishline("invite", "--uses", "200", "--until", "2027-02-01")
+    assert made.out.splitlines() == ["https://tta.example/join/3-x"]
+    assert body_of(standin.asked[-1]) == {
+        "role": "submitter",
+        "uses": 200,
+        "last_day": "2027-02-01",
+    }
+    assert "1 of 200" in finishline("admin", "invitation", "list").out
+    assert finishline("admin", "invitation", "revoke", "3").out == "Link 3 is revoked.\n"
+
+
 def test_an_admin_keeps_users_over_every_page_of_them(
     finishline: Finishline, standin: StandIn
 ) -> None:

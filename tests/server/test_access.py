@@ -128,6 +128,7 @@ def named(
         "rerun": ask(f"/submissions/{replay.submission_id}/verifications", {"reason": "again"}),
         "calibration_id": ask("/calibrations", calibration),
         "token_id": ask("/tokens", {"user": "alice", "role": "submitter"}),
+        "invitation_id": ask("/invitations", {}),
         "name": "walter-1",
         "user_name": "walter-1",
         "kind": "user",
@@ -243,7 +244,7 @@ def console_routes(router: Any) -> Iterator[str]:
     for route in router.routes:
         if hasattr(route, "original_router"):
             yield from console_routes(route.original_router)
-        elif route.path.startswith(("/console", "/submit")):
+        elif route.path.startswith(("/console", "/submit", "/account")):
             yield from (f"{method} {route.path}" for method in route.methods - {"HEAD"})
 
 

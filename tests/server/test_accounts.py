@@ -250,7 +250,7 @@ def test_a_body_that_is_no_json_is_422(client: TestClient, olivia: Any) -> None:
 __all__ = ["judged"]  # A fixture.
 
 
-ACCOUNT = "/console/account"
+ACCOUNT = "/account"
 
 
 USERS = "/console/users"
@@ -357,8 +357,9 @@ def test_a_token_that_only_reads_shows_pages_and_changes_nothing(
 def test_an_admin_keeps_users_and_organisations(
     adas: Console, client: TestClient, alice: Any, bob: Any
 ) -> None:
-    assert navigation(adas.get("/console").text)[-4:] == [
+    assert navigation(adas.get("/console").text)[-5:] == [
         USERS,
+        "/console/invitations",
         "/submit",
         "/console/notices",
         ACCOUNT,

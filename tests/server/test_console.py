@@ -44,7 +44,7 @@ class Console:
             "/console/sign-in", data=fields, headers=ORIGIN, follow_redirects=False
         )
         assert answer.status_code == 303, answer.text
-        page = client.get("/console/account").text
+        page = client.get("/account").text
         self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{128})"', page)[0]
 
     def get(self, path: str, **query: str) -> Any:
@@ -183,7 +183,7 @@ def test_every_page_answers_and_escapes_what_a_stranger_wrote(
     console.done("/console/prices", **PRICE | {"provider": HOSTILE, "note": HOSTILE})
     decide = f"/console/decide/{waiting.verification_id}"
     preview = {"kind": "replay", "preview": "yes", "submissions": f"{HOSTILE} a"}
-    for path in (*PAGES, decide, "/console/account", "/prices"):
+    for path in (*PAGES, decide, "/account", "/prices"):
         page = console.get(path)
         assert page.status_code == 200, path
         assert (page.headers.get("cache-control") == "no-store") is (path != "/prices")
@@ -543,7 +543,7 @@ def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
 ) -> None:
     own = submit(digits_submission).json()["id"]
     others = submit(digits_submission, by=bob).json()["id"]
-    page = Console(client, alice).get("/console/account").text
+    page = Console(client, alice).get("/account").text
 
     assert own in page
     assert others not in page

@@ -235,7 +235,7 @@ def test_the_browser_of_its_owner_shows_it_and_says_until_when(
     page = client.get(f"/submissions/{hidden}").text
     assert "<b>Under embargo</b> until" in page
     assert client.get(f"/submissions/{hidden}/charts/curves.json").status_code == 200
-    assert "under embargo" in client.get("/console/account").text
+    assert "under embargo" in client.get("/account").text
 
 
 # Words that nothing else has: in the model's name, a file's, the notes, the system and the code.

@@ -50,7 +50,7 @@ def sign_in(client: TestClient) -> Callable[[Person], str]:
         token = {"token": person.secret}
         answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
         assert answer.status_code == 303
-        page = client.get("/console/account").text
+        page = client.get("/account").text
         return re.findall(r'name="csrf" value="([^"]+)"', page)[0]
 
     return start

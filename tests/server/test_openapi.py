@@ -111,6 +111,9 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
 
     assert protected == {
         "GET /api/v1/leaderboards/{benchmark_id}/preview",
+        "GET /api/v1/invitations",
+        "POST /api/v1/invitations",
+        "DELETE /api/v1/invitations/{invitation_id}",
         "GET /api/v1/me",
         "GET /api/v1/me/tokens",
         "POST /api/v1/me/tokens",

@@ -351,7 +351,7 @@ PHASES_PAGE = "/console/phases"
 def sign_in(client: TestClient, person: Any) -> str:
     """The token that forms of this browser carry from then on."""
     client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
-    found = re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/console/account").text)
+    found = re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/account").text)
     return str(found[0])
 
 
@@ -441,7 +441,7 @@ def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_of
     done = client.post(f"{page}/withdraw", data=reason | {"csrf": csrf}, headers=ORIGIN)
     assert "<b>Withdrawn</b> by alice" in done.text
     assert "the clock was wrong" in done.text
-    assert "withdrawn" in client.get("/console/account").text
+    assert "withdrawn" in client.get("/account").text
 
 
 BENCHMARKS = "/api/v1/benchmarks"

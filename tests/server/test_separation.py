@@ -437,7 +437,7 @@ def addresses(board: str, one: str, other: str) -> list[str]:
     """Every page and export that shows a submission of a board or two of them side by side."""
     ranked, page, both = f"/api/v1/leaderboards/{board}", f"/benchmarks/{board}", f"{one},{other}"
     return [
-        *("/", "/console/account", "/api/v1/submissions", "/api/v1/benchmarks"),
+        *("/", "/account", "/api/v1/submissions", "/api/v1/benchmarks"),
         *(each + query for query in QUERIES for each in (page, ranked, f"{ranked}.csv")),
         *(f"{page}/charts/{name}{end}" for name in CHARTS for end in ("", ".json")),
         *(f"{page}/{name}" for name in ("feed.atom", "convergence", "charts/convergence.json")),

@@ -45,7 +45,7 @@ def opens(client: TestClient, cookie: str | None = None) -> bool:
     if cookie is not None:
         client.cookies.clear()
         client.cookies.set(COOKIE, cookie)
-    answer = client.get("/console/account", follow_redirects=False)
+    answer = client.get("/account", follow_redirects=False)
     assert answer.status_code in (200, 303)
     return bool(answer.status_code == 200)
 
@@ -78,7 +78,7 @@ def test_a_token_opens_a_session_and_is_kept_nowhere(
     with database.read() as session:
         row = session.scalars(select(ConsoleSession)).one()
     assert secret not in (row.id_sha256, str(vars(row)))
-    page = client.get("/console/account").text
+    page = client.get("/account").text
     assert "olivia" in page
     assert olivia.secret not in page + caplog.text + str(answer.headers)
     assert sign_in(client, "").status_code == 401
@@ -121,7 +121,7 @@ def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(
 def test_signing_out_ends_the_session_on_the_server(client: TestClient, olivia: Any) -> None:
     sign_in(client, olivia.secret)
     cookie = client.cookies[COOKIE]
-    fields = {"csrf": csrf_of(client.get("/console/account").text)}
+    fields = {"csrf": csrf_of(client.get("/account").text)}
     answer = client.post("/console/sign-out", data=fields, headers=ORIGIN, follow_redirects=False)
 
     assert answer.status_code == 303
@@ -219,7 +219,7 @@ def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any
         assert answer.status_code == status, headers
         assert ("set-cookie" in answer.headers) is (status == 303)
         sign_in(client, olivia.secret)
-        sent = {"csrf": csrf_of(client.get("/console/account").text)}
+        sent = {"csrf": csrf_of(client.get("/account").text)}
         path = "/console/sign-out"
         answer = client.post(path, data=sent, headers=headers, follow_redirects=False)
         assert answer.status_code == status, headers
@@ -229,9 +229,9 @@ def test_a_form_carries_the_token_of_its_own_session(
     client: TestClient, olivia: Any, alice: Any, settings: Settings
 ) -> None:
     sign_in(client, olivia.secret)
-    own = csrf_of(client.get("/console/account").text)
+    own = csrf_of(client.get("/account").text)
     sign_in(client, alice.secret)
-    other = csrf_of(client.get("/console/account").text)
+    other = csrf_of(client.get("/account").text)
     assert own != other
     for fields in ({}, {"csrf": ""}, {"csrf": own}, {"csrf": "ü" * 64}, {"csrf": other[:-1]}):
         answer = client.post("/console/sign-out", data=fields, headers=ORIGIN)
@@ -318,12 +318,12 @@ def test_over_https_the_cookie_is_for_https_and_this_host_alone(
     assert sorted(flag.lower() for flag in flags) == [
         "httponly", "path=/", "samesite=strict", "secure",
     ]  # fmt: skip
-    assert behind_tls.get("/console/account", follow_redirects=False).status_code == 200
+    assert behind_tls.get("/account", follow_redirects=False).status_code == 200
     # A neighbour could plant a cookie without the prefix; it is not read.
     planted = {COOKIE: behind_tls.cookies["__Host-finishline_console"]}
     behind_tls.cookies.clear()
     behind_tls.cookies.update(planted)
-    assert behind_tls.get("/console/account", follow_redirects=False).status_code == 303
+    assert behind_tls.get("/account", follow_redirects=False).status_code == 303
 
 
 def test_a_setting_makes_the_cookie_secure_behind_a_proxy(
@@ -348,7 +348,7 @@ def test_a_token_that_expires_is_told_on_the_account_page(
     assert expires is not None
     assert sign_in(client, made.secret).headers["location"] == "/console"
     home = client.get("/console")
-    assert home.url.path == "/console/account"
+    assert home.url.path == "/account"
     assert f"{expires:%Y-%m-%d %H:%M}" in home.text
     assert made.secret not in home.text
 
@@ -362,7 +362,7 @@ def test_half_a_character_in_a_form_is_no_error_of_the_server(client: TestClient
 
 def test_the_token_of_a_form_is_masked_anew_in_each_answer(client: TestClient, olivia: Any) -> None:
     sign_in(client, olivia.secret)
-    first, second = (csrf_of(client.get("/console/account").text) for _ in range(2))
+    first, second = (csrf_of(client.get("/account").text) for _ in range(2))
 
     assert not {first[:64], first[64:]} & {second[:64], second[64:]}
     secret = client.cookies[COOKIE]

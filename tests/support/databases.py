@@ -43,8 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and the tables that it lacked.
-BEFORE = "0048"
-ADDED = ("benchmark_files", "added_benchmarks")
+BEFORE = "0049"
+ADDED = ("invitations",)
 
 
 def set_back(database: Database) -> None:

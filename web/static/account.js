@@ -6,7 +6,7 @@
   const link = document.querySelector("a.sign-in:not([aria-current])");
   if (!mark || !link) return;
   try {
-    link.textContent = `Console (${decodeURIComponent(mark.slice(MARK.length))})`;
+    link.textContent = `Account (${decodeURIComponent(mark.slice(MARK.length))})`;
   } catch {
     // A mark that is not ours is no name.
   }

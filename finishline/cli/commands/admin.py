@@ -7,12 +7,18 @@ import typer
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.people_tables import organisation_table, token_table, user_table
-from finishline.cli.screen import open_screen
+from finishline.cli.people_tables import (
+    invitation_table,
+    organisation_table,
+    token_table,
+    user_table,
+)
+from finishline.cli.screen import as_it_is, open_screen
 from finishline.rules.roles import Role
 from finishline.rules.text import count_text
 
 tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")
+invitations = typer.Typer(no_args_is_help=True, help="Links by which people join: list, revoke.")
 Scopes = Annotated[
     list[str] | None,
     typer.Option(
@@ -280,7 +286,65 @@ def add_organisation(
     return int(ExitCode.OK)
 
 
+def invite(
+    role: Annotated[Role, typer.Option("--role", help="Role of those who join.")] = "submitter",
+    uses: Annotated[int, typer.Option("--uses", min=1, help="How many people may join.")] = 1,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="Last day (default: in 7 days).")
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Domain of their mail addresses.")
+    ] = None,
+    organisation: Annotated[
+        str | None, typer.Option("--organisation", help="Organisation to join.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name proposed to a single person.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Make a link by which one person joins, or a class (organisers). It is shown only once."""
+    body = given(
+        role=role,
+        uses=uses,
+        last_day=until,
+        mail_domain=domain,
+        organisation=organisation,
+        name=name,
+    )
+    with ServerClient(url, token) as server:
+        view = server.post("/invitations", body)
+    open_screen(as_json=as_json).answer(view, [as_it_is(view["link"])])
+    return int(ExitCode.OK)
+
+
+@invitations.command("list")
+def list_invitations(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
+    """List the links that you made; an admin sees all."""
+    with ServerClient(url, token) as server:
+        view = server.get("/invitations")
+    open_screen(as_json=as_json).answer(view, [invitation_table(view["invitations"])])
+    return int(ExitCode.OK)
+
+
+@invitations.command("revoke")
+def revoke_invitation(
+    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the link.")],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Revoke a link. Those who joined with it stay."""
+    with ServerClient(url, token) as server:
+        view = server.delete(f"/invitations/{segment(invitation_id)}")
+    open_screen(as_json=as_json).answer(view, [f"Link {view['id']} is revoked."])
+    return int(ExitCode.OK)
+
+
 app = typer.Typer(no_args_is_help=True, help="Users, organisations and tokens (admins).")
+app.add_typer(invitations, name="invitation")
 app.add_typer(users, name="user")
 app.add_typer(organisations, name="organisation")
 app.add_typer(tokens_app, name="token")

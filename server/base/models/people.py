@@ -68,6 +68,34 @@ class Token(Base):
     user: Mapped[User] = relationship(lazy="joined")
 
 
+class Invitation(Base):
+    """A link by which people join; only the SHA-256 of its code is kept.
+
+    It makes `uses_allowed` users of `role`, with an address at `mail_domain` and in the
+    organisation where these are set. `name` is proposed to a single person. It ends with the token
+    it was `made_with`.
+    """
+
+    __tablename__ = "invitations"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    code_sha256: Mapped[str] = mapped_column(String(64))
+    role: Mapped[str] = mapped_column(String(20))
+    uses: Mapped[int] = mapped_column(default=0)
+    uses_allowed: Mapped[int]
+    expires_at: Mapped[datetime]
+    mail_domain: Mapped[str | None] = mapped_column(String(253))
+    organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"))
+    name: Mapped[str | None] = mapped_column(String(100))
+    made_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    made_with: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+
+    maker: Mapped[User] = relationship(lazy="joined")
+    organisation: Mapped[Organisation | None] = relationship(lazy="joined")
+
+
 class ConsoleSession(Base):
     """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
 

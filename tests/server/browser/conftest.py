@@ -141,7 +141,9 @@ def filled(
     hook_id = ask("/webhooks", hook, by=ada)
     ask_test = client.post(f"/api/v1/webhooks/{hook_id}/test", headers=ada.headers)
     assert ask_test.status_code == 202, ask_test.text
+    link = client.post("/api/v1/invitations", json={}, headers=ada.headers).json()["link"]
     return packages | {
+        "code": link.rpartition("/")[2],
         "webhook_id": hook_id,
         "confirm_token": mail_token(client, "m-1", "confirm"),
         "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),

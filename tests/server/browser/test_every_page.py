@@ -40,7 +40,7 @@ QUERIES = {
     "/compare": "?ids={submission_id},{third_submission}",
     "/verifications/compare": "?first={verification_id}&second={rerun}",
 }
-SIGNED_IN = ("/console", "/submit")
+SIGNED_IN = ("/console", "/submit", "/account")
 CHARTS = "/benchmarks/{benchmark_id}/charts/{name}"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 # Only the violations come back: what passed is many times as long, and nobody reads it. What

@@ -121,7 +121,7 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     signed_in = client.post("/console/sign-in", data=fields, headers=origin, follow_redirects=False)
     assert signed_in.status_code == 303
     made_up = {"Authorization": "Bearer fl_made-up"}
-    assert client.get("/console/account", headers=made_up).status_code == 200
+    assert client.get("/account", headers=made_up).status_code == 200
     client.cookies.clear()
 
     asked = [read_openly(client, **made_up).status_code for _ in range(6)]

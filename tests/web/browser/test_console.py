@@ -134,7 +134,7 @@ def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(
     page.wait_for_selector(".notice:focus >> text=1 verification is queued.")
     page.locator("td", has_text="a look").wait_for()  # Further down; and it is there once.
     shown_to = who_is_signed_in(browser, console_site.url, context.cookies())
-    assert shown_to == ("Sign in", "Console (olivia)")
+    assert shown_to == ("Sign in", "Account (olivia)")
     tab_to(page, 'button:has-text("Sign out")')
     page.keyboard.press("Enter")
     page.wait_for_selector("text=You are signed out.")

@@ -1,0 +1,250 @@
+"""Links by which people join: made by organisers, used once or by a class."""
+
+import hmac
+import re
+import secrets
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.api.people import (
+    LONGEST_LINK_DAYS,
+    Email,
+    InvitationCreate,
+    InvitationView,
+    UserName,
+)
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError, NotAllowedError, NotFoundError
+from server.base.models import Invitation, User
+from server.people.accounts import (
+    ORGANISERS,
+    RANK,
+    SCOPES_OF,
+    NewToken,
+    add_token,
+    hash_token,
+    holder_of,
+    record_new_token,
+    require_new_name,
+)
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, caller_of
+from server.people.token_issue import lock_tokens, may_give
+from server.people.users import find_organisation
+
+USUAL_DAYS = 7
+TOKEN_LIFETIME = timedelta(days=365)
+CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")
+ASK = "Ask whoever sent it to you for another one."
+State = Literal["open", "used up", "expired", "revoked"]
+
+
+class Joining(BaseModel):
+    """Name and address that somebody joins with."""
+
+    name: UserName
+    email: Email | None = None
+
+
+def make_invitation(
+    session: Session, caller: Caller, wanted: InvitationCreate
+) -> tuple[Invitation, str]:
+    """Make a link; returns it with its code, which is not stored.
+
+    Raises NotAllowedError for a role or organisation that the caller may not give, ContentError.
+    """
+    if wanted.role not in may_give(caller) or RANK[wanted.role] > RANK[caller.role]:
+        raise NotAllowedError(f"Your token makes no users of role {wanted.role}.")
+    if wanted.name is not None and wanted.uses > 1:
+        raise ContentError("A name is proposed to one person: leave it out, or allow one use.")
+    secret = secrets.token_urlsafe(24)
+    made = Invitation(
+        code_sha256=hash_token(secret),
+        role=wanted.role,
+        uses=0,
+        uses_allowed=wanted.uses,
+        expires_at=_end_of(wanted.last_day),
+        mail_domain=wanted.mail_domain,
+        organisation_id=_organisation(session, caller, wanted.organisation),
+        name=wanted.name,
+        made_by=caller.user_id,
+        made_with=caller.token_id,
+        created_at=utc_now(),
+    )
+    session.add(made)
+    session.flush()
+    _record(session, caller, "invitation.create", made, before=None, after=_logged(made))
+    return made, f"{made.id}-{secret}"
+
+
+def _end_of(last_day: date | None) -> datetime:
+    """The end of a day in UTC. Raises ContentError for one that is over, or too far."""
+    now = utc_now()
+    if last_day is None:
+        return now + timedelta(days=USUAL_DAYS)
+    if not 0 <= (last_day - now.date()).days <= LONGEST_LINK_DAYS:
+        raise ContentError(
+            f"The last day {last_day} is over or too far: expected one from today to "
+            f"{now.date() + timedelta(days=LONGEST_LINK_DAYS)}."
+        )
+    return datetime.combine(last_day + timedelta(days=1), time(), UTC)
+
+
+def _organisation(session: Session, caller: Caller, name: str | None) -> int | None:
+    """Id of the organisation to join. Only an admin says who is in another than their own."""
+    if name is None:
+        return None
+    found = find_organisation(session, name).id
+    if found != caller.organisation_id and not caller.may("administer"):
+        raise NotAllowedError("Only an admin adds people to an organisation that is not theirs.")
+    return found
+
+
+def list_invitations(session: Session, caller: Caller) -> list[Invitation]:
+    """Links that a caller may revoke, newest first: their own, or all for an admin."""
+    query = select(Invitation).order_by(Invitation.id.desc())
+    if not caller.is_admin:
+        query = query.where(Invitation.made_by == caller.user_id)
+    return list(session.scalars(query))
+
+
+def revoke_invitation(session: Session, caller: Caller, invitation_id: int) -> Invitation:
+    """Revoke a link. Users who joined with it stay. Raises NotFoundError."""
+    found = session.get(Invitation, invitation_id)
+    if found is None or (found.made_by != caller.user_id and not caller.may("administer")):
+        raise NotFoundError(f"You have no link {invitation_id}.")
+    if found.revoked_at is None:
+        found.revoked_at = utc_now()
+        after = {"revoked_at": found.revoked_at}
+        _record(session, caller, "invitation.revoke", found, before=None, after=after)
+    return found
+
+
+def state_of(found: Invitation) -> State:
+    """Whether a link still works, and else why not."""
+    if found.revoked_at is not None:
+        return "revoked"
+    if found.uses >= found.uses_allowed:
+        return "used up"
+    return "expired" if found.expires_at <= utc_now() else "open"
+
+
+def find_invitation(session: Session, code: str) -> Invitation:
+    """Find the link of a code. Raises NotFoundError for an unknown one."""
+    match = CODE.fullmatch(code)
+    found = session.get(Invitation, int(match[1])) if match else None
+    kept = found.code_sha256 if found is not None else hash_token("")
+    given = hash_token(match[2] if match else code)
+    if not hmac.compare_digest(kept, given) or found is None:
+        raise NotFoundError(f"This link is not known here; part of it may be missing. {ASK}")
+    return found
+
+
+def require_open(found: Invitation) -> None:
+    """Raise ConflictError with the reason if nobody can join with a link."""
+    state = state_of(found)
+    maker = found.maker
+    if state == "used up":
+        used = "already" if found.uses_allowed == 1 else f"{found.uses} times, which is the most"
+        raise ConflictError(f"This link was used {used}. {ASK}")
+    if state == "expired":
+        raise ConflictError(f"This link ended on {found.expires_at:%Y-%m-%d %H:%M} UTC. {ASK}")
+    may_not = maker.role not in ORGANISERS or RANK[found.role] > RANK[maker.role]
+    if state == "revoked" or maker.disabled_at is not None or may_not:
+        raise ConflictError(f"This link was revoked. {ASK}")
+
+
+def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewToken:
+    """Make a user by a link, with their first token.
+
+    Raises NotFoundError, ConflictError about the link or a name that is taken, ContentError.
+    """
+    found = find_invitation(session, code)
+    # A revocation of its maker's token at the same time includes this link, or waits.
+    lock_tokens(session, [found.made_with])
+    session.refresh(found, ["uses", "revoked_at"], with_for_update=True)
+    require_open(found)
+    _require_address(found, wanted.email)
+    try:
+        require_new_name(session, wanted.name)
+    except (ConflictError, ContentError) as error:
+        error.problems = [_problem("name", error.detail, "another name")]
+        raise
+    now = utc_now()
+    user = User(
+        name=wanted.name,
+        role=found.role,
+        email=wanted.email,
+        organisation_id=found.organisation_id,
+        created_at=now,
+    )
+    session.add(user)
+    found.uses += 1
+    made = add_token(
+        session,
+        user,
+        role=found.role,
+        scopes=SCOPES_OF[found.role],
+        expires_at=now + TOKEN_LIFETIME,
+        label="first token",
+        made_with=found.made_with,
+    )
+    joined = caller_of(holder_of(made.token), source=source)
+    after = {"user": user.name, "role": user.role, "uses": found.uses}
+    _record(session, joined, "invitation.use", found, before=None, after=after)
+    record_new_token(session, joined, made.token, new_user=True)
+    return made
+
+
+def _require_address(found: Invitation, email: str | None) -> None:
+    domain = found.mail_domain
+    if domain is None or (email or "").lower().endswith(f"@{domain}"):
+        return
+    raise ContentError(
+        f"This link is for people with an address at {domain}.",
+        problems=[_problem("email", "another domain, or none", f"an address at {domain}")],
+    )
+
+
+def _problem(field: str, message: str, expected: str) -> dict[str, Any]:
+    return {"file": None, "line": None, "field": field, "message": message, "expected": expected}
+
+
+def invitation_view(found: Invitation) -> InvitationView:
+    """View of a link."""
+    return InvitationView(
+        id=found.id,
+        role=found.role,
+        uses=found.uses,
+        uses_allowed=found.uses_allowed,
+        expires_at=found.expires_at,
+        mail_domain=found.mail_domain,
+        organisation=found.organisation.name if found.organisation is not None else None,
+        name=found.name,
+        made_by=found.maker.name,
+        made_with=found.made_with,
+        created_at=found.created_at,
+        state=state_of(found),
+    )
+
+
+def _logged(found: Invitation) -> dict[str, Any]:
+    names = ("role", "uses_allowed", "expires_at", "mail_domain", "organisation_id")
+    return {name: getattr(found, name) for name in names}
+
+
+def _record(
+    session: Session,
+    actor: Caller,
+    action: str,
+    found: Invitation,
+    *,
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+) -> None:
+    subject = Subject("invitation", str(found.id))
+    record(session, actor, action, subject, reason=None, before=before, after=after)

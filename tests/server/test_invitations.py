@@ -1,0 +1,201 @@
+"""Links by which people join: who makes them, how often they work, and all that ends them."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.base.database import Database, utc_now
+from server.base.models import AuditRecord, Invitation, User
+from server.people.sign_in_throttle import MOST_FAILURES
+from tests.server.conftest import Person
+
+LINKS = "/api/v1/invitations"
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+
+
+@pytest.fixture
+def invite(client: TestClient, olivia: Person) -> Callable[..., str]:
+    """Makes a link and returns its path."""
+
+    def make(*, by: Person | None = None, **wanted: Any) -> str:
+        answer = client.post(LINKS, json=wanted, headers=(by or olivia).headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["link"]).removeprefix("http://testserver")
+
+    return make
+
+
+def join(client: TestClient, link: str, name: str, **fields: str) -> Any:
+    """Join as a visitor who is signed in nowhere."""
+    client.cookies.clear()
+    return client.post(link, data={"name": name, **fields}, headers=ORIGIN, follow_redirects=False)
+
+
+def first_token(client: TestClient) -> str:
+    """The token that the account page shows after joining, once."""
+    found = re.findall(r">(fl_[\w-]{43})<", client.get("/account").text)
+    assert len(found) == 1
+    return str(found[0])
+
+
+def me(client: TestClient, secret: str) -> Any:
+    return client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
+
+
+def test_one_person_joins_by_a_link_and_sees_their_token_once(
+    client: TestClient, invite: Callable[..., str], database: Database
+) -> None:
+    link = invite(name="carol c")
+    assert 'value="carol c"' in client.get(link).text
+
+    answer = join(client, link, "carol c", email="carol@uni.example")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/account")
+    secret = first_token(client)
+    assert "fl_" not in client.get("/account").text.partition('id="tokens"')[0]
+    holder = me(client, secret).json()
+    assert (holder["user"], holder["role"], holder["email"]) == (
+        "carol c",
+        "submitter",
+        "carol@uni.example",
+    )
+    again = join(client, link, "dave")
+    assert (again.status_code, "This link was used already" in again.text) == (409, True)
+    with database.read() as session:
+        actions = session.scalars(select(AuditRecord.action).order_by(AuditRecord.id)).all()
+        kept = session.scalars(select(Invitation)).one()
+        assert session.scalar(select(User).where(User.name == "dave")) is None
+    assert [one for one in actions if one != "token.create"] == [
+        "invitation.create",
+        "invitation.use",
+    ]
+    assert link.rpartition("-")[2] not in kept.code_sha256
+
+
+def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(
+    client: TestClient, invite: Callable[..., str]
+) -> None:
+    link = invite(uses=2, mail_domain="uni.example")
+
+    for wrong in ("eve@elsewhere.example", "eve@notuni.example", ""):
+        refused = join(client, link, "eve", email=wrong)
+        assert (refused.status_code, "uni.example" in refused.text) == (422, True)
+        assert 'value="eve"' in refused.text
+    assert join(client, link, "eve", email="eve@UNI.example").status_code == 303
+    taken = join(client, link, "eve", email="other@uni.example")
+    assert (taken.status_code, 'id="e-name"' in taken.text) == (422, True)
+    assert 'value="other@uni.example"' in taken.text
+    assert join(client, link, "frank", email="f@uni.example").status_code == 303
+    closed = client.get(link)
+    assert (closed.status_code, "used 2 times" in closed.text) == (409, True)
+
+
+def test_a_link_ends_with_its_day_its_revocation_and_its_makers_token(
+    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person, database: Database
+) -> None:
+    expired, revoked, orphan = invite(), invite(), invite()
+    with database.write() as session:
+        session.get_one(Invitation, 1).expires_at = utc_now() - timedelta(seconds=1)
+    assert client.delete(f"{LINKS}/2", headers=olivia.headers).json()["state"] == "revoked"
+
+    assert "This link ended on" in join(client, expired, "carol").text
+    assert "This link was revoked" in join(client, revoked, "carol").text
+    number = me(client, olivia.secret).json()["token_id"]
+    assert client.delete(f"/api/v1/tokens/{number}", headers=ada.headers).status_code == 200
+    assert "This link was revoked" in join(client, orphan, "carol").text
+    states = client.get(LINKS, headers=ada.headers).json()["invitations"]
+    assert [one["state"] for one in states] == ["revoked"] * 3
+
+
+def test_who_joined_loses_their_token_with_that_of_the_links_maker(
+    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person
+) -> None:
+    join(client, invite(), "carol")
+    secret = first_token(client)
+    number = me(client, olivia.secret).json()["token_id"]
+
+    client.delete(f"/api/v1/tokens/{number}", headers=ada.headers)
+
+    assert me(client, secret).status_code == 401
+
+
+def test_nobody_makes_a_link_beyond_their_own_rights(
+    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person, alice: Person
+) -> None:
+    client.post("/api/v1/organisations", json={"name": "Labs"}, headers=ada.headers)
+
+    def ask(person: Person, **wanted: Any) -> int:
+        return client.post(LINKS, json=wanted, headers=person.headers).status_code
+
+    assert ask(alice) == 403
+    assert ask(olivia, role="organiser") == 403
+    assert ask(olivia, organisation="Labs") == 403
+    assert ask(olivia, uses=2, name="carol") == 422
+    for day in ("2020-01-01", "2099-01-01"):
+        assert ask(olivia, last_day=day) == 422
+    link = invite(by=ada, role="organiser", organisation="Labs")
+    join(client, link, "carol")
+    assert me(client, first_token(client)).json()["organisation"] == "Labs"
+    assert client.get(LINKS, headers=olivia.headers).json()["invitations"] == []
+    assert client.delete(f"{LINKS}/1", headers=olivia.headers).status_code == 404
+
+
+def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(
+    client: TestClient, invite: Callable[..., str]
+) -> None:
+    link = invite()
+    foreign = client.post(link, data={"name": "x"}, headers={"Origin": "https://elsewhere.example"})
+    assert foreign.status_code == 403
+    for wrong in (link[:-1] + ("a" if link[-1] != "a" else "b"), "/join/99-x", "/join/1"):
+        assert client.get(wrong).status_code == 404
+    for _ in range(MOST_FAILURES):
+        last = client.get("/join/unknown")
+    assert (last.status_code, "Retry-After" in last.headers) == (429, True)
+    assert client.get(link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "database_url",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)],
+    indirect=True,
+)
+def test_a_link_for_one_is_used_by_one_of_two_at_once(
+    client: TestClient, invite: Callable[..., str], database: Database
+) -> None:
+    link = invite()
+
+    def use(name: str) -> int:
+        sent = {"name": name}
+        visitor = TestClient(client.app)
+        return visitor.post(link, data=sent, headers=ORIGIN, follow_redirects=False).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        codes = sorted(pool.map(use, ("carol", "dave")))
+
+    assert codes == [303, 409]
+
+
+def test_an_organiser_makes_and_revokes_links_in_the_console(
+    client: TestClient, olivia: Person
+) -> None:
+    client.post("/console/sign-in", data={"token": olivia.secret}, headers=ORIGIN)
+    page = client.get("/console/invitations").text
+    csrf = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+
+    def send(path: str, **fields: str) -> Any:
+        return client.post(
+            f"/console/invitations{path}", data={"csrf": csrf, **fields}, headers=ORIGIN
+        )
+
+    wrong = send("", role="submitter", uses="0")
+    assert (wrong.status_code, 'id="e-uses"' in wrong.text) == (422, True)
+    made = send("", role="submitter", uses="3", last_day=str(utc_now().date()))
+    assert re.search(r">http://testserver/join/1-[\w-]{32}<", made.text)
+    assert "0 of 3" in made.text
+    assert "Link 1 is revoked." in send("/1/revoke").text
