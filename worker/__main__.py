@@ -5,9 +5,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from finishline.rules.errors import RuleError
 from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
 from worker.child_process import Host
+from worker.devices import choose_device, find_devices
 from worker.entries import box_word
 from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
@@ -16,7 +18,7 @@ from worker.probe import describe_surroundings, probe
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
-from worker.settings import load_settings
+from worker.settings import Settings, load_settings
 from worker.state import WorkerState, guard_stop
 
 log = logging.getLogger(__name__)
@@ -27,14 +29,14 @@ def main() -> int:
     settings = load_settings()
     configure_logging(settings)
     token = settings.token()
+    device = _device_of(settings)
     system = probe(
         worker=settings.worker_name,
         hardware_class=settings.hardware_class,
         threads=settings.threads,
-        device=settings.device,
+        device=device,
     )
-    device = settings.device or ("cuda" if system.accelerator_count else "cpu")
-    sensors = open_sensors(device, visible=settings.visible_accelerators)
+    sensors = open_sensors(device)
     host = Host(
         device=device,
         data_dir=Path(settings.data_dir),
@@ -55,7 +57,7 @@ def main() -> int:
             system,
             state,
             device=device,
-            surroundings=describe_surroundings(image_digest=settings.image_digest),
+            surroundings=describe_surroundings(device, image_digest=settings.image_digest),
             extent=settings.measure,
             roof_file=settings.roof_file,
             measure=measure,
@@ -88,6 +90,21 @@ def main() -> int:
             state=state,
             stop_grace_seconds=settings.stop_grace_seconds,
         )
+
+
+def _device_of(settings: Settings) -> str:
+    """The device named, or the first accelerator, or all for several processes; else cpu.
+
+    Stops the program with a sentence if the device is not here.
+    """
+    found = find_devices()
+    if found.problem is not None:
+        log.warning(found.problem)
+    try:
+        device = choose_device(settings.device, found)
+    except RuleError as error:
+        sys.exit(f"FINISHLINE_DEVICE: {error}")
+    return "cuda" if settings.processes > 1 and device == "cuda:0" else device
 
 
 if __name__ == "__main__":

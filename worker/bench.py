@@ -23,6 +23,7 @@ from finishline.rules.scoring.measurements import Figure, ModelWork
 from finishline.rules.scoring.normalisation import calibrated_epochs
 from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
+from worker.devices import choose_device
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import describe_surroundings, probe
@@ -107,7 +108,7 @@ def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
         "hyperparameters": dict(asked.settings),
         "device": asked.device,
         "system": asdict(system),
-        "host": describe_surroundings(),
+        "host": describe_surroundings(asked.device),
         "training": throughput["training"],
         "inference": throughput["inference"],
         "telemetry": throughput["telemetry"],
@@ -169,7 +170,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
     parser.add_argument(
         "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
     )
-    parser.add_argument("--device", help="default: cuda where there is one, else cpu")
+    parser.add_argument("--device", help="default: cuda:0 where there is one, else cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
     given = parser.parse_args(arguments)
@@ -177,12 +178,11 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
     replay = reference_of(benchmark)
     settings = dict(given.set)
     check_settings(benchmark, benchmark.divisions[-1], settings)
-    found = probe(worker="bench", hardware_class=None, threads=given.threads)
     return Bench(
         benchmark=benchmark,
         reference=replay.reference,
         settings=hyperparameters(benchmark, settings),
-        device=given.device or ("cuda" if found.accelerator_count else "cpu"),
+        device=choose_device(given.device),
         threads=max(1, given.threads),
         seconds=max(0.1, given.seconds),
     )

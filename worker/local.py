@@ -35,8 +35,9 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from worker.child_process import Host
+from worker.devices import choose_device
 from worker.outbox import Announcer
-from worker.probe import nvidia_accelerators, probe
+from worker.probe import probe
 from worker.training import train_run
 
 SEED_LIMIT = 2**31
@@ -74,7 +75,7 @@ def describe(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m worker.local")
     parser.add_argument("--describe", action="store_true")
     parser.add_argument("--device")
-    device = local_device(parser.parse_args(arguments).device)
+    device = choose_device(parser.parse_args(arguments).device)
     name = platform.node() or "local"
     print(json.dumps(asdict(probe(worker=name, hardware_class=None, threads=1, device=device))))
     return 0
@@ -246,7 +247,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
         if ticket
         else tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
         division=division,
-        host=Host(device=local_device(given.device), data_dir=given.data_dir),
+        host=Host(device=choose_device(given.device), data_dir=given.data_dir),
         hardware_class=ticket.hardware_class if ticket else given.hardware_class,
         ticket=ticket,
     )
@@ -256,12 +257,6 @@ def _ticket(path: Path, benchmark: Benchmark) -> Ticket:
     ticket = read_ticket(path.read_bytes(), file=str(path))
     check_benchmark(ticket, benchmark, file=str(path))
     return ticket
-
-
-def local_device(name: str | None) -> str:
-    """Return the one device that trains here: the first accelerator unless another is named."""
-    name = name or ("cuda" if nvidia_accelerators() else "cpu")
-    return "cuda:0" if name == "cuda" else name
 
 
 def read_setting(text: str) -> tuple[str, float]:

@@ -3,14 +3,13 @@
 import os
 import platform
 import re
-import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from finishline.rules.verification.messages import WorkerSystem
+from worker.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
 
-NVIDIA_SMI_SECONDS = 10.0
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
 
@@ -22,7 +21,7 @@ def probe(
     Its hardware class is made from the parts if it is not given.
     """
     processor, cores = processor_name(), processor_count()
-    accelerators = accelerators_of(device, nvidia_accelerators())
+    accelerators = [each.name for each in accelerators_of(device, find_devices().accelerators)]
     accelerator = accelerators[0] if accelerators else None
     return WorkerSystem(
         worker=worker,
@@ -35,15 +34,6 @@ def probe(
         threads=threads,
         software=software(),
     )
-
-
-def accelerators_of(device: str | None, found: list[str]) -> list[str]:
-    """Return the accelerators that a device name stands for: none of a processor, one of cuda:0."""
-    if device is None or device == "cuda":
-        return found
-    kind, _, index = device.partition(":")
-    place = int(index) if index.isdecimal() else 0
-    return found[place : place + 1] if kind == "cuda" else []
 
 
 def hardware_class_of(processor: str, cores: int, accelerators: list[str]) -> str:
@@ -83,24 +73,6 @@ def memory_gib() -> float:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
-def nvidia_accelerators() -> list[str]:
-    """The names of NVIDIA accelerators, none where the driver's tool is absent or fails."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    try:
-        answer = subprocess.run(
-            [tool, "--query-gpu=name", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=NVIDIA_SMI_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
-
-
 def software() -> dict[str, str]:
     """Versions of the installed packages that take part in a training."""
     versions = {"python": platform.python_version(), "system": platform.system().lower()}
@@ -123,9 +95,9 @@ ACCELERATOR_FIELDS = {
 
 
 def describe_surroundings(
-    *, image_digest: str | None = None, root: Path = Path("/")
+    device: str | None = None, *, image_digest: str | None = None, root: Path = Path("/")
 ) -> dict[str, str | None]:
-    """The surroundings by name. `image_digest` is as stated at the container's start."""
+    """The surroundings of a device by name; `image_digest` is as the container's start states."""
     return {
         "kernel": platform.release(),
         "image_digest": image_digest,
@@ -133,7 +105,7 @@ def describe_surroundings(
         "numa_nodes": numa_nodes(root),
         "governor": _read(root / GOVERNOR),
         "processor_power_limit": processor_power_limit(root),
-        **accelerator_facts(),
+        **accelerator_facts(device),
     }
 
 
@@ -165,30 +137,24 @@ def processor_power_limit(root: Path) -> str | None:
     return f"{int(text) / 1e6:g} W" if text is not None and text.isdigit() else None
 
 
-def accelerator_facts() -> dict[str, str | None]:
-    """Driver, memory and power limit of the first accelerator by the driver's own tool."""
-    values = _ask_driver(tuple(ACCELERATOR_FIELDS.values()))
+def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
+    """Driver, memory and power limit of a device's first accelerator by the driver's own tool."""
+    found = accelerators_of(device, find_devices().accelerators)
+    said = _ask_driver(tuple(ACCELERATOR_FIELDS.values()), found[0].board) if found else []
+    values = said if len(said) == len(ACCELERATOR_FIELDS) else [None] * len(ACCELERATOR_FIELDS)
     return dict(zip(ACCELERATOR_FIELDS, values, strict=True))
 
 
-def _ask_driver(fields: tuple[str, ...]) -> list[str | None]:
-    absent: list[str | None] = [None] * len(fields)
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return absent
+def _ask_driver(fields: tuple[str, ...], board: str) -> list[str | None]:
+    query = [TOOL, f"--query-gpu={','.join(fields)}", "--format=csv,noheader", f"--id={board}"]
     try:
         answer = subprocess.run(
-            [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=NVIDIA_SMI_SECONDS,
-            check=True,
+            query, capture_output=True, text=True, timeout=TOOL_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return absent
+        return []
     first = (answer.stdout.splitlines() or [""])[0].split(",")
-    said = [None if "[" in item or not item.strip() else item.strip() for item in first]
-    return said if len(said) == len(fields) else absent
+    return [None if "[" in item or not item.strip() else item.strip() for item in first]
 
 
 def _read(path: Path) -> str | None:

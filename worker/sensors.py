@@ -1,11 +1,12 @@
 """Energy and clocks of this machine: NVIDIA's library, and powercap of Linux."""
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from finishline.rules.scoring.utilisation import counted_since
+from worker.devices import accelerators_of, find_devices
 from worker.telemetry import Reading, Sensors
 
 POWERCAP = Path("/sys/class/powercap")
@@ -109,18 +110,15 @@ class Nvml:
             return None
 
 
-def open_nvml(*, visible: str | None = None, library: Any | None = None) -> Nvml | None:
-    """The accelerators that a training sees; None without library, driver or accelerator.
-
-    `visible` is CUDA_VISIBLE_DEVICES: numbers or names, separated by commas; None means all.
-    """
+def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | None:
+    """The accelerators of these UUIDs; None without library, driver or accelerator."""
     library = library or _library()
     if library is None:
         return None
     try:
         library.nvmlInit()
-        handles = _handles(library, visible)
-    except (library.NVMLError, ValueError):
+        handles = [library.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
+    except library.NVMLError:
         return None
     return Nvml(library, handles) if handles else None
 
@@ -130,21 +128,6 @@ def _library() -> Any | None:
         return importlib.import_module("pynvml")
     except ImportError:
         return None
-
-
-def _handles(library: Any, visible: str | None) -> list[Any]:
-    if visible is None:
-        return [
-            library.nvmlDeviceGetHandleByIndex(index)
-            for index in range(library.nvmlDeviceGetCount())
-        ]
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    return [
-        library.nvmlDeviceGetHandleByUUID(name)
-        if name.startswith(("GPU-", "MIG-"))
-        else library.nvmlDeviceGetHandleByIndex(int(name))
-        for name in names
-    ]
 
 
 def _scaled(
@@ -158,11 +141,12 @@ def _mean(values: Iterable[float]) -> float:
     return sum(each) / len(each)
 
 
-def open_sensors(device: str, *, visible: str | None = None) -> Sensors | None:
+def open_sensors(device: str) -> Sensors | None:
     """The accelerators' for a training there, the processor packages' for one on a processor.
 
-    None where there is nothing that can be read. `visible` is CUDA_VISIBLE_DEVICES.
+    None where there is nothing that can be read.
     """
     if device.startswith("cuda"):
-        return open_nvml(visible=visible)
+        found = accelerators_of(device, find_devices().accelerators)
+        return open_nvml([each.uuid for each in found])
     return open_powercap()

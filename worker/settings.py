@@ -43,7 +43,6 @@ class Settings(BaseSettings):
     entries: Literal["auto", "off"] = "auto"
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")
 
     @field_validator("server_url")
     @classmethod

@@ -101,7 +101,7 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
     if synthetic is None:
         return {"missing": f"the reference {told['reference']} offers no synthetic step"}
     synchronise = partial(torch.cuda.synchronize, device) if device.startswith("cuda") else _nothing
-    telemetry = Telemetry(open_sensors(device, visible=told.get("visible_accelerators")))
+    telemetry = Telemetry(open_sensors(device))
     telemetry.enter(Phase.TRAIN, on_clock=True)
     training = measure_throughput(
         synthetic.train_step,

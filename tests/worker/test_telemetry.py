@@ -126,7 +126,7 @@ def test_a_run_without_sensors_knows_its_memory_alone():
 
 
 def test_a_training_on_an_accelerator_is_never_given_the_processors_energy(monkeypatch):
-    monkeypatch.setattr("worker.sensors.open_nvml", lambda *, visible: None)
+    monkeypatch.setattr("worker.sensors.open_nvml", lambda uuids: None)
     monkeypatch.setattr("worker.sensors.open_powercap", lambda: FakeSensors())
     assert open_sensors("cuda") is None
     assert open_sensors("cpu") is not None
@@ -143,21 +143,13 @@ class FakeNvml:
     NVML_TEMPERATURE_GPU = 0
     NVMLError = NVMLError
 
-    def __init__(self, *, lacking=(), driver=True, count=2):
-        self.lacking, self.driver, self.count = lacking, driver, count
-        self.millijoules = {0: 1_000, 1: 5_000, "GPU-b": 5_000}
+    def __init__(self, *, lacking=(), driver=True):
+        self.lacking, self.driver = lacking, driver
+        self.millijoules = {"GPU-a": 1_000, "GPU-b": 5_000}
 
     def nvmlInit(self):  # noqa: N802
         if not self.driver:
             raise NVMLError("driver not loaded")
-
-    def nvmlDeviceGetCount(self):  # noqa: N802
-        return self.count
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        if index >= self.count:
-            raise NVMLError("invalid argument")
-        return index
 
     def nvmlDeviceGetHandleByUUID(self, name):  # noqa: N802
         return name
@@ -165,10 +157,12 @@ class FakeNvml:
     def __getattr__(self, name):
         answers = {
             "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.millijoules[h],
-            "nvmlDeviceGetPowerUsage": lambda h: 300_000 if h == 0 else 400_000,
-            "nvmlDeviceGetClockInfo": lambda h, kind: 1980 if h == 0 else 1000,
-            "nvmlDeviceGetTemperature": lambda h, kind: 50 if h == 0 else 61,
-            "nvmlDeviceGetUtilizationRates": lambda h: SimpleNamespace(gpu=100 if h == 0 else 50),
+            "nvmlDeviceGetPowerUsage": lambda h: 300_000 if h == "GPU-a" else 400_000,
+            "nvmlDeviceGetClockInfo": lambda h, kind: 1980 if h == "GPU-a" else 1000,
+            "nvmlDeviceGetTemperature": lambda h, kind: 50 if h == "GPU-a" else 61,
+            "nvmlDeviceGetUtilizationRates": lambda h: SimpleNamespace(
+                gpu=100 if h == "GPU-a" else 50
+            ),
         }
         if name not in answers:
             raise AttributeError(name)
@@ -182,41 +176,35 @@ class FakeNvml:
 
 
 def test_power_and_energy_are_sums_over_the_accelerators():
-    sensors = open_nvml(library=FakeNvml())
+    sensors = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml())
     assert sensors.energy_joules() == 6.0
     assert sensors.read().watts == 700.0
 
 
 def test_clock_and_utilisation_are_means_and_temperature_is_the_highest():
-    reading = open_nvml(library=FakeNvml()).read()
+    reading = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml()).read()
     assert (reading.clock_mhz, reading.utilisation_percent, reading.celsius) == (1490.0, 75.0, 61)
 
 
-@pytest.mark.parametrize(("visible", "joules"), [("1", 5.0), ("GPU-b", 5.0), ("0, 1", 6.0)])
-def test_only_the_accelerators_a_training_sees_are_counted(visible, joules):
-    assert open_nvml(visible=visible, library=FakeNvml()).energy_joules() == joules
-
-
-@pytest.mark.parametrize("visible", ["", "7", "none"])
-def test_no_visible_accelerator_is_no_sensor(visible):
-    assert open_nvml(visible=visible, library=FakeNvml()) is None
+def test_only_the_accelerators_of_a_training_are_counted():
+    assert open_nvml(["GPU-b"], library=FakeNvml()).energy_joules() == 5.0
 
 
 def test_a_sensor_that_is_not_supported_is_absent_and_the_others_are_there():
     lacking = ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage")
-    sensors = open_nvml(library=FakeNvml(lacking=lacking))
+    sensors = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml(lacking=lacking))
     assert sensors.energy_joules() is None
     assert (sensors.read().watts, sensors.read().celsius) == (None, 61)
 
 
 def test_without_driver_or_accelerator_there_are_no_sensors():
-    assert open_nvml(library=FakeNvml(driver=False)) is None
-    assert open_nvml(library=FakeNvml(count=0)) is None
+    assert open_nvml(["GPU-a", "GPU-b"], library=FakeNvml(driver=False)) is None
+    assert open_nvml([], library=FakeNvml()) is None
 
 
 def test_without_the_library_there_are_no_sensors(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert open_nvml() is None
+    assert open_nvml(["GPU-a"]) is None
 
 
 @pytest.fixture
@@ -323,7 +311,8 @@ def test_driver_memory_and_power_limit_come_from_the_drivers_tool(
     tmp_path, monkeypatch, said, expected
 ):
     tool = tmp_path / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\necho '{said}'\n")
+    listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)"
+    tool.write_text(f"#!/bin/sh\n[ $1 = -L ] && echo '{listed}' || echo '{said}'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     facts = accelerator_facts()

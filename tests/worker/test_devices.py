@@ -1,0 +1,124 @@
+"""Devices as NVIDIA's tool lists them: whole cards, slices, a driver that is gone."""
+
+import pytest
+
+from finishline.rules.errors import RuleError
+from worker.devices import Devices, accelerators_of, choose_device, find_devices
+
+EIGHT = "\n".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n}f0c-4a)" for n in range(8))
+SLICED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5c89)
+  MIG 3g.20gb     Device  0: (UUID: MIG-aa11)
+  MIG 3g.20gb     Device  1: (UUID: MIG-bb22)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-6d90)
+"""
+LOST = (
+    "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost."
+    "  Reboot the system to recover this GPU"
+)
+GONE = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+
+
+@pytest.fixture
+def listing(tmp_path, monkeypatch):
+    """Let nvidia-smi answer a text with an exit code, where CUDA shows some devices or all."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def answer(text: str, *, code: int = 0, visible: str | None = None) -> Devices:
+        tool = tmp_path / "nvidia-smi"
+        (tmp_path / "said").write_text(text)
+        tool.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexit {code}\n")
+        tool.chmod(0o755)
+        if visible is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        return find_devices()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("visible", "shown"),
+    [
+        (None, "01234567"),
+        ("3", "3"),
+        ("6, 2", "62"),
+        ("GPU-5f0c", "5"),
+        ("1,9,2", "1"),
+        ("-1", ""),
+        ("", ""),
+        ("none", ""),
+    ],
+)
+def test_a_worker_has_the_devices_that_cuda_shows_it(listing, visible, shown):
+    found = listing(EIGHT, visible=visible)
+    assert [each.uuid for each in found.accelerators] == [f"GPU-{n}f0c-4a" for n in shown]
+
+
+def test_slices_stand_for_their_card(listing):
+    names = {each.uuid: each.name for each in listing(SLICED).accelerators}
+    assert names == {
+        "MIG-aa11": "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
+        "MIG-bb22": "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
+        "GPU-6d90": "NVIDIA A100-SXM4-40GB",
+    }
+    (one,) = listing(SLICED, visible="MIG-bb22").accelerators
+    assert (one.uuid, one.board) == ("MIG-bb22", "GPU-5c89")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [(GONE, 9, GONE), (LOST, 15, LOST), ("No devices found.", 6, "No devices found."), ("", 0, "")],
+)
+def test_a_driver_that_fails_is_told_in_its_own_words(listing, text, code, told):
+    found = listing(text, code=code)
+    assert found.accelerators == ()
+    assert found.problem is not None
+    assert told in found.problem
+
+
+def test_a_lost_card_leaves_the_others(listing):
+    found = listing(f"{EIGHT}\n{LOST}\n", code=15)
+    assert len(found.accelerators) == 8
+    assert found.problem is not None
+
+
+def test_a_host_without_the_tool_has_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_devices() == Devices(())
+
+
+@pytest.mark.parametrize(
+    ("device", "numbers"),
+    [(None, [0, 1]), ("cuda", [0, 1]), ("cuda:1", [1]), ("cuda:7", []), ("cpu", [])],
+)
+def test_a_device_name_stands_for_accelerators(listing, device, numbers):
+    found = listing("\n".join(EIGHT.splitlines()[:2])).accelerators
+    assert list(accelerators_of(device, found)) == [found[number] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("name", "device"), [(None, "cuda:0"), ("cuda", "cuda:0"), ("cuda:7", "cuda:7"), ("cpu", "cpu")]
+)
+def test_a_training_uses_the_first_accelerator_unless_another_is_named(listing, name, device):
+    assert choose_device(name, listing(EIGHT)) == device
+
+
+def test_without_an_accelerator_the_processor_trains():
+    assert choose_device(None, Devices(())) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:8", "gpu", "cuda:", "cuda:-1"])
+def test_a_device_that_is_not_here_is_refused_with_those_that_are(listing, name):
+    found = Devices(()) if name == "cuda" else listing(EIGHT)
+    with pytest.raises(RuleError) as caught:
+        choose_device(name, found)
+    assert name.partition(":")[0] in str(caught.value)
+    assert "cpu" in (caught.value.expected or "")
+
+
+def test_a_list_that_never_ends_is_given_up(listing, tmp_path, monkeypatch):
+    monkeypatch.setattr("worker.devices.TOOL_SECONDS", 0.2)
+    listing("")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 30\n")
+    assert "no answer" in (find_devices().problem or "")

@@ -1,0 +1,139 @@
+"""Accelerators of this host as NVIDIA's tool lists them, and the one that a training uses.
+
+A number such as that of cuda:1 counts those that CUDA_VISIBLE_DEVICES shows, in the order of their
+PCI slots: `finishline up` shows each of its workers one of them, by its UUID. No torch is loaded.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from finishline.rules.errors import RuleError
+
+TOOL = "nvidia-smi"
+TOOL_SECONDS = 10.0
+_LISTED = re.compile(r"GPU (?P<number>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[\w-]+)\)")
+_SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[\w/-]+)\)")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A device by the `uuid` that CUDA knows it by; `board` is that of its card."""
+
+    uuid: str
+    name: str
+    board: str
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The accelerators a process sees, and why there are none where the driver's tool failed."""
+
+    accelerators: tuple[Accelerator, ...]
+    problem: str | None = None
+
+
+def find_devices() -> Devices:
+    """The accelerators of this host that CUDA_VISIBLE_DEVICES shows."""
+    tool = shutil.which(TOOL)
+    if tool is None:
+        return Devices(())
+    try:
+        answer = subprocess.run(
+            [tool, "-L"], capture_output=True, text=True, timeout=TOOL_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Devices((), f"{TOOL} gives no answer: {error}")
+    cards = read_list(answer.stdout)
+    problem = None
+    if answer.returncode or not cards:
+        said = (answer.stdout + answer.stderr).strip().splitlines()
+        problem = f"{TOOL} lists none: {said[0] if said else f'exit code {answer.returncode}'}"
+    return Devices(shown_of(cards, os.environ.get("CUDA_VISIBLE_DEVICES")), problem)
+
+
+def read_list(text: str) -> list[list[Accelerator]]:
+    """The list of `nvidia-smi -L`: for each card its slices if it has any, else the card."""
+    cards: list[list[Accelerator]] = []
+    card: Accelerator | None = None
+    for line in text.splitlines():
+        if found := _LISTED.match(line):
+            card = Accelerator(found["uuid"], found["name"], found["uuid"])
+            cards.append([card])
+        elif card is not None and (found := _SLICE.match(line)):
+            part = Accelerator(found["uuid"], f"{card.name} {found['name']}", card.uuid)
+            cards[-1] = [*(each for each in cards[-1] if each is not card), part]
+    return cards
+
+
+def shown_of(
+    cards: Sequence[Sequence[Accelerator]], visible: str | None
+) -> tuple[Accelerator, ...]:
+    """Those that CUDA shows: all if `visible` is None, else up to the first name of none."""
+    if visible is None:
+        return tuple(part for card in cards for part in card)
+    shown: list[Accelerator] = []
+    for name in visible.split(","):
+        found = _named(cards, name.strip())
+        if not found:
+            break
+        shown += found
+    return tuple(shown)
+
+
+def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accelerator]:
+    if name.isdecimal():
+        return cards[int(name)] if int(name) < len(cards) else ()
+    if not name.startswith(("GPU-", "MIG-")):
+        return ()
+    parts = [part for card in cards for part in card]
+    return [part for part in parts if name == part.uuid or part.board.startswith(name)]
+
+
+def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequence[Accelerator]:
+    """The accelerators that a device name stands for: none of a processor, one of cuda:0."""
+    if device is None or device == "cuda":
+        return found
+    kind, _, number = device.partition(":")
+    place = int(number) if number.isdecimal() else 0
+    return found[place : place + 1] if kind == "cuda" else ()
+
+
+def choose_device(name: str | None, found: Devices | None = None) -> str:
+    """The one device that trains: the first accelerator unless another is named, else cpu.
+
+    Raises RuleError for one that is not here.
+    """
+    if name == "cpu":
+        return name
+    found = find_devices() if found is None else found
+    if name is None and not found.accelerators:
+        return "cpu"
+    device = "cuda:0" if name in {None, "cuda"} else str(name)
+    if not re.fullmatch(r"cuda:\d+", device):
+        raise RuleError(f"{name!r} is no device", field="device", expected="cpu or cuda:NUMBER")
+    if not accelerators_of(device, found.accelerators):
+        raise RuleError(f"no {device} on this machine", field="device", expected=words_of(found))
+    return device
+
+
+def words_of(found: Devices) -> str:
+    """The devices of this machine as a person names them."""
+    names = [f"cuda:{place} ({each.name})" for place, each in enumerate(found.accelerators)]
+    why = f" ({found.problem})" if found.problem else ""
+    return " or ".join(["cpu", *names]) + why
+
+
+def main() -> int:
+    """Print the accelerators as JSON, for programs that do not import this one."""
+    print(json.dumps(asdict(find_devices())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
