@@ -4,6 +4,7 @@ import argparse
 import gc
 import json
 import os
+import sqlite3
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -75,6 +76,9 @@ def main() -> int:
     except DBAPIError as error:
         told = " ".join(str(error.orig).split())
         print(f"The database {database.name} does not do it: {told}", file=sys.stderr)
+        return 1
+    except sqlite3.Error as error:
+        print(f"The database {database.name} could not be copied: {error}", file=sys.stderr)
         return 1
     except (RuntimeError, ServerError, RuleError, OSError) as error:
         print(error, file=sys.stderr)

@@ -19,12 +19,14 @@ from finishline.cli.commands import (
     lists,
     own_benchmark,
     quota,
+    service,
     training,
     webhook,
 )
 from finishline.cli.commands.calibration import calibrate
 from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
+from finishline.cli.commands.copies import backup, restore
 from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import bench, run
@@ -50,7 +52,7 @@ app = typer.Typer(
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
-    lists.show, lists.leaderboard, lists.benchmarks,
+    lists.show, lists.leaderboard, lists.benchmarks, backup, restore,
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)
@@ -77,6 +79,7 @@ app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(training.app, name="training")
+app.add_typer(service.app, name="service")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,4 +28,8 @@ BenchmarksDir = Annotated[
         "benchmarks/ here).",
     ),
 ]
+BehindProxy = Annotated[
+    bool,
+    typer.Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses."),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many to list.")]

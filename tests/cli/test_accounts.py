@@ -9,6 +9,7 @@ import pytest
 from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
 from finishline.cli.up.start import ensure_tokens, read_token, token_in, write_token
+from finishline.cli.up.workers import LocalWorker
 from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import write_submission
 
@@ -171,12 +172,21 @@ def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: Stand
         made.append((user, role))
         return f"fl_{user}"
 
-    files = ensure_tokens(prepare_var(tmp_path), url=standin.url, make_token=make)
-    assert made == [("organiser", "organiser"), ("worker", "worker"), ("demo", "submitter")]
+    workers = [LocalWorker("", "cpu"), LocalWorker("-cuda-1", "cuda:1", "GPU-1")]
+    files = ensure_tokens(prepare_var(tmp_path), workers, url=standin.url, make_token=make)
+    assert made == [
+        ("admin", "admin"),
+        ("organiser", "organiser"),
+        ("demo", "submitter"),
+        ("worker", "worker"),
+        ("worker", "worker"),
+    ]
     assert {name: path.read_text() for name, path in files.items()} == {
+        "admin": "fl_admin\n",
         "organiser": "fl_organiser\n",
-        "worker": "fl_worker\n",
         "demo": "fl_demo\n",
+        "worker": "fl_worker\n",
+        "worker-cuda-1": "fl_worker\n",
     }
 
 
@@ -184,21 +194,20 @@ def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
     tmp_path: Path, standin: StandIn
 ) -> None:
     paths = prepare_var(tmp_path)
-    for name in ("organiser", "worker", "demo"):
+    names = ("admin", "organiser", "demo")
+    for name in names:
         write_token(paths.tokens / f"{name}.token", f"fl_old_{name}")
-    standin.answer("GET /api/v1/me", {"user": "organiser", "role": "organiser"})
+    standin.answer("GET /api/v1/me", {"user": "admin", "role": "admin"})
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")
     standin.answer("GET /api/v1/me", {"user": "demo", "role": "submitter"})
-    files = ensure_tokens(paths, url=standin.url, make_token=lambda user, _: f"fl_new_{user}")
+    files = ensure_tokens(paths, [], url=standin.url, make_token=lambda user, _: f"fl_new_{user}")
     assert [read_token(path) for path in files.values()] == [
-        "fl_old_organiser",
-        "fl_new_worker",
+        "fl_old_admin",
+        "fl_new_organiser",
         "fl_old_demo",
     ]
     assert [asked.headers["Authorization"] for asked in standin.asked] == [
-        "Bearer fl_old_organiser",
-        "Bearer fl_old_worker",
-        "Bearer fl_old_demo",
+        f"Bearer fl_old_{name}" for name in names
     ]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from finishline.cli.up.services import (
     server_service,
     worker_service,
 )
+from finishline.cli.up.workers import LocalWorker
 from worker import app as worker_app
 
 POLICY = RestartPolicy(
@@ -130,7 +132,8 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
     broker = RedisAddress(socket_path=tmp_path / "redis.sock")
     plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
 
-    service = worker_service(plan, tmp_path / "worker.token", "redis://w:p@host/0")
+    worker = LocalWorker("", "the processor")
+    service = worker_service(plan, worker, tmp_path / "worker.token", "redis://w:p@host/0")
 
     assert service.environment["FINISHLINE_MEASURE"] == told
     assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
@@ -143,10 +146,13 @@ def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path: Path) -
     broker = RedisAddress(socket_path=tmp_path / "redis.sock")
     plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
 
-    command = server_service(plan).command
-    options = uvicorn_options(command[command.index("uvicorn") + 1 :])
+    def options_of(behind_proxy: bool) -> dict[str, object]:
+        command = server_service(replace(plan, behind_proxy=behind_proxy)).command
+        return uvicorn_options(command[command.index("uvicorn") + 1 :])
 
-    assert options["proxy_headers"] is False
+    assert options_of(False)["proxy_headers"] is False
+    behind = options_of(True)
+    assert (behind["proxy_headers"], behind["forwarded_allow_ips"]) == (True, "127.0.0.1")
 
 
 def uvicorn_options(arguments: Sequence[str]) -> dict[str, object]:

@@ -23,6 +23,7 @@ from finishline.cli.tables import cost_text, make_table, number_text, quality_te
 from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
+from finishline.cli.up.workers import LocalWorker
 from finishline.cli.worker_tables import queue_table
 from tests.cli.conftest import Finishline
 
@@ -36,21 +37,17 @@ def narrow_screen(width: int) -> tuple[Screen, io.StringIO]:
 def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder() -> None:
     var = Path("/srv/a folder with a long name/of a competition")
     plan = Plan(VarPaths(var), "127.0.0.1", 8000, RedisAddress(None))
-    options = UpOptions("127.0.0.1", 8000, var, worker=True, demo=None, once=False)
+    options = UpOptions("127.0.0.1", 8000, var, devices="cpu", demo=None, once=False)
     screen, written = narrow_screen(60)
 
-    screen.say_as_is(*invitation(options, plan))
+    screen.say_as_is(*invitation(options, plan, [LocalWorker("", "the processor")]))
 
-    settings = (
-        f"export FINISHLINE_DATABASE_URL='sqlite:///{var}/finishline.db' "
-        f"FINISHLINE_ARTIFACTS_DIR='{var}/artifacts' "
-        f"FINISHLINE_SIGNING_KEY='{var}/signing-key.pem'"
-    )
     lines = written.getvalue().splitlines()
-    assert any(line.endswith(settings) for line in lines)
-    assert any(
-        line.endswith(" python -m server.admin token --user YOU --role admin") for line in lines
-    )
+    for name in ("demo", "admin"):
+        export = f"export FINISHLINE_TOKEN=$(cat '{var}/tokens/{name}.token')"
+        assert any(line.endswith(export) for line in lines)
+    assert any(line.endswith(f"finishline backup --var '{var}'") for line in lines)
+    assert "Worker local: the processor" in lines
 
 
 def test_the_ids_of_what_waits_are_whole_beside_a_long_reason() -> None:

@@ -116,6 +116,7 @@ def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up
     assert [service["name"] for service in document["services"]] == ["redis", "server", "worker"]
     assert asking.get(f"{document['url']}/healthz").json() == {"status": "ok"}
     assert {Path(path).read_text() for path in document["tokens"].values()} == {
+        "fl_admin\n",
         "fl_organiser\n",
         "fl_worker\n",
         "fl_submitter\n",
@@ -139,6 +140,25 @@ def test_a_killed_service_comes_back(start_up: StartUp, name: str) -> None:
     wait_for(lambda: _answers(f"http://127.0.0.1:{up.port}/healthz"), "the server")
     up.process.terminate()
     assert up.outcome()[0] == 0
+
+
+def test_each_device_has_a_worker_with_a_name_a_token_and_a_log_of_its_own(
+    start_up: StartUp,
+) -> None:
+    up = start_up("--json", "--devices", "cpu,cpu")
+    document = up.ready()
+    services = {service["name"]: service for service in document["services"]}
+    assert list(services) == ["redis", "server", "worker", "worker-2"]
+    assert {"worker", "worker-2"} < set(document["tokens"])
+    listed = asking.get(f"{document['url']}/api/v1/workers").json()["workers"]
+    assert [worker["name"] for worker in listed] == ["local", "local-2"]
+    for name in ("worker", "worker-2"):
+        os.kill(services[name]["pid"], signal.SIGKILL)
+    wait_for(lambda: not is_alive(services["worker-2"]["pid"]), "its death")
+    wait_for(lambda: len(up.descendants()) >= 4, "their return")
+    up.process.terminate()
+    code, _, err = up.outcome()
+    assert (code, err) == (0, "")
 
 
 def _answers(url: str) -> bool:

@@ -17,6 +17,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import (
     DEFAULT_URL,
     DEFAULT_VAR,
+    BehindProxy,
     BenchmarksDir,
     Json,
     Url,
@@ -43,9 +44,18 @@ def up(
         ),
     ] = 8000,
     var: Var = DEFAULT_VAR,
+    devices: Annotated[
+        str,
+        typer.Option(
+            "--devices",
+            envvar=["FINISHLINE_DEVICES", "FINISHLINE_DEVICE"],
+            help="Devices that train, one worker each: cpu, cuda:0,cuda:1 or all.",
+        ),
+    ] = "cpu",
     worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Also start one CPU worker.")
+        bool, typer.Option("--worker/--no-worker", help="Also start the workers.")
     ] = True,
+    behind_proxy: BehindProxy = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Run the demo once everything is up.")
     ] = False,
@@ -54,7 +64,7 @@ def up(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Start broker, server and one worker on this machine, and keep them running.
+    """Start broker, server and workers on this machine, and keep them running.
 
     Ctrl-C or SIGTERM stops everything. --json writes one document when everything is ready.
     """
@@ -68,9 +78,10 @@ def up(
         host=host,
         port=port,
         var=var,
-        worker=worker,
+        devices=devices if worker else None,
         demo=_demo_command(url_of(host, port), var) if demo else None,
         once=once,
+        behind_proxy=behind_proxy,
     )
     return run_up(options, open_screen(as_json=as_json))
 

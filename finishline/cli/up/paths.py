@@ -60,6 +60,19 @@ class VarPaths:
         return self.root / "redis"
 
     @property
+    def backups(self) -> Path:
+        """Folder of the backups that no other folder is named for."""
+        return self.root / "backups"
+
+    def settings(self) -> dict[str, str]:
+        """Settings of the server that say where it keeps everything."""
+        return {
+            "FINISHLINE_DATABASE_URL": f"sqlite:///{self.database}",
+            "FINISHLINE_ARTIFACTS_DIR": str(self.artifacts),
+            "FINISHLINE_SIGNING_KEY": str(self.signing_key),
+        }
+
+    @property
     def lock(self) -> Path:
         """Held by the supervisor while it runs."""
         return self.root / "up.lock"

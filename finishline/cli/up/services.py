@@ -18,12 +18,14 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
 from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.supervisor import Service
+from finishline.cli.up.workers import LocalWorker
 
 # sun_path holds 108 bytes with its final zero on Linux, 104 elsewhere.
 LONGEST_SOCKET_PATH_BYTES = 100
 # The path travels inside a URL, which would need quoting for anything else.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 PROBE_SECONDS = 1.0
+PROXY_HERE = ["--proxy-headers", "--forwarded-allow-ips", "127.0.0.1"]
 ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its workers.
 
 
@@ -126,7 +128,6 @@ def _connect(address: RedisAddress) -> socket.socket:
 
 # Last words of a worker's log after an organiser drained it.
 DRAINED = "drained: ending"
-WORKER_NAME = "local"
 PROBE_TIMEOUT = httpx2.Timeout(2.0)
 
 
@@ -138,6 +139,7 @@ class Plan:
     host: str
     port: int
     broker: RedisAddress
+    behind_proxy: bool = False
 
     @property
     def url(self) -> str:
@@ -145,17 +147,24 @@ class Plan:
         return url_of(self.host, self.port)
 
     def environment(self) -> dict[str, str]:
-        """The settings of every child: all it keeps is under the var folder."""
-        return dict(os.environ) | {
-            "FINISHLINE_DATABASE_URL": f"sqlite:///{self.paths.database}",
-            "FINISHLINE_BROKER_URL": self.broker.url,
-            "FINISHLINE_ARTIFACTS_DIR": str(self.paths.artifacts),
-            "FINISHLINE_SIGNING_KEY": str(self.paths.signing_key),
-            "FINISHLINE_DATA_DIR": str(self.paths.data),
-            "FINISHLINE_SERVER_URL": self.url,
-            "FINISHLINE_URL": self.url,
-            "PYTHONUNBUFFERED": "1",
+        """The settings of every child: all it keeps is under the var folder.
+
+        Data sets may lie elsewhere, where FINISHLINE_DATA_DIR says so.
+        """
+        data = {
+            "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data)
         }
+        return (
+            dict(os.environ)
+            | self.paths.settings()
+            | data
+            | {
+                "FINISHLINE_BROKER_URL": self.broker.url,
+                "FINISHLINE_SERVER_URL": self.url,
+                "FINISHLINE_URL": self.url,
+                "PYTHONUNBUFFERED": "1",
+            }
+        )
 
 
 def url_of(host: str, port: int) -> str:
@@ -191,8 +200,8 @@ def server_service(plan: Plan) -> Service:
             "--timeout-graceful-shutdown",
             "3",
             "--no-access-log",  # The server writes its own.
-            # No proxy stands before it: any client on this machine could name another's address.
-            "--no-proxy-headers",
+            # Without a proxy any client on this machine could name another's address.
+            *(PROXY_HERE if plan.behind_proxy else ["--no-proxy-headers"]),
             "--http",
             "server.operations.heads:BoundedHttpProtocol",
             # uvicorn puts this folder first on the module path: by default the current one, where
@@ -206,8 +215,8 @@ def server_service(plan: Plan) -> Service:
     )
 
 
-def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
-    """One CPU worker: ready when the server has heard from this very process.
+def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url: str) -> Service:
+    """A worker: ready when the server has heard from this very process.
 
     `broker_url` is the address of its own account.
     """
@@ -217,15 +226,14 @@ def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
         "FINISHLINE_BROKER_URL": broker_url,
-        "FINISHLINE_WORKER_NAME": WORKER_NAME,
         "FINISHLINE_ROOF_FILE": str(plan.paths.roofs),
     }
     return Service(
-        name="worker",
+        name=worker.service,
         command=python_module("worker"),
-        environment=unmeasured | plan.environment() | settings,
-        log=plan.paths.logs / "worker.log",
-        is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
+        environment=unmeasured | plan.environment() | settings | worker.settings(),
+        log=plan.paths.logs / f"{worker.service}.log",
+        is_ready=lambda started: worker_answers(plan.url, worker.name, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
         farewells={DRAINED: "was drained and leases no attempts until it is resumed"},

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,6 @@ from finishline.cli.training import require_training_packages
 from finishline.cli.up.lifecycle import last_line
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from finishline.cli.up.services import (
-    WORKER_NAME,
     Plan,
     choose_redis_address,
     redis_executable,
@@ -30,13 +29,15 @@ from finishline.cli.up.services import (
     worker_service,
 )
 from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
+from finishline.cli.up.workers import LocalWorker, choose_workers
 
-# file name -> (user, role)
+# file name -> (user, role); each worker has a token of its own beside them
 BOOTSTRAPPED = {
+    "admin": ("admin", "admin"),
     "organiser": ("organiser", "organiser"),
-    "worker": ("worker", "worker"),
     "demo": ("demo", "submitter"),
 }
+OWNER_OF_WORKERS = "worker"
 
 MakeToken = Callable[[str, str], str]
 
@@ -64,14 +65,17 @@ def write_token(path: Path, token: str) -> None:
     fresh.replace(path)
 
 
-def ensure_tokens(paths: VarPaths, *, url: str, make_token: MakeToken) -> Mapping[str, Path]:
+def ensure_tokens(
+    paths: VarPaths, workers: Sequence[LocalWorker], *, url: str, make_token: MakeToken
+) -> Mapping[str, Path]:
     """The file of each bootstrapped token; those the server does not accept are made anew.
 
     A kept token outlives its database when someone deletes only that.
     """
-    files = {name: token_path(paths, name) for name in BOOTSTRAPPED}
+    owners = BOOTSTRAPPED | {each.service: (OWNER_OF_WORKERS, "worker") for each in workers}
+    files = {name: token_path(paths, name) for name in owners}
     for name, path in files.items():
-        user, role = BOOTSTRAPPED[name]
+        user, role = owners[name]
         kept = read_token(path)
         if kept is None or not _is_accepted(kept, url, role):
             write_token(path, make_token(user, role))
@@ -101,58 +105,61 @@ def token_in(output: str) -> str:
     )
 
 
-# Without these `python -m server.admin` looks at another database, at no log and makes a key.
-OF_ADMINISTRATORS = (
-    "FINISHLINE_DATABASE_URL",
-    "FINISHLINE_ARTIFACTS_DIR",
-    "FINISHLINE_SIGNING_KEY",
-)
 # A busy machine takes a minute to import the modules for an account.
 ADMINISTER_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
 class UpOptions:
-    """Options of `finishline up`. `demo` is the demo's own command line, or None."""
+    """Options of `finishline up`. `demo` is the demo's own command line, or None.
+
+    `devices` names those that train, or is None for no worker. `behind_proxy` believes a proxy on
+    this machine on the addresses of clients.
+    """
 
     host: str
     port: int
     var: Path
-    worker: bool
+    devices: str | None
     demo: list[str] | None
     once: bool
+    behind_proxy: bool = False
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:
     """Run everything until someone asks to stop; the exit code. Raises CliError."""
-    if options.worker:
+    workers: Sequence[LocalWorker] = ()
+    if options.devices is not None:
         require_training_packages("up")
+        workers = choose_workers(options.devices)
     redis_executable()
     os.umask(0o077)
     paths = prepare_var(options.var)
     with lock_var(paths, url=url_of(options.host, options.port)):
         require_free_port(options.host, options.port)
         with _plan(options, paths) as plan:
-            return _supervise(options, plan, screen)
+            return _supervise(options, plan, workers, screen)
 
 
 @contextmanager
 def _plan(options: UpOptions, paths: VarPaths) -> Iterator[Plan]:
     broker = choose_redis_address(paths)
     try:
-        yield Plan(paths, options.host, options.port, broker)
+        yield Plan(paths, options.host, options.port, broker, options.behind_proxy)
     finally:
         if broker.socket_path is not None and broker.socket_path.parent != paths.redis:
             shutil.rmtree(broker.socket_path.parent, ignore_errors=True)
 
 
-def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
+def _supervise(
+    options: UpOptions, plan: Plan, workers: Sequence[LocalWorker], screen: Screen
+) -> int:
     supervisor = Supervisor(say=screen.say)
     supervisor.listen_to_signals()
     try:
-        document = _bring_up(options, plan, supervisor)
+        document = _bring_up(plan, workers, supervisor)
         screen.answer(document, [])
-        screen.say_as_is(*invitation(options, plan))
+        screen.say_as_is(*invitation(options, plan, workers))
         if options.demo is not None:
             code = supervisor.run("demo", options.demo, plan.environment(), None)
             if options.once:
@@ -168,21 +175,24 @@ def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
     return int(ExitCode.OK)
 
 
-def _bring_up(options: UpOptions, plan: Plan, supervisor: Supervisor) -> dict[str, object]:
+def _bring_up(
+    plan: Plan, workers: Sequence[LocalWorker], supervisor: Supervisor
+) -> dict[str, object]:
     began = time.monotonic()
     _migrate(plan, supervisor)
     services = [redis_service(plan), server_service(plan)]
     seconds = {service.name: supervisor.start(service) for service in services}
     tokens = ensure_tokens(
         plan.paths,
+        workers,
         url=plan.url,
         make_token=lambda user, role: _make_token(plan, supervisor, user, role),
     )
-    if options.worker:
-        worker = worker_service(plan, tokens["worker"], _make_account(plan))
+    for each in workers:
+        worker = worker_service(plan, each, tokens[each.service], _make_account(plan, each))
         services.append(worker)
         seconds[worker.name] = supervisor.start(worker)
-        _confirm_worker(plan, supervisor)
+        _confirm(plan, each, supervisor)
     return {
         "url": plan.url,
         "var": str(plan.paths.root),
@@ -238,9 +248,9 @@ def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str
     return token_in(said)
 
 
-def _make_account(plan: Plan) -> str:
-    """Make the worker's own account at the broker; its address there."""
-    return _administer(plan, "account at the broker", "worker-account", WORKER_NAME).strip()
+def _make_account(plan: Plan, worker: LocalWorker) -> str:
+    """Make a worker's own account at the broker; its address there."""
+    return _administer(plan, "account at the broker", "worker-account", worker.name).strip()
 
 
 def _administer(plan: Plan, what: str, *command: str) -> str:
@@ -265,12 +275,13 @@ def _administer(plan: Plan, what: str, *command: str) -> str:
     return made.stdout
 
 
-def _confirm_worker(plan: Plan, supervisor: Supervisor) -> None:
-    """Confirm the worker of this machine, as only the server's own administration can."""
-    if worker_is_confirmed(plan.url, WORKER_NAME):
+def _confirm(plan: Plan, worker: LocalWorker, supervisor: Supervisor) -> None:
+    """Confirm a worker of this machine, as only the server's own administration can."""
+    if worker_is_confirmed(plan.url, worker.name):
         return
-    user, _ = BOOTSTRAPPED["worker"]
-    command = python_module("server.admin", "confirm-worker", WORKER_NAME, "--user", user)
+    command = python_module(
+        "server.admin", "confirm-worker", worker.name, "--user", OWNER_OF_WORKERS
+    )
     log = plan.paths.logs / "confirm.log"
     if supervisor.run("confirm", command, plan.environment(), log) != 0:
         raise CliError(
@@ -279,18 +290,18 @@ def _confirm_worker(plan: Plan, supervisor: Supervisor) -> None:
         )
 
 
-def invitation(options: UpOptions, plan: Plan) -> list[str]:
+def invitation(options: UpOptions, plan: Plan, workers: Sequence[LocalWorker]) -> list[str]:
     """Next commands for a person who has just started it, ready to copy."""
-    logs = plan.paths.logs
+    paths = plan.paths
     lines = [
-        f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",
-        f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
-        "To administer it (python -m server.admin): export "
-        + " ".join(f"{name}={quote(plan.environment()[name])}" for name in OF_ADMINISTRATORS),
-        "To manage users and organisations, make an admin's token: "
-        "python -m server.admin token --user YOU --role admin",
+        f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {paths.logs}).",
+        f"To submit: export FINISHLINE_TOKEN=$(cat {quote(str(token_path(paths, 'demo')))})",
+        "To manage users and organisations: "
+        f"export FINISHLINE_TOKEN=$(cat {quote(str(token_path(paths, 'admin')))})",
+        f"To keep it safe: finishline backup --var {quote(str(paths.root))}",
+        *(f"Worker {each.name}: {each.words}" for each in workers),
     ]
-    if not options.worker:
+    if not workers:
         lines.append("No worker runs here: verifications wait until one reports.")
     if options.demo is None:
         lines.append("Stop it with Ctrl-C.")

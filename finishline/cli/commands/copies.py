@@ -1,0 +1,131 @@
+"""`finishline backup` and `restore`: a server of `finishline up`, found by its folder."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_VAR, Json, Var
+from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.screen import Screen, open_screen
+from finishline.cli.training import require_server
+from finishline.cli.up.paths import VarPaths, lock_var
+
+Backups = Annotated[
+    Path | None,
+    typer.Argument(help="Folder of backups (default: backups in the var folder)."),
+]
+
+
+def backup(
+    folder: Backups = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", min=1, help="Backups to keep (default: all).")
+    ] = None,
+    var: Var = DEFAULT_VAR,
+    as_json: Json = False,
+) -> int:
+    """Add a backup of a server of `finishline up`, which may go on running.
+
+    It has the database, the run logs and the private signing key: keep it as secret as the server,
+    and on another disk.
+    """
+    require_server("backup")
+    paths = _paths_of(var)
+    options = [] if keep is None else ["--keep", str(keep)]
+    screen = open_screen(as_json=as_json)
+    command = ["backup", str(_folder(folder, paths)), *options]
+    made = _administer(paths, command, screen, what="No backup was made")
+    screen.answer(made, [f"Backed up to {made['path']}."])
+    return int(ExitCode.OK)
+
+
+def restore(
+    folder: Backups = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="NAME", help="Which backup (default: the latest).")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace data, which is kept under another name.")
+    ] = False,
+    var: Var = DEFAULT_VAR,
+    as_json: Json = False,
+) -> int:
+    """Restore a server of `finishline up` from a backup that you made.
+
+    Stop the server first. Everything in the backup is checked before anything is changed.
+    """
+    require_server("restore")
+    paths = VarPaths(var.absolute())
+    options = [*(["--at", at] if at is not None else []), *(["--force"] if force else [])]
+    screen = open_screen(as_json=as_json)
+    command = ["restore", str(_folder(folder, paths)), *options]
+    try:
+        paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CliError(
+            f"Cannot write in {paths.root} ({error.strerror}); choose another folder with --var.",
+            exit_code=ExitCode.SERVER,
+        ) from error
+    with lock_var(paths, url="a restore"):
+        made = _administer(paths, command, screen, what="Nothing was restored")
+    screen.answer(
+        made,
+        [f"Restored {made['path']}. Next: finishline up --var {paths.root}"],
+    )
+    return int(ExitCode.OK)
+
+
+def _paths_of(var: Path) -> VarPaths:
+    paths = VarPaths(var.absolute())
+    if not paths.database.is_file():
+        raise CliError(
+            f"There is no server in {paths.root}: name the folder that `finishline up` keeps "
+            "everything in with --var.",
+            exit_code=ExitCode.NOT_FOUND,
+        )
+    return paths
+
+
+def _folder(named: Path | None, paths: VarPaths) -> Path:
+    return paths.backups if named is None else named.absolute()
+
+
+def _administer(
+    paths: VarPaths, command: list[str], screen: Screen, *, what: str
+) -> Mapping[str, Any]:
+    """Run the server's administration in this folder and tell its progress; its answer.
+
+    Raises CliError with its last sentence if it fails.
+    """
+    child = spawn(
+        python_module("server.admin", *command),
+        environment=dict(os.environ) | paths.settings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    said: list[str] = []
+    try:
+        assert child.stdout is not None  # noqa: S101  (both were asked for just above)
+        assert child.stderr is not None  # noqa: S101
+        for line in child.stderr:
+            screen.say(*said[-1:])  # The last line is the reason of a failure.
+            said.append(line.decode(errors="replace").rstrip())
+        answer = child.stdout.read()
+        code = child.wait()
+    finally:
+        end(child)
+        for stream in (child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+    if code != 0:
+        why = said[-1] if said else f"exit code {code}"
+        raise CliError(f"{what}: {why}", exit_code=ExitCode.REFUSED)
+    screen.say(*said[-1:])
+    found: Mapping[str, Any] = json.loads(answer.splitlines()[-1])
+    return found

@@ -1,0 +1,243 @@
+"""One machine: its devices and their workers, the service of systemd, backup and restore."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from finishline.cli.errors import CliError
+from finishline.cli.processes import python_module
+from finishline.cli.up.paths import VarPaths
+from finishline.cli.up.unit import quoted, unit_of
+from finishline.cli.up.workers import choose_workers
+from tests.cli.conftest import Ran
+
+Run = Callable[..., Ran]
+LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Put a program of some lines of shell before all others; the file it keeps its calls in."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def put(name: str, script: str) -> Path:
+        calls = folder / f"{name}.calls"
+        (folder / name).write_text(f'#!/bin/sh\necho "$@" >> {calls}\n{script}\n')
+        (folder / name).chmod(0o755)
+        return calls
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("devices", "workers"),
+    [
+        ("cpu", {"local": ("cpu", "")}),
+        ("cuda", {"local-cuda-0": ("cuda:0", "GPU-aa")}),
+        ("cuda:1", {"local-cuda-1": ("cuda:0", "GPU-bb")}),
+        ("cpu, cuda:1", {"local": ("cpu", ""), "local-cuda-1": ("cuda:0", "GPU-bb")}),
+        (
+            "all",
+            {"local-cuda-0": ("cuda:0", "GPU-aa"), "local-cuda-1": ("cuda:0", "GPU-bb")},
+        ),
+        ("cpu,cpu", {"local": ("cpu", ""), "local-2": ("cpu", "")}),
+    ],
+)
+def test_each_worker_is_shown_its_own_accelerator_alone(
+    tool: Callable[[str, str], Path], devices: str, workers: dict[str, tuple[str, str]]
+) -> None:
+    tool("nvidia-smi", f"printf '{LISTED}'")
+    settings = [each.settings() for each in choose_workers(devices)]
+    assert {
+        each["FINISHLINE_WORKER_NAME"]: (each["FINISHLINE_DEVICE"], each["CUDA_VISIBLE_DEVICES"])
+        for each in settings
+    } == workers
+
+
+def test_all_devices_of_a_host_without_accelerators_are_its_processor(
+    tool: Callable[[str, str], Path],
+) -> None:
+    tool("nvidia-smi", "echo the driver is gone; exit 9")
+    (worker,) = choose_workers("all")
+    assert worker.name == "local"
+    assert "the driver is gone" in worker.words
+
+
+@pytest.mark.parametrize(
+    ("devices", "told"),
+    [
+        ("cuda:2", "no cuda:2 on this machine; it has cpu, cuda:0 (NVIDIA H100), cuda:1"),
+        ("cuda:0,cuda:0", "cuda:0 is named 2 times"),
+        ("gpu", "'gpu' is no device; expected cpu, cuda:NUMBER or all"),
+        ("", "'' is no device"),
+    ],
+)
+def test_a_device_that_is_not_here_is_one_sentence_before_anything_starts(
+    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, devices: str, told: str
+) -> None:
+    tool("nvidia-smi", f"printf '{LISTED}'")
+    ran = finishline("up", "--devices", devices, "--var", str(tmp_path / "v"))
+    assert ran.code == 2
+    assert told in ran.err
+    assert not (tmp_path / "v").exists()
+
+
+def test_a_service_is_printed_as_systemd_takes_it(finishline: Run, tmp_path: Path) -> None:
+    odd = tmp_path / 'a "100 %" $folder'
+    ran = finishline(
+        *("service", "install", "--print", "--var", str(odd), "--devices", "all"),
+        *(["--user", "daemon"] if os.geteuid() == 0 else []),
+    )
+    assert ran.code == 0, ran.err
+    assert f'"--var" {quoted(str(odd))}' in ran.out
+    assert "100 %%" in ran.out
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        return
+    unit = tmp_path / "finishline.service"
+    unit.write_text(ran.out)
+    checked = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.fixture
+def own_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the service of an ordinary user."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return unit_of("finishline", None).file
+
+
+def test_a_service_is_written_enabled_started_and_removed_again(
+    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, own_unit: Path
+) -> None:
+    calls = tool("systemctl", "")
+    ran = finishline("service", "install", "--var", str(tmp_path / "v"), "--port", "8080")
+    assert ran.code == 0, ran.err
+    assert own_unit == tmp_path / "config/systemd/user/finishline.service"
+    assert '"--port" "8080"' in own_unit.read_text()
+    assert (tmp_path / "v").stat().st_mode & 0o777 == 0o700
+    assert finishline("service", "remove").code == 0
+    assert not own_unit.exists()
+    assert calls.read_text().splitlines() == [
+        "--user daemon-reload",
+        "--user enable finishline",
+        "--user restart finishline",
+        "--user disable --now finishline",
+        "--user daemon-reload",
+    ]
+    assert finishline("service", "remove").code == 6
+
+
+def test_a_service_that_systemd_refuses_leaves_no_unit(
+    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, own_unit: Path
+) -> None:
+    tool("systemctl", "echo Failed to connect to bus >&2; exit 1")
+    ran = finishline("service", "install", "--var", str(tmp_path / "v"))
+    assert ran.code == 4
+    assert "Failed to connect to bus" in ran.err
+    assert not own_unit.exists()
+
+
+@pytest.mark.parametrize(
+    ("root", "options", "told"),
+    [
+        (True, (), "--user; root should run none"),
+        (False, ("--user", "somebody"), "--user is for root"),
+        (False, ("--name", "../x"), "small letters"),
+    ],
+)
+def test_a_service_of_another_or_of_root_is_refused(
+    finishline: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    root: bool,
+    options: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
+    ran = finishline("service", "install", "--print", *options)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A var folder with a database, as `finishline up` leaves it."""
+    var = tmp_path_factory.mktemp("served") / "a folder"
+    paths = VarPaths(var)
+    paths.artifacts.mkdir(parents=True)
+    for command in (["migrate"], ["token", "--user", "ada", "--role", "admin"]):
+        subprocess.run(
+            [sys.executable, "-m", "server.admin", *command],
+            env=os.environ | paths.settings(),
+            capture_output=True,
+            check=True,
+        )
+    return var
+
+
+def test_a_backup_is_restored_elsewhere_with_its_accounts(
+    served: Path, finishline: Run, tmp_path: Path
+) -> None:
+    made = finishline("backup", "--var", str(served), "--json")
+    assert made.code == 0, made.err
+    assert Path(json.loads(made.out)["path"]).parent == served / "backups"
+
+    fresh = tmp_path / "fresh"
+    ran = finishline("restore", str(served / "backups"), "--var", str(fresh))
+
+    assert ran.code == 0, ran.err
+    assert f"finishline up --var {fresh}" in ran.out
+    assert b"ada" in VarPaths(fresh).database.read_bytes()
+    again = finishline("restore", str(served / "backups"), "--var", str(fresh))
+    assert again.code == 1
+    assert "only with --force" in again.err
+
+
+def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_one_sentence(
+    finishline: Run, tmp_path: Path
+) -> None:
+    none = finishline("backup", "--var", str(tmp_path))
+    assert (none.code, "There is no server in" in none.err) == (6, True)
+    ran = finishline("restore", str(tmp_path / "none"), "--var", str(tmp_path / "v"))
+    assert ran.code == 1
+    assert f"No backup in {tmp_path / 'none'}" in ran.err
+    assert not VarPaths(tmp_path / "v").database.exists()
+
+
+def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_nothing(
+    served: Path, finishline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "finishline.cli.commands.copies.python_module",
+        lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
+    )
+    ran = finishline("backup", str(tmp_path / "b"), "--var", str(served))
+    assert ran.code == 1
+    assert ran.err.startswith("error: No backup was made: The database")
+    assert len(ran.err.splitlines()) == 1
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
+
+
+def test_a_server_that_runs_is_not_restored_over(served: Path, finishline: Run) -> None:
+    from finishline.cli.up.paths import lock_var
+
+    with lock_var(VarPaths(served), url="http://127.0.0.1:1"):
+        ran = finishline("restore", "--var", str(served), "--force")
+    assert ran.code == 4
+    assert "already runs in" in ran.err
+
+
+def test_a_worker_list_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("finishline.cli.up.workers.python_module", lambda name: ["false"])
+    with pytest.raises(CliError, match="could not be listed"):
+        choose_workers("all")
