@@ -64,7 +64,8 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self
   submit.html         problems (of the files), benchmarks, hosts (both to choose), preview
-                      (SubmissionPreview or None) with title, unit (of its benchmark) and draft
+                      (SubmissionPreview or None) with title, unit and time_unit (of its
+                      benchmark) and draft
   notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
   preview.html        benchmark, board, facets, filters, kinds, problems

@@ -125,6 +125,7 @@ def _page(
     context: dict[str, Any] = {
         "preview": preview,
         "unit": benchmark.target.unit if benchmark is not None else None,
+        "time_unit": benchmark.time_unit if benchmark is not None else None,
         "title": benchmark.title if benchmark is not None else preview and preview.benchmark,
         "draft": draft,
         "problems": refusal.problems if refusal is not None else [],
