@@ -20,9 +20,9 @@ _JOULES = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
 class Column:
     """A column by the name it is sorted by.
 
-    It is left out of a board where no entry has one of the figures it `needs`; one without any
-    always stands. `css` are the classes of its head. `cell` writes the figure of an entry; a column
-    without it stands in `web/templates/board.html`.
+    It is left out of a board where no entry has one of the figures it `needs`. `css` are the
+    classes of its head. `cell` writes the figure of an entry; a column without it stands in
+    `web/templates/board.html`. An `is_chosen` one is shown to those who ask for it.
     """
 
     name: str
@@ -30,11 +30,12 @@ class Column:
     css: str = ""
     needs: tuple[str, ...] = ()
     cell: Callable[[Entry], str] | None = None
+    is_chosen: bool = False
 
 
 def _figure(name: str, words: str, field: str, write: Callable[[float | None], str]) -> Column:
     """A column of one figure of an entry."""
-    return Column(name, words, "r extra", (field,), lambda entry: write(entry[field]))
+    return Column(name, words, "r wide", (field,), lambda entry: write(entry[field]), True)
 
 
 def progress(entry: Entry) -> str:
@@ -61,25 +62,28 @@ TRAIN = (
     Column("rank", "#", "r rank"),
     Column("system", "System", "model"),
     Column("tta", "Time, 95 %", "r"),
-    Column("cost", "Cost", "r wide cost", ("cost_usd",)),
-    Column("cv", "CV, runs", "r wide"),
-    Column("latency", "Latency stated", "r extra", ("latency_ms",)),
+    Column("best", "× best", "r wide", ("tta_seconds",), is_chosen=True),
+    Column("cost", "Cost", "r wide cost", ("cost_usd",), is_chosen=True),
+    Column("cv", "Runs", "r wide", is_chosen=True),
+    Column("latency", "Latency stated", "r wide", ("latency_ms",), is_chosen=True),
     _figure("measured_latency", "Latency measured", "measured_latency_ms", milliseconds),
     _figure("energy", "Energy", "energy_joules", energy),
-    Column("epochs", "Epochs", "r extra", ("epochs_to_target",), progress),
+    Column("epochs", "Epochs", "r wide", ("epochs_to_target",), progress, True),
     _figure("samples", "Samples/s", "samples_per_second", rate),
-    Column("precision", "Precision", "extra", ("precision", "precision_measured")),
+    Column("precision", "Precision", "wide", ("precision", "precision_measured"), is_chosen=True),
     Column("division", "Division", "wide", ("division",)),
     Column("status", "Evidence", "wide"),
     Column("submitter", "By", "wide"),
-    Column("date", "Date", "wide"),
+    Column("availability", "Availability", "wide", ("availability",), is_chosen=True),
+    Column("date", "Date", "wide", is_chosen=True),
 )
 INFERENCE = (
     Column("rank", "#", "r rank"),
     Column("system", "System", "model"),
     Column("latency", "Latency", "r", ("latency_ms",)),
     replace(
-        _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds), css="r wide"
+        _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds),
+        is_chosen=False,
     ),
     Column("inference_cost", "Cost of 10,000", "r wide cost", ("cost_usd_per_10000",)),
     Column("quality", "Quality", "r wide", ("quality",)),
@@ -103,7 +107,7 @@ def present_figures(entries: Iterable[Entry]) -> frozenset[str]:
 def board_columns(
     kind: str, present: Collection[str], divisions: Collection[str], *, counts: str = "epochs"
 ) -> list[Column]:
-    """The columns of a board of a kind, for entries with these figures.
+    """The columns that a board of a kind can have, for entries with these figures.
 
     Divisions are told apart where there are several. A benchmark that counts samples shows those in
     the place of epochs.
@@ -111,17 +115,55 @@ def board_columns(
     has = set(present) - {"division"} | ({"division"} if len(divisions) > 1 else set())
     if counts == "samples":
         has |= {"epochs_to_target"}
-    shown = [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
-    return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in shown]
+    found = [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
+    return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in found]
+
+
+NO_COLUMNS = "none"
+
+
+def chosen_columns(filters: Mapping[str, Any], metric: str, *, clock: str) -> frozenset[str]:
+    """The names of the columns that the address adds; without any, those that the board needs.
+
+    The rounds of DAWNBench were open for years, so a row there has its date.
+    """
+    if filters.get("columns"):
+        return frozenset(str(filters["columns"]).split(","))
+    return frozenset(
+        name
+        for name, is_needed in {"cost": metric == "cost", "date": clock == "dawnbench"}.items()
+        if is_needed
+    )
+
+
+def shown_columns(columns: Iterable[Column], chosen: Collection[str]) -> list[Column]:
+    """Those of a board that always stand, and the chosen ones."""
+    return [column for column in columns if not column.is_chosen or column.name in chosen]
+
+
+def column_links(
+    columns: Iterable[Column], filters: Mapping[str, Any], chosen: Collection[str]
+) -> list[tuple[str, str, bool]]:
+    """A link that shows or hides each column which may be chosen, and whether it is shown."""
+    optional = [column for column in columns if column.is_chosen]
+    links = []
+    for one in optional:
+        names = [c.name for c in optional if (c.name in chosen) != (c.name == one.name)]
+        link = "?" + board_query(filters, columns=",".join(names) or NO_COLUMNS)
+        links.append((one.words, link, one.name in chosen))
+    return links
 
 
 def columns_by_name(
-    columns: Iterable[Column], quality_unit: str, time: TimeFormat
+    columns: Iterable[Column],
+    quality_unit: str,
+    time: TimeFormat,
+    fastest_seconds: float | None = None,
 ) -> dict[str, Any]:
     """Facts of a board that its rows need: the columns it has, and the units of its figures."""
     there = {column.name for column in columns}
     has = {c.name: c.name in there for kind in COLUMNS.values() for c in kind}
-    return has | {"quality_unit": quality_unit, "time": time}
+    return has | {"quality_unit": quality_unit, "time": time, "fastest_seconds": fastest_seconds}
 
 
 def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
@@ -164,6 +206,9 @@ NARROWING = (
     "evidence",
     "check",
     "hardware_class",
+    "vendor",
+    "accelerator",
+    "size",
     "framework",
     "date_from",
     "date_to",
@@ -171,9 +216,14 @@ NARROWING = (
 )
 # Fields that show the board under another clock, at another target or at other prices.
 WHAT_IF = ("clock", "target", "price", "prices_on")
-FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn")
+FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn", "columns")
+# Fields that the form of a board leaves as they are.
+KEPT_BY_FORM = (
+    *("division", "status", "evidence", "check", "hardware_class", "vendor", "accelerator"),
+    *("size", "sort", "order", "limit", "columns"),
+)
 FIRST_ORDER = ("rank", "asc")
-USUAL_LIMIT = 100
+USUAL_LIMIT = 50
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.
 METRICS = {
     "train": {"tta": "time to accuracy", "cost": "cost to accuracy"},

@@ -74,13 +74,12 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules.ranking.evidence import (
     MEANINGS,
-    Evidence,
     check_of_row,
     check_words,
     evidence_meaning,
@@ -227,6 +226,10 @@ def environment() -> Environment:
         separation_words=separation_words,
         ranked_seconds=ranked_seconds,
         board_columns=board_table.board_columns,
+        chosen_columns=board_table.chosen_columns,
+        column_links=board_table.column_links,
+        kept_by_form=board_table.KEPT_BY_FORM,
+        shown_columns=board_table.shown_columns,
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
         board_tabs=board_table.board_tabs,
@@ -306,7 +309,6 @@ def environment() -> Environment:
         time_format=formats.time_format,
         trust_words=trust_words,
         tuning_words=tuning_words,
-        evidences=get_args(Evidence),
         verdict_checks=verdict_checks,
         version=version("finishline-server"),
         subject_of=subject_of,

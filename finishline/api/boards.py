@@ -54,10 +54,15 @@ FILTERS = (
     "check",
     "framework",
     "hardware_class",
+    "vendor",
+    "accelerator",
+    "size",
     "date_from",
     "date_to",
     "q",
+    "ids",
 )
+Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 
 
 class BoardQuery(Schema):
@@ -70,6 +75,10 @@ class BoardQuery(Schema):
     the instance they rented. `date_from` and `date_to`, both included, are of the day a result was
     submitted, or of the date in its archive where it has one. Withdrawn submissions are shown,
     without a rank, where `withdrawn` is "show".
+
+    `accelerator` is a model such as "H100" and `vendor` its maker, as read off the system; "not
+    stated" chooses the others. `size` is a range of the number of accelerators. `framework` is a
+    version or a whole family, such as "PyTorch". `ids` chooses submissions.
 
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
@@ -91,7 +100,11 @@ class BoardQuery(Schema):
     price: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     prices_on: DayField = None
     hardware_class: str | None = Field(default=None, max_length=200)
+    vendor: str | None = Field(default=None, max_length=60)
+    accelerator: str | None = Field(default=None, max_length=60)
+    size: Size | None = None
     framework: str | None = Field(default=None, max_length=4000)
+    ids: list[str] | None = Field(default=None, max_length=100)
     date_from: DayField = None
     date_to: DayField = None
     page: int = Field(default=1, ge=1, le=1_000_000)
@@ -108,6 +121,9 @@ class BoardQuery(Schema):
         "target",
         "price",
         "hardware_class",
+        "vendor",
+        "accelerator",
+        "size",
         "framework",
         mode="before",
     )

@@ -180,6 +180,7 @@ class SystemView(Schema):
     price_source: str | None
     pricing: Literal["on_demand", "spot"] = "on_demand"
     cloud: CloudView | None = None
+    availability: str | None = None
 
 
 class RunView(Schema):

@@ -110,6 +110,8 @@ class RankedBoard:
         self._placed: dict[int, PlacedRow] = {}
         self._lock = threading.Lock()
         self._separated: dict[str, Separated] = {}
+        # The values of its columns, once somebody asked for them: see selection.facets_of.
+        self.facets: Any = None
         self._rest: Iterator[Separated] = iter(())
         if order.metric in METRICS_OF_RUNS:
             # Nothing in there refers to this object: in a circle it would outlive its use.

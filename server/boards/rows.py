@@ -19,6 +19,7 @@ from finishline.rules.scoring.aggregate import coefficient_of_variation_percent,
 from finishline.rules.scoring.measured_time import Spread, claimed_interval, resolution_of
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
+from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
 from server.base.models import (
@@ -103,6 +104,7 @@ class BoardRow:
     price_usd_per_hour: float | None
     factor: float
     runs: int
+    accelerator: Accelerator
     spread: Spread | None
     convergence_values: int
     changed: Mapping[str, Any] = field(default_factory=dict)
@@ -388,6 +390,7 @@ def _row(
         price_usd_per_hour=price.usd_per_hour,
         factor=factor,
         runs=shown["runs_started"],
+        accelerator=accelerator_of_system(system),
         spread=_spread(row, shown, own_times, reading),
         convergence_values=len(epochs if is_measured else runs.convergence),
     )

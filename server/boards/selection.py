@@ -8,7 +8,10 @@ from typing import Any, get_args
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import SORTED_FIGURES, BoardQuery, SortColumn
+from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.accelerators import NOT_STATED, SIZES, Accelerator
+from finishline.rules.submissions.frameworks import framework_family
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
 
@@ -80,7 +83,16 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     for name in ("evidence", "check"):
         if getattr(query, name) not in (None, shown[name]):
             return False
-    if query.framework is not None and shown["framework"] != query.framework:
+    if query.framework not in (None, shown["framework"], framework_family(shown["framework"])):
+        return False
+    found = row.accelerator
+    if query.vendor not in (None, found.vendor or NOT_STATED):
+        return False
+    if query.accelerator not in (None, found.model or NOT_STATED):
+        return False
+    if query.size not in (None, found.size):
+        return False
+    if query.ids is not None and row.standing.submission_id not in query.ids:
         return False
     wanted_class = query.hardware_class
     if wanted_class is not None and shown["system"]["hardware_class"] != wanted_class:
@@ -111,7 +123,8 @@ def first_place(query: BoardQuery, version: int) -> int:
 # Nobody reads a menu of thousands; values left out can be searched for.
 MOST_CHOICES = 60
 FIGURES = (
-    *("tta_seconds", "epochs_to_target", "cost_usd", "precision", "precision_measured"),
+    *("tta_seconds", "epochs_to_target", "cost_usd"),
+    *("precision", "precision_measured"),
     *SORTED_FIGURES.values(),
 )
 Counts = tuple[tuple[str, int], ...]
@@ -121,34 +134,65 @@ Counts = tuple[tuple[str, int], ...]
 class Facets:
     """The values on a whole board with how many entries have each, the most frequent first.
 
-    `present` names the figures that some entry has; `qualities` are the lowest and the highest of
-    the best qualities, `days` the first and the last day of a submission.
+    `accelerators` are models by vendor. `present` names the figures that some entry has;
+    `qualities` are the lowest and the highest of the best qualities, `days` the first and the last
+    day of a submission, `fastest_seconds` the shortest time of a numbered row.
     """
 
     divisions: Counts = ()
-    statuses: Counts = ()
-    hardware_classes: Counts = ()
+    evidences: Counts = ()
+    accelerators: tuple[tuple[str, Counts], ...] = ()
+    sizes: Counts = ()
     frameworks: Counts = ()
     present: frozenset[str] = field(default_factory=frozenset)
     qualities: tuple[float, float] | None = None
     days: tuple[str, str] | None = None
+    fastest_seconds: float | None = None
 
 
-def facets_of(rows: Sequence[PlacedRow]) -> Facets:
-    """The values on a board of these rows."""
+def facets_of(session: Session, board: RankedBoard) -> Facets:
+    """The values on a whole board, found once for each of its versions."""
+    found: Facets = board.facets or _facets(board.all_rows(session), board.numbered())
+    board.facets = found
+    return found
+
+
+def _facets(rows: Sequence[PlacedRow], numbered: Sequence[Standing]) -> Facets:
     shown = [placed.row.shown for placed in rows]
+    accelerators = [placed.row.accelerator for placed in rows]
+    sizes = Counter(one.size for one in accelerators)
+    times = [one.tta_seconds for one in numbered if one.tta_seconds]
     qualities = [one["quality"] for one in shown if one["quality"] is not None]
     days = [placed.row.standing.submitted_at[:10] for placed in rows]
     return Facets(
         divisions=_counts(one["division"] for one in shown),
-        statuses=_counts(one["status"] for one in shown),
-        hardware_classes=_counts(one["system"]["hardware_class"] for one in shown),
-        frameworks=_counts(one["framework"] for one in shown),
+        evidences=_counts(one["evidence"] for one in shown),
+        accelerators=_by_vendor(accelerators),
+        sizes=tuple((name, sizes[name]) for name in SIZES if sizes[name]),
+        frameworks=_counts(framework_family(one["framework"]) for one in shown),
         present=frozenset(
             name for name in FIGURES if any(row.figure(name) is not None for row in rows)
-        ),
+        )
+        | ({"availability"} if any(one["system"]["availability"] for one in shown) else set()),
         qualities=(min(qualities), max(qualities)) if qualities else None,
         days=(min(days), max(days)) if days else None,
+        fastest_seconds=min(times, default=None),
+    )
+
+
+def _by_vendor(accelerators: Sequence[Accelerator]) -> tuple[tuple[str, Counts], ...]:
+    """The models of each vendor; those that state none last."""
+    vendors = _counts(one.vendor or NOT_STATED for one in accelerators)
+    return tuple(
+        (
+            vendor,
+            _counts(
+                one.model or NOT_STATED
+                for one in accelerators
+                if (one.vendor or NOT_STATED) == vendor
+            ),
+        )
+        for vendor, _ in sorted(vendors, key=lambda item: item[0] == NOT_STATED)
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
@@ -23,6 +23,7 @@ from server.boards.service import RankedBoard, board_in_division, cut_board, fac
 from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
 from web.board_map import board_map
+from web.board_table import USUAL_LIMIT
 from web.formats import quality
 
 Problem = dict[str, Any]
@@ -37,12 +38,20 @@ LABELS = {
     "price": "Your price",
     "prices_on": "Prices of",
 }
+PRICES_AND_LENS = ("clock", "target", "price", "prices_on")
 EXPECTED = {
     "float_parsing": "a number",
     "finite_number": "a number that is not infinite",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
 }
+
+
+class PageQuery(BoardQuery):
+    """The query of a board's page: shorter pages, and the columns that were chosen."""
+
+    limit: int = Field(default=USUAL_LIMIT, ge=1, le=1000)
+    columns: str | None = Field(default=None, max_length=200)
 
 
 def problems_of(
@@ -212,14 +221,30 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     version = board_version(session, benchmark.benchmark_id)
     board_of = partial(ranked_board, session, benchmark, version=version)
     query, ranked = board_in_division(benchmark, query, board_of)
+    board = cut_board(session, ranked, benchmark, query, version=version)
+    if board["lens"] or board["price"]:
+        usual = query.model_copy(update=dict.fromkeys(PRICES_AND_LENS))
+        board["moves"] = _moves(session, board_of(usual), board["entries"])
     return _around(session, benchmark, query, version) | {
-        "board": cut_board(session, ranked, benchmark, query, version=version),
+        "board": board,
         "time": times_of_board(benchmark, ranked),
         "facts": facts_of(benchmark, ranked),
         "map": board_map(ranked.numbered_entries(session), times_of_board(benchmark, ranked)),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
-        "facets": facets_of(ranked.all_rows(session)),
+        "facets": facets_of(session, ranked),
     }
+
+
+def _moves(
+    session: Session, official: RankedBoard, entries: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Ranks that entries gain over the official ranking, by submission id; below 0 are lost."""
+    ranks = {
+        row.row.standing.submission_id: row.figure("rank") or row.figure("provisional_rank")
+        for row in official.all_rows(session)
+    }
+    found = ((e["submission_id"], e["rank"] or e["provisional_rank"]) for e in entries)
+    return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
 
 
 def refused_context(
@@ -238,7 +263,7 @@ def refused_context(
         "time": times_of_board(benchmark, ranked),
         "facts": facts_of(benchmark, ranked),
         "filters": typed,
-        "facets": facets_of(ranked.all_rows(session)),
+        "facets": facets_of(session, ranked),
         "problems": problems,
     }
 

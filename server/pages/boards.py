@@ -13,6 +13,7 @@ from server.benchmarks.queries import find_benchmark
 from server.boards.service import Encoded, answer_board
 from server.pages.board_context import (
     REFUSALS,
+    PageQuery,
     Problem,
     board_context,
     problems_of,
@@ -31,7 +32,7 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")
     try:
-        query = BoardQuery.model_validate(typed)
+        query = PageQuery.model_validate(typed)
         return answer_board(
             services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
         )

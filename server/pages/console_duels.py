@@ -1,9 +1,9 @@
 """Duels asked for from the console."""
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -25,8 +25,18 @@ LATEST = 20
 
 
 @router.get(ADDRESS)
-def duels_page(console: OrganiserDep, challenger: str = "", holder: str = "") -> HTMLResponse:
-    """The latest duels, and the form that asks for one."""
+def duels_page(
+    console: OrganiserDep,
+    challenger: str = "",
+    holder: str = "",
+    ids: Annotated[list[str] | None, Query(max_length=100)] = None,
+) -> HTMLResponse:
+    """The latest duels, and the form that asks for one.
+
+    Of two rows marked on a board the second challenges the first.
+    """
+    if ids is not None and len(ids) > 1:
+        holder, challenger = ids[:2]
     return _page(console, {"challenger": challenger, "holder": holder, "pairs": "4"})
 
 

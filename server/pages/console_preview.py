@@ -13,7 +13,7 @@ from server.base.request_context import note
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import facets_of, preview_board
-from server.pages.board_context import REFUSALS, Problem, problems_of, query_instead
+from server.pages.board_context import REFUSALS, PageQuery, Problem, problems_of, query_instead
 from server.pages.board_times import times_of_board
 from server.pages.console_page import Console, OrganiserDep
 
@@ -28,7 +28,7 @@ def preview_page(benchmark_id: str, console: OrganiserDep, request: Request) -> 
     benchmark = find_benchmark(console.services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     try:
-        query = BoardQuery.model_validate(typed)
+        query = PageQuery.model_validate(typed)
         filters = query.model_dump(mode="json", exclude_defaults=True)
         return _page(console, benchmark, query, filters)
     except REFUSALS as error:
@@ -45,7 +45,7 @@ def _page(
 ) -> HTMLResponse:
     with console.services.database.read_snapshot(console.viewer) as session:
         board, ranked = preview_board(session, benchmark, query)
-        facets = facets_of(ranked.all_rows(session))
+        facets = facets_of(session, ranked)
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
     page = console.page(

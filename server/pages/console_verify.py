@@ -31,6 +31,8 @@ Typed = dict[str, Any]
 def choose(request: Request, console: OrganiserDep) -> HTMLResponse:
     """The form that chooses submissions, or with `preview` the dry run of that choice."""
     typed: Typed = filled(request.query_params)
+    if marked := request.query_params.getlist("ids"):
+        typed["submissions"] = " ".join(marked)
     if typed.pop("preview", None) is None:
         return _form(console, typed)
     wanted, errors = read_form(BatchCreate, _chosen(typed) | DRY_RUN)

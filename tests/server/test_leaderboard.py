@@ -141,8 +141,8 @@ def test_filters_by_hardware_framework_and_day(
     enter: Callable[..., str], client: TestClient, database: Database, digits_submission: Any
 ) -> None:
     cpu = enter(framework="jax 0.9")
-    digits_submission.claim["system"] |= {"hardware_class": "8-h100", "accelerator": "H100"}
-    digits_submission.claim["system"]["accelerator_count"] = 8
+    digits_submission.claim["system"] |= {"hardware_class": "8-h100", "accelerator": "H100 SXM5"}
+    digits_submission.claim["system"] |= {"accelerator_count": 8, "availability": "on-premise"}
     gpu = enter(seconds_per_epoch=0.1)
     with database.write() as session:
         session.add(PublishedResult(submission_id=cpu, published_on=date(2020, 2, 29)))
@@ -152,13 +152,23 @@ def test_filters_by_hardware_framework_and_day(
 
     assert ids(hardware_class="8-h100") == [gpu]
     assert places(read(client, framework="jax 0.9")) == [(cpu, 2, False)]
-    assert ids(hardware_class="8-h") == ids(framework="jax") == []
+    assert ids(hardware_class="8-h") == ids(framework="ja") == []
+    assert ids(framework="JAX") == [cpu]
+    assert ids(vendor="NVIDIA") == ids(accelerator="H100") == ids(size="2-8") == [gpu]
+    assert ids(vendor="CPU") == ids(ids=[cpu]) == [cpu]
+    assert ids(size="9-64") == ids(accelerator="not stated") == []
     assert ids(date_to="2020-02-29") == ids(date_from="2020-02-29", date_to="2020-02-29") == [cpu]
     assert ids(date_from="2020-03-01") == [gpu]
     assert ids(hardware_class="", framework="", date_from="", date_to="") == [gpu, cpu]
-    page = client.get("/benchmarks/digits?framework=jax+0.9").text
-    assert '<option value="jax 0.9" selected>jax 0.9 (1)</option>' in page
-    assert '<option value="8-h100">8-h100 (1)</option>' in page
+    page = client.get("/benchmarks/digits?framework=JAX&columns=availability").text
+    assert '<option value="JAX" selected>JAX (1)</option>' in page
+    query = "framework=JAX&amp;columns=availability#board"
+    for choice in ("vendor=NVIDIA", "accelerator=H100"):
+        assert f'<a href="?division=closed&amp;{choice}&amp;{query}" rel="nofollow">' in page
+    assert ">Availability</th>" in page
+    chosen = client.get("/benchmarks/digits?size=2-8&accelerator=H100").text
+    assert '<summary class="on">Accelerator: H100</summary>' in chosen
+    assert '<summary class="on">Count: 2-8</summary>' in chosen
 
 
 @pytest.mark.usefixtures("shown_claims")

@@ -79,6 +79,12 @@ def test_another_clock_ranks_the_board_again(two: Two, client: TestClient) -> No
     assert [e["rank"] for e in dawnbench["entries"]] == [1, 2]
     assert [e["not_separated_from"] for e in dawnbench["entries"]] == [None, None]
     assert dawnbench["entries"][0]["tta_display"] == "0:00:01"
+    page = client.get("/benchmarks/digits?clock=dawnbench").text
+    assert re.findall('class="move [a-z]+" title="([^"]*)"', page) == [
+        "1 better than in the official ranking",
+        "1 worse than in the official ranking",
+    ]
+    assert 'class="move' not in client.get("/benchmarks/digits?clock=speedrun").text
     assert dawnbench["entries"][1]["cost_usd"] == pytest.approx(3.008 / 3600 * 0.1, rel=1e-4)
 
 

@@ -9,6 +9,7 @@ from jinja2 import UndefinedError
 
 import web.render
 from web.assets import static_url
+from web.board_table import TRAIN
 from web.formats import SECONDS, time_format
 from web.render import TEMPLATES, render
 from web.stamps import TABS
@@ -151,7 +152,7 @@ def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
 def test_the_board_shows_intervals_runs_and_evidence(
     make: Make, busy_board: View, read: Read
 ) -> None:
-    words = read(benchmark_page(make, busy_board)).replace("\u00a0", " ")
+    words = read(benchmark_page(make, busy_board, columns="cv")).replace("\u00a0", " ")
     assert "0.790 to 0.910 s" in words
     assert "6.3 % 3 sealed runs" in words
     for word in ("measured", "claimed", "replay queued", "undecided"):
@@ -166,7 +167,8 @@ def test_a_measured_row_shows_our_time_with_its_interval_and_the_claimed_one_sma
         measured_low_seconds=2.61, measured_high_seconds=2.9, measured_runs=10,
         also_by=["demo", "eve", "zoe"],
     )  # fmt: skip
-    words = read(benchmark_page(make, make["board"](entry))).replace("\u00a0", " ")
+    page = benchmark_page(make, make["board"](entry), columns="cv")
+    words = read(page).replace("\u00a0", " ")
 
     assert "2.75 s 2.61 to 2.90 s claimed 2.29 s" in words
     assert "10 sealed runs" in words
@@ -242,13 +244,15 @@ def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
 
 def test_an_absent_cost_says_that_it_is_not_ranked(make: Make) -> None:
     priced = make["entry"](submission_id="priced", rank=None)
-    page = benchmark_page(make, make["board"](make["entry"](cost_usd=None), priced))
+    page = benchmark_page(make, make["board"](make["entry"](cost_usd=None), priced), columns="cost")
     assert page.count('title="not ranked by cost"') == 1
 
 
 def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Read) -> None:
     bare = {"cost_usd": None, "epochs_to_target": None}
-    plain = benchmark_page(make, make["board"](make["entry"](**bare)))
+    usual = benchmark_page(make, make["board"](make["entry"](**bare)))
+    every = ",".join(column.name for column in TRAIN)
+    plain = benchmark_page(make, make["board"](make["entry"](**bare)), columns=every)
     full = make["entry"](
         submission_id="full",
         latency_ms=0.25,
@@ -261,15 +265,15 @@ def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Rea
         division="open",
     )
     claimed = make["entry"](precision="fp16")
-    page = benchmark_page(make, make["board"](full, claimed))
-    heads = re.findall(r'<th scope="col".*?<a [^>]*>([^<]*)<', plain)
-    more = re.findall(r'<th scope="col".*?<a [^>]*>([^<]*)<', page)
+    page = benchmark_page(make, make["board"](full, claimed), columns=every)
+    usual, heads, more = (
+        re.findall(r'<th scope="col".*?<a [^>]*>([^<]*)<', each) for each in (usual, plain, page)
+    )
 
-    assert heads == [
-        "#", "System", "Time, 95 %", "CV, runs", "Evidence", "By", "Date",
-    ]  # fmt: skip
+    assert usual == ["#", "System", "Time, 95 %", "Evidence", "By", "Date"]
+    assert heads == ["#", "System", "Time, 95 %", "Runs", "Evidence", "By", "Date"]
     assert more == [
-        "#", "System", "Time, 95 %", "Cost", "CV, runs",
+        "#", "System", "Time, 95 %", "Cost", "Runs",
         "Latency stated", "Latency measured", "Energy", "Epochs", "Samples/s", "Precision",
         "Division", "Evidence", "By", "Date",
     ]  # fmt: skip
@@ -300,19 +304,19 @@ def test_a_row_is_named_by_its_hardware_and_by_its_model_only_where_models_diffe
 
 
 def test_pages_are_numbered_and_one_too_far_says_so(make: Make, read: Read) -> None:
-    board = make["board"](make["entry"](), total=5000, first=101)
+    board = make["board"](make["entry"](), total=5000, first=51)
     page = benchmark_page(make, board, page=2, sort="cost")
-    assert "101–101 of 5,000" in read(page)
+    assert "51–51 of 5,000" in read(page)
     for link in (
         '<a href="?sort=cost#board" rel="first">First</a>',
         '<a href="?sort=cost#board" rel="prev">Previous</a>',
         '<a href="?sort=cost&amp;page=3#board" rel="next">Next</a>',
-        '<a href="?sort=cost&amp;page=50#board">Last</a>',
-        "/api/v1/leaderboards/digits?sort=cost&amp;page=2",
+        '<a href="?sort=cost&amp;page=100#board">Last</a>',
+        "/api/v1/leaderboards/digits?sort=cost&amp;limit=50&amp;page=2",
     ):
         assert link in page
-    beyond = benchmark_page(make, make["board"](total=101, first=None), page=9)
-    assert "There is no page 9: 101 entries are on 2 pages." in read(beyond)
+    beyond = benchmark_page(make, make["board"](total=51, first=None), page=9)
+    assert "There is no page 9: 51 entries are on 2 pages." in read(beyond)
     assert 'class="pages"' not in benchmark_page(make, make["board"](make["entry"]()))
 
 
@@ -366,13 +370,14 @@ def test_filters_that_fit_nothing_can_be_cleared(make: Make) -> None:
 
 
 def test_the_filter_form_and_its_twins_keep_the_query(make: Make, busy_board: View) -> None:
-    page = benchmark_page(make, busy_board, division="open", q="cnn", sort="cv")
+    page = benchmark_page(make, busy_board, division="open", q="cnn", sort="cv", columns="cv")
     assert '<input type="hidden" name="division" value="open">' in page
     assert 'value="cnn"' in page
     query = "?division=open&amp;q=cnn&amp;sort=cv"
     assert f"/api/v1/leaderboards/digits.csv{query}" in page
     assert f"/api/v1/leaderboards/digits{query}" in page
     assert f"/charts{query}" in page
+    assert "columns=cv" in page
     assert 'aria-sort="ascending"' in page
 
 

@@ -5,21 +5,23 @@
 const PAUSE_MS = 500;
 const SLID = "finishline-target-slid";
 
-for (const form of document.querySelectorAll("form.filters")) {
+for (const form of document.querySelectorAll(".what-if form")) {
   form.addEventListener("formdata", (event) => {
     const empty = [...event.formData].filter(([, value]) => value === "").map(([name]) => name);
     empty.forEach((name) => event.formData.delete(name));
   });
-  // A list acts at once where it was pointed at; with the keyboard each arrow would be an answer.
-  let isPointed = false;
-  form.addEventListener("pointerdown", () => (isPointed = true));
-  form.addEventListener("keydown", () => (isPointed = false));
-  form.addEventListener("change", (event) => {
-    if (isPointed && event.target.matches(".row > select")) form.requestSubmit();
-  });
   const slider = form.querySelector("input[type=range]");
   if (slider) slideTarget(form, slider);
 }
+
+// A menu closes by Escape, and where something else is pointed at.
+const closeMenus = (except) => {
+  for (const menu of document.querySelectorAll("details.chip[open]")) {
+    if (menu !== except) menu.open = false;
+  }
+};
+addEventListener("pointerdown", (event) => closeMenus(event.target.closest("details.chip")));
+addEventListener("keydown", (event) => event.key === "Escape" && closeMenus());
 
 function slideTarget(form, slider) {
   const number = form.elements.namedItem("target");

@@ -81,6 +81,7 @@ def _system(folder: str, description: SystemDescription | None) -> dict[str, Any
         "memory_gib": _product(nodes, _memory_gib(description.host_memory_capacity)),
         "accelerator": accelerator,
         "accelerator_count": description.accelerators,
+        "availability": description.status,
     }
     return {name: value for name, value in system.items() if value is not None}
 

@@ -36,6 +36,10 @@ _EACH = re.compile(r"(?:per|each)\s+(?:node|machine|server|host)")
 _POD_DEVICES = {"TPU v2": 64, "TPU v3": 256}
 
 
+# Sizes of systems that are chosen together: their name, and the most accelerators of each.
+SIZES = {"1": 1, "2-8": 8, "9-64": 64, "65-512": 512, "more": 10**9}
+
+
 @dataclass(frozen=True)
 class Accelerator:
     """An accelerator by vendor and model, and how many; None is not stated.
@@ -52,6 +56,13 @@ class Accelerator:
         """The count and the model, as in "8 × V100"."""
         model = self.model or NOT_STATED
         return f"{self.count}\u00a0×\u00a0{model}" if self.count and self.model else model
+
+    @property
+    def size(self) -> str | None:
+        """The name of the size that the count is of."""
+        if self.count is None:
+            return None
+        return next((name for name, most in SIZES.items() if self.count <= most), "more")
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ class System:
 
     `hardware_class` names machines with comparable times. `price_usd_per_hour` is the
     price of the whole system as its submitter states it, `price_source` where it can be looked up
-    and `pricing` the kind of price. `cloud` names the entry in a price book.
+    and `pricing` the kind of price. `cloud` names the entry in a price book. `availability` is an
+    archive's word for whether the system can be bought or rented.
     """
 
     name: str
@@ -141,6 +142,7 @@ class System:
     price_source: str | None = None
     pricing: Pricing = "on_demand"
     cloud: Cloud | None = None
+    availability: str | None = None
 
 
 @dataclass(frozen=True)
@@ -309,6 +311,7 @@ def _system(table: Fields) -> System:
         price_source=source,
         pricing=cast(Pricing, table.choice("pricing", PRICINGS, default="on_demand")),
         cloud=_cloud(table),
+        availability=table.optional_text("availability"),
     )
     table.refuse_unknown()
     return system

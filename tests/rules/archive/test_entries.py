@@ -209,6 +209,7 @@ def test_a_set_claims_what_its_package_says() -> None:
             "memory_gib": 16384.0,
             "accelerator": "NVIDIA H100-SXM5-80GB",
             "accelerator_count": 64,
+            "availability": "Available on-premise",
         },
         "runs": ["result_0.txt", "result_1.txt"],
         "organisation": "Cisco",
