@@ -11,23 +11,40 @@ _MLPERF = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-")
 
 @dataclass(frozen=True)
 class Family:
-    """Benchmarks that belong together: those with submissions as cards, the others by name."""
+    """Benchmarks that belong together: rows for those of interest, the others by name."""
 
+    round_id: str
     name: str
-    cards: tuple[View, ...]
+    rows: tuple[View, ...]
     waiting: tuple[View, ...]
+
+
+OPEN = "open"
 
 
 def families(benchmarks: Sequence[View]) -> list[Family]:
     """Our own benchmarks first, then each round of MLPerf, the newest first.
 
-    Within a family the boards with submissions stand first. Our own are all cards, because a
+    Within a family the boards with submissions stand first. Our own are all rows, because a
     newcomer can take part in them.
     """
     rounds = {_round_of(benchmark) for benchmark in benchmarks}
     own = [()] if () in rounds else []
     ordered = own + sorted((r for r in rounds if r), reverse=True)
     return [_family(place, [b for b in benchmarks if _round_of(b) == place]) for place in ordered]
+
+
+def shown_families(benchmarks: Sequence[View], chosen: str | None) -> list[Family]:
+    """The families of the first page: our own and a round, the newest that has a submission.
+
+    A round may be `chosen` by its id; "all" chooses every one, those without a submission too.
+    """
+    found = families(benchmarks)
+    if chosen == "all":
+        return found
+    rounds = [family for family in found if family.round_id != OPEN and family.rows]
+    named = [family for family in rounds if family.round_id == chosen] or rounds[:1]
+    return [family for family in found if family.round_id == OPEN] + named
 
 
 def short_title(benchmark: View) -> str:
@@ -50,9 +67,18 @@ def _family(place: tuple[int, ...], benchmarks: Sequence[View]) -> Family:
     used = [b for b in benchmarks if b["submissions"]]
     unused = [b for b in benchmarks if not b["submissions"]]
     if not place:
-        return Family("Open to everyone", (*used, *unused), ())
+        return Family(OPEN, "Open", (*used, *unused), ())
     version = ".".join(str(number) for number in place)
-    return Family(f"MLPerf Training v{version}", tuple(used), tuple(unused))
+    return Family(f"v{version}", f"MLPerf v{version}", tuple(used), tuple(unused))
+
+
+# The steps of a claim: a word of the counters, and the list that a number leads to.
+COUNTERS = (
+    ("claimed", "Claimed", "#records"),
+    ("replaying", "Replaying", "/workers"),
+    ("measured", "Measured", "#records"),
+    ("contradicted", "Contradicted", "#verdicts"),
+)
 
 
 # Name, address, label.

@@ -2,8 +2,9 @@
 
 Contexts (views as dicts, as the API answers them; names after "optional" may be left out):
 
-home.html          benchmarks (BenchmarkView + "records" of the division with the lowest), live
-                   (LiveLine), live_count, verdicts (VerdictLine)
+home.html          benchmarks (BenchmarkView, "records" of the division with the lowest, "time",
+                   "best_claim"), live (LiveLine), live_count, verdicts (VerdictLine); optional
+                   round (an id), counts (by evidence), race (line and picture)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
                    facets (values on the whole board), problems (refused fields of a query),
@@ -109,7 +110,14 @@ from web.compare import (
     ratio,
 )
 from web.entries import outcome_word, says_code, trust_words
-from web.home_words import console_pages_of, families, round_name, short_title
+from web.home_words import (
+    COUNTERS,
+    console_pages_of,
+    families,
+    round_name,
+    short_title,
+    shown_families,
+)
 from web.progress import (
     KINDS_ASKED_FOR,
     chosen_ghost,
@@ -167,6 +175,7 @@ CLOCKS = {
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
 CLOCK_OF_PACKAGES = "kept outside the box: data, training and evaluations count"
+NO_COUNTS = {"claimed": 0, "measured": 0, "contradicted": 0, "total": 0}
 NO_FACTS = {"entries": 0, "measured": 0, "updated": None}
 RCP_VERDICTS = {
     "pass": "passes",
@@ -248,7 +257,10 @@ def environment() -> Environment:
         columns_by_name=board_table.columns_by_name,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
+        counters=COUNTERS,
         families=families,
+        shown_families=shown_families,
+        no_counts=NO_COUNTS,
         ghost_label=ghost_label,
         hardware=names.hardware,
         models_differ=names.models_differ,

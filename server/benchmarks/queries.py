@@ -1,13 +1,14 @@
 """Read benchmarks: those this server offers, and those that results were scored under."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import cast
 
-from sqlalchemy import Table, bindparam, func, select
+from sqlalchemy import Table, bindparam, case, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.archive.definitions import (
@@ -105,10 +106,17 @@ def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Be
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of submissions of one benchmark, by kind."""
+    """Number of submissions of one benchmark by kind and evidence, and of contradicted claims.
+
+    `best_claims` has the fastest claim of each division that may count and was not contradicted.
+    """
 
     train: int = 0
     inference: int = 0
+    claimed: int = 0
+    measured: int = 0
+    contradicted: int = 0
+    best_claims: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_SUBMISSIONS = Counts()
@@ -135,9 +143,19 @@ def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[st
 
 
 def _count(session: Session, benchmark_id: str) -> Counts:
+    by = (Submission.kind, Submission.evidence, Submission.check_word, Submission.division)
+    fastest = func.min(case((Submission.eligible.is_(True), Submission.tta_seconds)))
     of_it = (Submission.benchmark_id == benchmark_id, ranks())
-    counted = select(Submission.kind, func.count()).where(*of_it)
-    return Counts(**dict(session.execute(counted.group_by(Submission.kind)).all()))
+    rows = session.execute(select(*by, func.count(), fastest).where(*of_it).group_by(*by)).all()
+    count: Counter[str] = Counter()
+    best: dict[str, float] = {}
+    for kind, evidence, check, division, number, seconds in rows:
+        told = "contradicted" if check == "contradicted" else evidence
+        count.update({kind: number, told: number})
+        if told == "claimed" and seconds is not None:
+            best[division] = min(seconds, best.get(division, seconds))
+    names = ("train", "inference", "claimed", "measured", "contradicted")
+    return Counts(**{name: count[name] for name in names}, best_claims=best)
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:

@@ -1,53 +1,72 @@
 """The first page."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from server.base.board_versions import cached_for_board
 from server.base.services import Services, ServicesDep
-from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
+from server.base.standing import find_verification
+from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
 from server.benchmarks.views import benchmark_view
-from server.boards.service import Standing, standing_by_benchmark
+from server.boards.service import Standing, read_race, standing_by_benchmark
 from server.pages.board_times import times_of
-from server.verifications.queries import latest_verdicts, live_verifications
+from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
+from server.verifications.views import view
+from web.race import Picture, verification_picture
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
-LATEST = 8
+LATEST = 6
+RACES = ("replay", "entry")
+RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 
 @router.get("/", response_class=HTMLResponse)
-def home(services: ServicesDep) -> str:
-    """Every benchmark with its record, the replays under way, and the latest verdicts."""
+def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002  the field's word
+    """The race under way or the last one, counts, records by round, and the latest verdicts."""
     with services.database.read() as session:
-        benchmarks = _cards(session, services)
+        counts = count_submissions(session, services.benchmarks)
         live, live_count = live_verifications(session, limit=LATEST)
         verdicts = latest_verdicts(session, limit=LATEST)
-    return render(
-        "home.html",
-        benchmarks=benchmarks,
-        live=[line.model_dump(mode="json") for line in live],
-        live_count=live_count,
-        verdicts=[line.model_dump(mode="json") for line in verdicts],
-    )
+        running = [one for one in live if one.run is not None]
+        return render(
+            "home.html",
+            benchmarks=_rows(session, services, counts),
+            round=round,
+            counts=_totals(counts.values()),
+            race=_race(session, services, [*running, *verdicts]),
+            live=[line.model_dump(mode="json") for line in live],
+            live_count=live_count,
+            verdicts=[line.model_dump(mode="json") for line in verdicts],
+        )
 
 
-def _cards(session: Session, services: Services) -> list[dict[str, Any]]:
-    counts = count_submissions(session, services.benchmarks)
-    standing = standing_by_benchmark(session, services.benchmarks)
-    return [
-        benchmark_view(benchmark, counts.get(name, NO_SUBMISSIONS)).model_dump(mode="json")
-        | _records(standing.get(name))
-        | {"time": times_of(session, services.benchmarks, name, _division(standing.get(name)))}
-        for name, benchmark in services.benchmarks.items()
-    ]
+def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
+    """Every benchmark with its records, its best claim and the unit of its times."""
+    standings = standing_by_benchmark(session, services.benchmarks)
+    rows = []
+    for name, benchmark in services.benchmarks.items():
+        count, standing = counts.get(name, NO_SUBMISSIONS), standings.get(name)
+        division = None if standing is None else standing.division
+        claims = count.best_claims
+        rows.append(
+            benchmark_view(benchmark, count).model_dump(mode="json")
+            | _records(standing)
+            | {
+                "best_claim": claims.get(division or next(iter(claims), "")),
+                "time": times_of(session, services.benchmarks, name, division),
+            }
+        )
+    return rows
 
 
 def _records(standing: Standing | None) -> dict[str, Any]:
-    """The records of a card, the standing one last, which alone names its holder."""
+    """The records of a row, the standing one last, which alone names its holder."""
     if standing is None:
         return {"records": []}
     *earlier, last = map(asdict, standing.records)
@@ -56,5 +75,34 @@ def _records(standing: Standing | None) -> dict[str, Any]:
     return {"records": [*earlier, last]}
 
 
-def _division(standing: Standing | None) -> str | None:
-    return None if standing is None else standing.division
+def _totals(counts: Iterable[Counts]) -> dict[str, int]:
+    found = list(counts)
+    names = ("claimed", "measured", "contradicted")
+    totals = {name: sum(getattr(count, name) for count in found) for name in names}
+    return totals | {"total": sum(count.train + count.inference for count in found)}
+
+
+def _race(
+    session: Session, services: Services, lines: Iterable[LiveLine | VerdictLine]
+) -> dict[str, Any] | None:
+    """The first verification that has evaluations to draw; None where no training was replayed."""
+    for line in lines:
+        if line.kind in RACES and (picture := _picture(session, services, line)) is not None:
+            return {"line": line.model_dump(mode="json"), "picture": picture}
+    return None
+
+
+def _picture(session: Session, services: Services, line: LiveLine | VerdictLine) -> Picture | None:
+    """A race as SVG; one that has ended is drawn once for each version of its board."""
+
+    def draw() -> Picture | None:
+        verification = find_verification(session, line.id)
+        division = verification.submission.division if verification.submission else None
+        time = times_of(session, services.benchmarks, line.benchmark, division)
+        race = read_race(session, line.id).model_dump(mode="json")
+        shown = view(session, verification, alive_seconds=0.0, with_report=False, with_band=False)
+        return verification_picture(shown.model_dump(mode="json"), race, time)
+
+    if isinstance(line, LiveLine):
+        return draw()
+    return cached_for_board(session, line.benchmark, f"race {line.id}", draw)

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from server.base.database import Database
 from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord, Token
+from web.assets import static_asset
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
 
@@ -497,3 +498,15 @@ def test_an_organisers_token_that_may_only_submit_withdraws_nothing_of_others(
     answer = client.post(address, json={"reason": "a try"}, headers=narrow.headers)
     assert answer.status_code == 403, answer.text
     assert client.get(f"/api/v1/submissions/{submission_id}").json()["withdrawal"] is None
+
+
+def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    submit(digits_submission)
+    for address in ("/", "/benchmarks/digits"):
+        page = client.get(address).text
+        files = {static_asset(path) for path in re.findall(r'="/static/([^"]+)"', page)}
+        loaded = [gzip.compress(page.encode()), *(a.gzip_content for a in files if a is not None)]
+        assert len(files) >= 5
+        assert sum(map(len, loaded)) < 60_000

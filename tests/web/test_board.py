@@ -35,7 +35,7 @@ from web.distribution_chart import (
     survival_table,
 )
 from web.formats import time_format
-from web.home_words import families, short_title
+from web.home_words import families, short_title, shown_families
 from web.records_chart import records_figure, records_table
 from web.render import render
 from web.scaling_chart import scaling_families, scaling_figure, scaling_table
@@ -466,19 +466,19 @@ LISTED = [
 
 def test_our_own_come_first_and_then_the_newest_round() -> None:
     assert [family.name for family in families(LISTED)] == [
-        "Open to everyone",
-        "MLPerf Training v10.0",
-        "MLPerf Training v5.1",
-        "MLPerf Training v0.5",
+        "Open",
+        "MLPerf v10.0",
+        "MLPerf v5.1",
+        "MLPerf v0.5",
     ]
 
 
 def test_boards_with_submissions_stand_first() -> None:
     own, _, newest, _ = families(LISTED)
 
-    assert [b["id"] for b in own.cards] == ["digits", "cifar10"]
+    assert [b["id"] for b in own.rows] == ["digits", "cifar10"]
     assert own.waiting == ()
-    assert [b["id"] for b in newest.cards] == ["mlperf-v5.1-rgat"]
+    assert [b["id"] for b in newest.rows] == ["mlperf-v5.1-rgat"]
     assert [b["id"] for b in newest.waiting] == ["mlperf-v5.1-flux1"]
 
 
@@ -487,12 +487,36 @@ def test_a_title_leaves_out_the_name_of_its_family() -> None:
     assert short_title(benchmark("digits", "Digits (small)")) == "Digits (small)"
 
 
+def test_the_first_page_shows_our_own_and_the_newest_round_with_a_submission() -> None:
+    def shown(chosen: str | None) -> list[str]:
+        return [family.round_id for family in shown_families(LISTED, chosen)]
+
+    assert shown(None) == shown("v0.5") == shown("v10.0") == shown("x") == ["open", "v5.1"]
+    assert shown("all") == ["open", "v10.0", "v5.1", "v0.5"]
+
+
 def test_the_home_page_links_every_benchmark_once() -> None:
-    page = render("home.html", benchmarks=LISTED, live=[], live_count=0, verdicts=[])
+    nobody: dict[str, Any] = {"live": [], "live_count": 0, "verdicts": []}
+    page = render("home.html", benchmarks=LISTED, round="all", **nobody)
 
     for listed in LISTED:
         assert page.count(f'href="/benchmarks/{listed["id"]}"') == 1
-    assert page.count('<li class="card">') == 3
+    usual = render("home.html", benchmarks=LISTED, **nobody)
+    assert 'href="/benchmarks/mlperf-v0.5-ncf"' not in usual
+    assert usual.count("no time yet") == 3
+
+
+def test_the_best_claim_stands_beside_a_record_in_the_unit_of_its_board(make: Make) -> None:
+    record = make["record"](tta_seconds=240.0, hardware="8\u00a0×\u00a0H200")
+    row = make["benchmark"]() | {
+        "records": [record],
+        "best_claim": 90.0,
+        "time": time_format([240.0]),
+    }
+    page = render("home.html", benchmarks=[row], live=[], live_count=0, verdicts=[])
+    assert "<b>4.00\u00a0min</b>" in page
+    assert "best claim </span>1.50\u00a0min" in page
+    assert "8\u00a0×\u00a0H200" in page
 
 
 def target(value: float, unit: str = "percent", direction: str = "higher") -> dict[str, object]:
