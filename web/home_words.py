@@ -1,4 +1,4 @@
-"""The home page and the console's navigation: benchmarks by family, pages in order."""
+"""The home page and the console's navigation: benchmarks by family, pages by section."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -81,35 +81,67 @@ COUNTERS = (
 )
 
 
-# Name, address, label.
-CONSOLE_PAGES = (
-    ("overview", "/console", "Overview"),
-    ("verify", "/console/verify", "Verify"),
-    ("duels", "/console/duels", "Duels"),
-    ("decide", "/console/decide", "Decide"),
-    ("calibrations", "/console/calibrations", "Calibrations"),
-    ("phases", "/console/phases", "Phases"),
-    ("workers", "/console/workers", "Workers"),
-    ("prices", "/console/prices", "Prices"),
-    ("quotas", "/console/quotas", "Quotas"),
-    ("audit", "/console/audit", "Audit log"),
-    ("tokens", "/console/tokens", "Tokens"),
-    ("users", "/console/users", "Users"),
-    ("invitations", "/console/invitations", "Invite"),
-    ("submit", "/submit", "Submit"),
-    ("notices", "/console/notices", "Notices"),
-    ("account", "/account", "Your account"),
+# Sections of the console, each with its pages: name, address, label.
+CONSOLE = (
+    ("Overview", (("overview", "/console", "To do"), ("decide", "/console/decide", "Decide"))),
+    (
+        "Submissions",
+        (
+            ("submissions", "/console/submissions", "List"),
+            ("verify", "/console/verify", "Verify"),
+            ("duels", "/console/duels", "Duels"),
+        ),
+    ),
+    (
+        "Benchmarks",
+        (
+            ("phases", "/console/phases", "Phases"),
+            ("calibrations", "/console/calibrations", "Calibrations"),
+            ("prices", "/console/prices", "Prices"),
+        ),
+    ),
+    ("Workers", (("workers", "/console/workers", "Workers"),)),
+    (
+        "People",
+        (
+            ("users", "/console/users", "Users"),
+            ("invitations", "/console/invitations", "Invite"),
+            ("quotas", "/console/quotas", "Quotas"),
+            ("tokens", "/console/tokens", "Tokens"),
+        ),
+    ),
+    ("Log", (("audit", "/console/audit", "Audit log"),)),
+    (
+        "Account",
+        (
+            ("account", "/account", "Your account"),
+            ("notices", "/console/notices", "Notices"),
+        ),
+    ),
 )
-EVERYBODYS = ("account",)
-SUBMITTERS = ("submit", "notices", *EVERYBODYS)
+ORGANISERS = ("organiser", "admin")
+SUBMITTERS = ("account", "notices")
 ADMINS_ALONE = ("users",)
 
 
-def console_pages_of(role: str) -> list[tuple[str, str, str]]:
-    """The pages in the navigation of a user with a role."""
-    if role == "admin":
-        return list(CONSOLE_PAGES)
-    if role == "organiser":
-        return [page for page in CONSOLE_PAGES if page[0] not in ADMINS_ALONE]
-    own = SUBMITTERS if role == "submitter" else EVERYBODYS
-    return [page for page in CONSOLE_PAGES if page[0] in own]
+@dataclass(frozen=True)
+class ConsoleSection:
+    """A section of the console with the pages that a user may open."""
+
+    label: str
+    pages: tuple[tuple[str, str, str], ...]
+
+
+def console_sections_of(role: str) -> list[ConsoleSection]:
+    """The sections in the navigation of a user with a role; none is empty."""
+    own = [
+        ConsoleSection(label, tuple(page for page in pages if _may_open(role, page[0])))
+        for label, pages in CONSOLE
+    ]
+    return [section for section in own if section.pages]
+
+
+def _may_open(role: str, name: str) -> bool:
+    if role in ORGANISERS:
+        return role == "admin" or name not in ADMINS_ALONE
+    return name == "account" or (role == "submitter" and name in SUBMITTERS)

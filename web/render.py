@@ -20,6 +20,10 @@ submission.html    submission, benchmark, tab, checks (verifications with reason
                    "measurements", "runs_in_short"; else None), measured, actions, no_room,
                    unable, site (an address), embargo_until, csrf (or None)
 request.html       submission, expected (runs, seconds, accelerators, basis), no_room, free, csrf
+submissions.html   rows, filters, is_filtered, older and newest (addresses of other pages or None),
+                   benchmarks (ids), address
+verifications.html as submissions.html
+search.html        words, groups (names with addresses by heading), near (names)
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
@@ -47,9 +51,11 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
                       older (address of the next page or None), tokens, quota (quotas, benchmarks),
                       own_token, session_ends_at, roles, scopes, may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
+  submissions.html    as submissions.html
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
-  duels.html          duels
+  duels.html          duels, sides (challenger and holder, "id" and "words", or None), offered
+                      (opponents: id and words)
   decisions.html      pending
   decision.html       submission, standing (or None), waiting, headline, rows, dots, comparison
                       (or None), next (the id of another that waits, or None), left
@@ -112,7 +118,7 @@ from web.compare import (
 from web.entries import outcome_word, says_code, trust_words
 from web.home_words import (
     COUNTERS,
-    console_pages_of,
+    console_sections_of,
     families,
     round_name,
     short_title,
@@ -162,13 +168,16 @@ from web.workers import (
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
-    ("home", "/", "Benchmarks"),
+    ("home", "/", "Leaderboards"),
+    ("submissions", "/submissions", "Submissions"),
     ("compare", "/compare", "Compare"),
     ("workers", "/workers", "Workers"),
-    ("submit", "/submit", "Submit"),
     ("docs", "/docs", "Docs"),
-    ("api", "/docs/api", "API"),
+    ("submit", "/submit", "Submit"),
 )
+# Filters of the lists: statuses of submissions, states and outcomes of verifications.
+VERDICTS = ("claimed", "verifying", "verified", "rejected", "inconclusive")
+ENDS = ("queued", "running", "verified", "rejected", "inconclusive", "failed", "cancelled")
 CLOCKS = {
     "dawnbench": "everything counts but evaluation",
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
@@ -253,7 +262,7 @@ def environment() -> Environment:
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
         doing_sentence=doing_sentence,
-        console_pages_of=console_pages_of,
+        console_sections_of=console_sections_of,
         columns_by_name=board_table.columns_by_name,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
@@ -322,6 +331,8 @@ def environment() -> Environment:
         trust_words=trust_words,
         tuning_words=tuning_words,
         verdict_checks=verdict_checks,
+        verdict_words=VERDICTS,
+        verification_words=ENDS,
         version=version("finishline-server"),
         subject_of=subject_of,
         why_no_utilisation=why_no_utilisation,

@@ -26,7 +26,7 @@ EVENT_STREAM = "/events"
 NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 
 # Prefix of pages for one person: no cache keeps them, neither a shared one nor the browser's.
-PRIVATE_PAGES = "/console"
+PRIVATE_PAGES = ("/console", "/account")
 
 
 class SecurityHeaders:

@@ -1,5 +1,6 @@
 """Duels asked for from the console."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,13 +12,14 @@ from sqlalchemy.orm import Session
 from finishline.api.duels import DuelCreate
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
-from server.base.models import Verification
+from server.base.models import Submission, Verification
 from server.base.standing import SHOWN
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications.duels import ask_for_duel
 from server.verifications.views import view
+from web.names import row_name
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/duels"
@@ -60,7 +62,7 @@ def _as_numbers(fields: Fields) -> dict[str, Any]:
     return fields | ({"pairs": int(pairs)} if fits else {})
 
 
-def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
+def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLResponse:
     alive = console.services.settings.worker_alive_seconds
     with console.services.database.read(console.viewer) as session:
         found = session.scalars(
@@ -71,4 +73,40 @@ def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
             .options(*SHOWN)
         )
         duels = [view(session, item, alive_seconds=alive, with_report=False) for item in found]
-    return console.page("duels.html", typed=typed, duels=duels, **wrong)
+        challenger = _known(session, typed.get("challenger"))
+        sides = [challenger, _known(session, typed.get("holder"))]
+        offered = [] if challenger is None else _opponents(session, challenger)
+        shown: dict[str, Any] = {
+            "sides": [None if side is None else _side(side) for side in sides],
+            "offered": [(each.id, _side(each)["words"]) for each in offered],
+        }
+    return console.page("duels.html", typed=typed, duels=duels, **shown, **wrong)
+
+
+def _known(session: Session, name: str | None) -> Submission | None:
+    return session.get(Submission, name) if name else None
+
+
+def _opponents(session: Session, challenger: Submission) -> list[Submission]:
+    """The fastest live submissions of the challenger's board and hardware class."""
+    hardware_class = Submission.system["hardware_class"].as_string()
+    rows = session.scalars(
+        select(Submission)
+        .where(
+            Submission.benchmark_id == challenger.benchmark_id,
+            Submission.kind == "train",
+            Submission.division == challenger.division,
+            Submission.withdrawn_at.is_(None),
+            Submission.tta_seconds.is_not(None),
+            Submission.id != challenger.id,
+            hardware_class == challenger.system["hardware_class"],
+        )
+        .order_by(Submission.tta_seconds)
+        .limit(LATEST)
+    )
+    return list(rows)
+
+
+def _side(submission: Submission) -> dict[str, str]:
+    name = row_name({"system": submission.system, "submitter": submission.submitter})
+    return {"id": submission.id, "words": f"{name} ({submission.model})"}

@@ -26,6 +26,7 @@ from server.pages import (
     feeds,
     home,
     join,
+    lists,
     mail_links,
     static_files,
     submissions,
@@ -40,6 +41,7 @@ PAGES = (
     # Before the charts of boards, whose addresses take any name.
     calibrations,
     board_charts,
+    lists,
     submissions,
     compare,
     verifications,

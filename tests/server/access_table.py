@@ -169,6 +169,7 @@ CONSOLE = {
     "POST /account/tokens": OWN_TOKENS,
     "POST /account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
     "POST /account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
+    "GET /console/submissions": ORGANISERS_PAGE,
     "GET /console/verify": ORGANISERS_PAGE,
     "POST /console/verify": ORGANISERS,
     "POST /console/verifications/{verification_id}/cancel": ORGANISERS,

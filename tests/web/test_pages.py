@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from web import formats
-from web.home_words import console_pages_of
+from web.home_words import console_sections_of
 from web.render import render
 from web.workers import (
     HEIGHT,
@@ -308,15 +308,22 @@ def test_a_workers_page_escapes_and_shows_absent_figures(
 
 @pytest.mark.parametrize(
     ("role", "names"),
-    [("worker", {"account"}), ("submitter", {"account", "submit", "notices"})],
+    [("worker", {"account"}), ("submitter", {"account", "notices"})],
 )
 def test_nobody_is_led_to_a_page_that_is_refused_them(role: str, names: set[str]) -> None:
-    assert {name for name, _, _ in console_pages_of(role)} == names
+    assert set(pages_of(role)) == names
 
 
 def test_users_are_for_admins_alone() -> None:
-    admins, organisers = console_pages_of("admin"), console_pages_of("organiser")
-    assert [page[0] for page in admins if page not in organisers] == ["users"]
+    admins, organisers = pages_of("admin"), pages_of("organiser")
+    assert [page for page in admins if page not in organisers] == ["users"]
+    assert [section.label for section in console_sections_of("admin")] == [
+        "Overview", "Submissions", "Benchmarks", "Workers", "People", "Log", "Account",
+    ]  # fmt: skip
+
+
+def pages_of(role: str) -> list[str]:
+    return [name for section in console_sections_of(role) for name, _, _ in section.pages]
 
 
 Read = Callable[[str], str]

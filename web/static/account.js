@@ -1,9 +1,16 @@
-// Says who is signed in on a page that is the same for everybody: see server/people/sessions.py.
+// Key / leads to the search. Says who is signed in: see server/people/sessions.py.
 "use strict";
 (() => {
   const MARK = "finishline_signed_in=";
   const mark = document.cookie.split("; ").find((cookie) => cookie.startsWith(MARK));
   const link = document.querySelector("a.sign-in:not([aria-current])");
+  document.addEventListener("keydown", (event) => {
+    const field = document.querySelector(".search input");
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || !field?.offsetParent) return;
+    if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+    event.preventDefault();
+    field.focus();
+  });
   if (!mark || !link) return;
   try {
     link.textContent = `Account (${decodeURIComponent(mark.slice(MARK.length))})`;

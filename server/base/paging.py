@@ -1,0 +1,65 @@
+"""Pages of a list that is filtered beyond its index: newest first, a bounded number looked at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, or_
+from sqlalchemy.orm import Session
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+CHUNK = 500
+# Of rows that no index can choose; a page that reads on says so.
+MOST_LOOKED_AT = 5_000
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows, newest first, and the cursor of the page after them; None at the end."""
+
+    rows: list[Row[Any]]
+    next_cursor: str | None
+
+
+def cursor_of(moment: datetime, key: str) -> str:
+    """Encode a position: a time in microseconds, and an id."""
+    return f"{(moment - EPOCH) // MICROSECOND}.{key}"
+
+
+def read_page(
+    session: Session,
+    query: Select[Any],
+    *,
+    moment: Any,
+    key: Any,
+    after: tuple[datetime, str] | None,
+    limit: int,
+    keep: Callable[[Row[Any]], bool] | None = None,
+) -> Page:
+    """A page of a statement with an indexed column `moment` and an id `key`.
+
+    `keep` chooses among its rows where a column cannot; the rows have `moment` and `key` too.
+    """
+    statement = query.order_by(moment.desc(), key.desc())
+    found: list[Row[Any]] = []
+    looked_at = 0
+    while True:
+        since = statement
+        if after is not None:
+            since = statement.where(
+                or_(moment < after[0], and_(moment == after[0], key < after[1]))
+            )
+        wanted = CHUNK if keep is not None else limit + 1
+        rows = session.execute(since.limit(wanted)).all()
+        found += rows if keep is None else [row for row in rows if keep(row)]
+        looked_at += len(rows)
+        if len(found) > limit:
+            last = found[limit - 1]
+            return Page(found[:limit], cursor_of(last.moment, last.key))
+        if len(rows) < wanted:
+            return Page(found, None)
+        after = (rows[-1].moment, rows[-1].key)
+        if looked_at >= MOST_LOOKED_AT:
+            return Page(found, cursor_of(*after))

@@ -1,0 +1,165 @@
+"""Lists of submissions and verifications with filters, and the search over everything named."""
+
+from difflib import get_close_matches
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.submissions.accelerators import accelerator_of_system
+from server.base.models import SUBMITTER, PublishedResult, Submission, User
+from server.base.paging import Page
+from server.base.services import Services, ServicesDep
+from server.pages.board_times import times_of
+from server.pages.console_page import OrganiserDep, read_query
+from server.people.signed_in import ViewerDep
+from server.submissions.listing import (
+    ListQuery,
+    SubmissionQuery,
+    VerificationQuery,
+    list_submissions,
+    list_verifications,
+)
+from web.render import render
+
+router = APIRouter(include_in_schema=False)
+Context = dict[str, Any]
+# Of the latest submissions: a search is no report.
+MOST_SEARCHED = 2_000
+MOST_FOUND = 10
+CONSOLE = "/console/submissions"
+
+
+@router.get("/submissions", response_class=HTMLResponse)
+def submissions_page(request: Request, services: ServicesDep, viewer: ViewerDep) -> str:
+    """Every submission that a viewer may see, newest first."""
+    wanted = read_query(SubmissionQuery, request)
+    with services.database.read(viewer) as session:
+        page = list_submissions(session, wanted)
+        context = _context(session, services, page, wanted, "/submissions")
+    return render("submissions.html", **context)
+
+
+@router.get(CONSOLE)
+def console_submissions(request: Request, console: OrganiserDep) -> HTMLResponse:
+    """The same list with buttons that act on marked rows."""
+    wanted = read_query(SubmissionQuery, request)
+    with console.services.database.read(console.viewer) as session:
+        page = list_submissions(session, wanted)
+        context = _context(session, console.services, page, wanted, CONSOLE)
+    return console.page("submissions.html", **context)
+
+
+@router.get("/verifications", response_class=HTMLResponse)
+def verifications_page(request: Request, services: ServicesDep, viewer: ViewerDep) -> str:
+    """Every verification that a viewer may see, newest first."""
+    wanted = read_query(VerificationQuery, request)
+    with services.database.read(viewer) as session:
+        page = list_verifications(session, wanted)
+        context = _context(session, services, page, wanted, "/verifications")
+    return render("verifications.html", **context)
+
+
+def _context(
+    session: Session, services: Services, page: Page, wanted: ListQuery, address: str
+) -> Context:
+    filters = wanted.model_dump(mode="json", exclude={"cursor"})
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    older = None
+    if page.next_cursor is not None:
+        older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
+    return {
+        "rows": [_row(session, services, row) for row in page.rows],
+        "filters": filters,
+        "older": older,
+        "is_filtered": bool(chosen),
+        "newest": None if wanted.cursor is None else f"{address}?{urlencode(chosen)}",
+        "benchmarks": sorted(services.benchmarks),
+        "address": address,
+    }
+
+
+def _row(session: Session, services: Services, row: Any) -> Context:
+    shown = dict(row._mapping)
+    shown["moment"] = shown["moment"].isoformat()
+    if shown["division"] is not None:
+        time = times_of(session, services.benchmarks, shown["benchmark"], shown["division"])
+        shown["time"] = None
+        if "tta_seconds" in shown:
+            measured = shown["evidence"] == "measured"
+            seconds = shown["measured_seconds"] if measured else shown["tta_seconds"]
+            shown["time"] = time(seconds) if seconds is not None else None
+    return shown
+
+
+Words = Annotated[str, Query(max_length=100)]
+
+
+@router.get("/search", response_class=HTMLResponse)
+def search_page(services: ServicesDep, viewer: ViewerDep, q: Words = "") -> str:
+    """Benchmarks, submitters, accelerators, systems and submissions whose names have the words."""
+    words = " ".join(q.split())
+    found: dict[str, list[tuple[str, str]]] = {}
+    near: list[str] = []
+    if words:
+        with services.database.read(viewer) as session:
+            names = _names(session, services)
+            found = {
+                group: [each for each in members if words.casefold() in each[0].casefold()]
+                for group, members in names.items()
+            }
+            found["Submissions"] = _submissions(session, words)
+        if not any(found.values()):
+            known = {each[0].casefold(): each[0] for members in names.values() for each in members}
+            near = [known[name] for name in get_close_matches(words.casefold(), known, n=5)]
+    groups = {name: members[:MOST_FOUND] for name, members in found.items() if members}
+    return render("search.html", words=words, groups=groups, near=near)
+
+
+def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str]]]:
+    """Names with their addresses, of the latest submissions for all but benchmarks."""
+    latest = session.execute(
+        select(SUBMITTER, Submission.system)
+        .join(User, User.id == Submission.user_id)
+        .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
+        .order_by(Submission.submitted_at.desc())
+        .limit(MOST_SEARCHED)
+    ).all()
+    models = {accelerator_of_system(row.system).model for row in latest}
+    benchmarks = services.benchmarks.values()
+    return {
+        "Benchmarks": [
+            (f"{each.title} ({each.benchmark_id})", f"/benchmarks/{each.benchmark_id}")
+            for each in sorted(benchmarks, key=lambda each: each.title)
+        ],
+        "Submitters": _filtered({row.submitter for row in latest}, "submitter"),
+        "Accelerators": _filtered({model for model in models if model}, "accelerator"),
+    }
+
+
+def _filtered(names: set[str], field: str) -> list[tuple[str, str]]:
+    return [(name, f"/submissions?{urlencode({field: name})}") for name in sorted(names)]
+
+
+def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
+    """Submissions by id, model or system, of the latest ones."""
+    latest = select(Submission.id).order_by(Submission.submitted_at.desc()).limit(MOST_SEARCHED)
+    system = Submission.system["name"].as_string()
+    like = [
+        func.lower(column).contains(words.lower(), autoescape=True)
+        for column in (Submission.model, system)
+    ]
+    rows = session.execute(
+        select(Submission.id, Submission.model, system.label("system"), SUBMITTER)
+        .join(User, User.id == Submission.user_id)
+        .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
+        .where(or_(Submission.id == words, Submission.id.in_(latest) & or_(*like)))
+        .order_by(Submission.submitted_at.desc())
+        .limit(MOST_FOUND)
+    )
+    return [
+        (f"{row.model} by {row.submitter}, {row.system}", f"/submissions/{row.id}") for row in rows
+    ]

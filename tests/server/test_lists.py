@@ -1,0 +1,124 @@
+"""Lists of submissions and verifications, the organisers' buttons on them, and the search."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.base.database import Database
+from server.base.models import Submission
+from tests.server.test_phases import sign_in
+from tests.support.pages import BROWSER, HOSTILE, words_of
+
+
+@pytest.fixture
+def three(digits_submission: Any, submit: Callable[..., Any], bob: Any) -> list[str]:
+    """Two submissions of alice, on eight H100 the second, and a hostile one of bob."""
+    ids = [submit(digits_submission).json()["id"]]
+    system = digits_submission.claim["system"]
+    digits_submission.claim |= {
+        "model": "wide net",
+        "system": system | {"accelerator": "NVIDIA H100 80GB", "accelerator_count": 8},
+    }
+    ids.append(submit(digits_submission).json()["id"])
+    digits_submission.claim |= {"model": HOSTILE, "system": system | {"name": HOSTILE}}
+    return [*ids, submit(digits_submission, by=bob).json()["id"]]
+
+
+def listed(client: TestClient, address: str) -> list[str]:
+    """Ids of the submissions in a list, in its order."""
+    page = client.get(address, headers=BROWSER)
+    assert page.status_code == 200, page.text
+    body = page.text.partition("<tbody>")[2].partition("</tbody>")[0]
+    return re.findall(r'<td class="model"><a href="/submissions/(\w+)">', body)
+
+
+def test_submissions_are_listed_newest_first_and_filtered(
+    three: list[str], client: TestClient
+) -> None:
+    for query, expected in (
+        ("", three[::-1]), ("benchmark=digits", three[::-1]), ("benchmark=imagenet", []),
+        ("submitter=bob", three[2:]), ("accelerator=h100", three[1:2]), ("accelerator=L4", []),
+        ("evidence=claimed&verdict=claimed", three[::-1]), ("evidence=measured", []),
+        ("since=2100-01-01", []), ("until=2100-01-01", three[::-1]),
+        ("since=&submitter=", three[::-1]),
+    ):  # fmt: skip
+        assert listed(client, f"/submissions?{query}") == expected, query
+    page = client.get("/submissions").text
+    assert "<script>alert" not in page
+    assert "No match." in client.get("/submissions?submitter=nobody").text
+    assert client.get("/submissions?evidence=gold").status_code == 422
+
+
+def test_a_page_of_a_list_leads_to_the_older_ones(
+    three: list[str], client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.submissions.listing.PAGE", 2)
+    first = client.get("/submissions?submitter=").text
+    older = re.findall(r'<a class="next" href="([^"]+)">Older', first)[0].replace("&amp;", "&")
+
+    assert listed(client, "/submissions") == three[:0:-1]
+    assert listed(client, older) == three[:1]
+    assert "Newest" in client.get(older).text
+    # What no column chooses is looked at in chunks, and the page says where it stopped.
+    monkeypatch.setattr("server.base.paging.CHUNK", 1)
+    monkeypatch.setattr("server.base.paging.MOST_LOOKED_AT", 1)
+    assert "None among the latest." in client.get("/submissions?accelerator=H100").text
+
+
+def test_a_list_and_a_search_hide_what_is_under_embargo(
+    three: list[str], client: TestClient, alice: Any, database: Database
+) -> None:
+    with database.write() as session:
+        session.get_one(Submission, three[1]).embargoed = True
+
+    assert three[1] not in listed(client, "/submissions")
+    assert "wide net" not in client.get("/search?q=wide").text.partition("<main")[2]
+    client.headers.update(alice.headers)
+    assert three[1] in listed(client, "/submissions")
+    assert "wide net" in client.get("/search?q=wide").text.partition("<main")[2]
+
+
+def test_verifications_are_listed_by_verdict(replay: Any, client: TestClient) -> None:
+    def ids(query: str) -> list[str]:
+        return re.findall(r'class="mono" href="/verifications/(\w+)"', client.get(query).text)
+
+    assert ids("/verifications") == [replay.verification_id]
+    assert ids("/verifications?verdict=queued&benchmark=digits") == [replay.verification_id]
+    assert ids("/verifications?verdict=verified") == []
+
+
+def test_a_search_finds_names_of_every_kind_or_the_nearest(
+    three: list[str], client: TestClient
+) -> None:
+    def found(words: str) -> str:
+        return words_of(client.get(f"/search?q={words}", headers=BROWSER).text)
+
+    assert "Benchmarks Digits (digits)" in found("digi")
+    assert "Submitters alice" in found("alice")
+    assert "Accelerators H100" in found("h100")
+    assert "Submissions wide net by alice" in found("WIDE")
+    assert "Submissions digits reference by alice" in found(three[0])
+    assert "No match for “alicia”. Nearest: alice" in found("alicia")
+    assert "No match" not in found("")
+    assert "<script>alert" not in client.get("/search", params={"q": HOSTILE}).text
+
+
+def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(
+    three: list[str], client: TestClient, olivia: Any
+) -> None:
+    sign_in(client, olivia)
+    page = client.get("/console/submissions?submitter=alice").text
+    assert re.findall(r'name="ids" value="(\w+)"', page) == three[1::-1]
+
+    marked = f"ids={three[1]}&ids={three[0]}"
+    preview = client.get(f"/console/verify?preview=yes&kind=replay&{marked}").text
+    assert "A dry run" in preview
+    assert all(name in preview for name in three[:2])
+    duel = client.get(f"/console/duels?{marked}").text
+    assert f'name="challenger" value="{three[0]}"' in duel
+    assert f'name="holder" value="{three[1]}"' in duel
+    alone = client.get(f"/console/duels?challenger={three[0]}").text
+    assert f'<option value="{three[2]}"' in alone
