@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
 
+from server.api_reference import TAGS, describe
 from server.asgi import FinishlineApp
 from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
@@ -160,6 +161,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         title="Finishline",
         version=version("finishline-server"),
         description=DESCRIPTION,
+        openapi_tags=TAGS,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -187,7 +189,9 @@ def _all_routes() -> list[BaseRoute]:
     # are analysed.
     router.include_router(health.router)
     router.include_router(metrics_page.router)
+    describe(health.router.routes)
     for feature in FEATURES:
+        describe(feature.router.routes)
         router.include_router(feature.router, prefix=API)
     for page in pages.ROUTERS:
         router.include_router(page, include_in_schema=False)

@@ -220,3 +220,17 @@ def test_applications_of_a_process_share_the_routes_that_were_analysed(
         assert len(of_both) > 40
         assert all(one is two for one, two in of_both)
         assert services_of(client) is not services_of(other)
+
+
+def test_operations_are_grouped_by_task_and_named_in_words(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    groups = [tag["name"] for tag in described["tags"]]
+    operations = [
+        operation for methods in described["paths"].values() for operation in methods.values()
+    ]
+
+    assert (groups[0], groups[-1]) == ("leaderboards", "health")
+    assert {tag for operation in operations for tag in operation["tags"]} == set(groups)
+    reads = described["paths"]["/api/v1/leaderboards/{benchmark_id}"]["get"]
+    assert reads["summary"].startswith("A benchmark's leaderboard")
+    assert not [o["summary"] for o in operations if "\n" in o["summary"] or o["summary"][-1] == "."]

@@ -1,6 +1,15 @@
-// Starts Swagger UI on the API's description.
+// Starts Swagger UI on the API's description, in the colours of the page.
 "use strict";
 (() => {
+  const root = document.documentElement;
+  const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => {
+    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : systemIsDark.matches;
+    root.classList.toggle("dark-mode", isDark); // The class that its style sheet knows.
+  };
+  new MutationObserver(follow).observe(root, { attributeFilter: ["data-theme"] });
+  systemIsDark.addEventListener("change", follow);
+  follow();
   const place = document.getElementById("swagger-ui");
   window.SwaggerUIBundle({
     url: place.dataset.openapi,

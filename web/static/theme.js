@@ -5,11 +5,27 @@
   const root = document.documentElement;
   const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : systemIsDark.matches);
+  // A browser that keeps nothing for the page refuses even to be asked: the choice ends with it.
+  const kept = () => {
+    try {
+      return localStorage.getItem(KEY);
+    } catch {
+      return null;
+    }
+  };
+  const keep = (theme) => {
+    try {
+      if (theme) localStorage.setItem(KEY, theme);
+      else localStorage.removeItem(KEY);
+    } catch {
+      // Nothing is kept.
+    }
+  };
   const choose = (theme) => {
     if (theme === "dark" || theme === "light") root.dataset.theme = theme;
     else delete root.dataset.theme;
   };
-  choose(localStorage.getItem(KEY));
+  choose(kept());
   addEventListener("storage", (event) => {
     if (event.key === KEY) choose(event.newValue);
   });
@@ -23,8 +39,7 @@
       const theme = isDark() ? "light" : "dark";
       // The system's own colours are no choice: the page follows when they change.
       const chosen = (theme === "dark") === systemIsDark.matches ? null : theme;
-      if (chosen) localStorage.setItem(KEY, chosen);
-      else localStorage.removeItem(KEY);
+      keep(chosen);
       choose(chosen);
       say();
     });

@@ -388,6 +388,18 @@ def test_the_chosen_colours_stay_and_the_systems_own_are_no_choice(
     assert complaints == []
 
 
+def test_a_browser_that_keeps_nothing_changes_the_colours_of_the_page_it_shows(
+    tab: Any, site: Any, complaints: list[str]
+) -> None:
+    refuses = "{ get() { throw new DOMException('denied', 'SecurityError'); } }"
+    tab.add_init_script(f"Object.defineProperty(window, 'localStorage', {refuses})")
+    tab.emulate_media(color_scheme="light")
+    tab.goto(site.url + "/")
+    tab.get_by_role("button", name="Dark colours").click()
+    assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert complaints == []
+
+
 def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> None:
     path = "/submissions/sub-1/charts/curves.json"
     drawn, gate = site.answers[path], threading.Event()

@@ -1,0 +1,35 @@
+"""The API's description in words: groups in the order of a reader's tasks, a summary for each."""
+
+from collections.abc import Iterable
+
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+
+GROUPS = {
+    "leaderboards": "Read ranked results, records and comparisons.",
+    "benchmarks": "Read definitions, convergence and dates; add a benchmark.",
+    "submissions": "Send a claim with its logs, read it, withdraw it.",
+    "training packages": "Send code to be trained and timed, read its source.",
+    "verifications": "Have a submission trained again, follow it, decide on it, start a duel.",
+    "proofs": "Download a signed proof and the keys that check it.",
+    "accounts": "Read your own account and make tokens.",
+    "quotas": "Read how much may be asked for, and change it.",
+    "notices": "Receive events by webhook or mail.",
+    "prices": "Read and extend the price book.",
+    "workers": "Read workers and queues; pause them. Workers report here.",
+    "calibrations": "Measure how a reference converges, and adopt it.",
+    "rescoring": "Score stored submissions again.",
+    "users": "Manage users and organisations.",
+    "audit": "Read the log of actions and check its chain.",
+    "health": "Ask whether the server is up and ready.",
+}
+TAGS = [{"name": name, "description": words} for name, words in GROUPS.items()]
+
+
+def describe(routes: Iterable[BaseRoute]) -> None:
+    """Give each operation the first sentence of its docstring as its summary."""
+    for route in routes:
+        if isinstance(route, APIRoute) and route.summary is None:
+            first, _, rest = route.description.partition("\n\n")
+            route.summary = " ".join(first.split()).removesuffix(".")
+            route.description = rest
