@@ -3,8 +3,12 @@
 .PHONY: help install wheels run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
+comma := ,
 # Both distributions, as pip installs them from a checkout.
 EDITABLE := -e ./finishline -e
+# With GPU=1 torch is of the index's own build, with torchvision and NVML beside it.
+EXTRAS := worker,test$(if $(filter 1 true yes,$(GPU)),$(comma)vision$(comma)gpu)
+CONSTRAINTS := $(if $(filter 1 true yes,$(GPU)),$(VENV)/constraints.txt,constraints.txt)
 PROJECTS := pyproject.toml setup.py finishline/pyproject.toml
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -23,7 +27,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP)  ## set up .venv with the command, a worker and the tests
+install: $(STAMP)  ## set up .venv with the command, a worker and the tests (GPU=1: torchvision, NVML)
 
 $(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Finishline needs Python 3.11 or newer; install one, or name \
@@ -33,8 +37,9 @@ $(STAMP): $(PROJECTS) constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time: torch is large)."
 	@"$(PYTHON)" -m venv $(VENV) || { echo "Python cannot make a virtual environment; on Debian \
 	and Ubuntu install python3-venv." >&2; exit 1; }
+	@grep -vE '^(torch|torchvision)==' constraints.txt > $(VENV)/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt $(EDITABLE) ".[worker,test]"
+		-c $(CONSTRAINTS) $(EDITABLE) ".[$(EXTRAS)]"
 	@touch $(STAMP)
 
 wheels: $(STAMP)  ## build both distributions, wheels into dist/

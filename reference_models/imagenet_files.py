@@ -6,11 +6,12 @@ torchvision is imported when pictures are opened and not before: only this refer
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from reference_models import DataSetError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = "imagenet"
 CLASSES = 1000
@@ -45,12 +46,12 @@ class SeenPictures:
     """Pictures through a transform: an item is bytes (3, H, W) and a class."""
 
     files: tuple[tuple[str, int], ...]
-    transform: Callable[[Any], Tensor]
+    transform: "Callable[[Any], Tensor]"
 
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index: int) -> "tuple[Tensor, int]":
         from PIL import Image
 
         path, label = self.files[index]

@@ -32,6 +32,7 @@ from reference_models import (
     UnknownReferenceError,
     load_reference,
 )
+from reference_models.data import require_data
 from reference_models.memory import is_out_of_memory, naming_batch_size
 from worker.group import open_events, read_orders
 from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
@@ -142,6 +143,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
             expected=str(told["data_set_sha256"]),
         )
     config = reference.configure(told["hyperparameters"])
+    require_data(told["reference"], Path(told["data_dir"]), told["hyperparameters"])
     target = TargetSpec(**told["target"])
     qualities: list[float] = []
     communication = Communication()

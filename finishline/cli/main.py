@@ -15,6 +15,7 @@ from finishline.cli.commands import (
     admin,
     benchmark,
     calibration,
+    data,
     entry,
     lists,
     own_benchmark,
@@ -79,6 +80,7 @@ app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(training.app, name="training")
+app.add_typer(data.app, name="data")
 app.add_typer(service.app, name="service")
 
 

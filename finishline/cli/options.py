@@ -28,6 +28,9 @@ BenchmarksDir = Annotated[
         "benchmarks/ here).",
     ),
 ]
+Data = Annotated[
+    Path, typer.Option("--data", envvar="FINISHLINE_DATA_DIR", help="Folder of the data sets.")
+]
 BehindProxy = Annotated[
     bool,
     typer.Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses."),

@@ -32,12 +32,14 @@ class Training:
     seed: int | None = None
     division: str | None = None
     device: str | None = None
+    data: Path = Path("var/data")
     ticket: Path | None = None
     hardware_class: str | None = None
 
     def command(self) -> list[str]:
         """The command line of the worker's local training."""
         arguments = [str(self.benchmark_file), "--runs", str(self.runs), "--out", str(self.out)]
+        arguments += ["--data-dir", str(self.data)]
         for setting in self.settings:
             arguments += ["--set", setting]
         if self.seed is not None:

@@ -36,8 +36,9 @@ def test_the_command_line_names_all_that_was_asked_for(tmp_path: Path) -> None:
     asked = Training(
         Path("b/digits.toml"), tmp_path, 3, settings=["batch_size=32"], seed=7, division="open"
     )
-    assert asked.command()[-12:] == [
+    assert asked.command()[-14:] == [
         "worker.local", "b/digits.toml", "--runs", "3", "--out", str(tmp_path),
+        "--data-dir", "var/data",
         "--set", "batch_size=32", "--seed", "7", "--division", "open",
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
 from finishline.cli.replay_screen import ReplayProgress, show_all
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
@@ -61,6 +61,7 @@ def run(
         str | None,
         typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
     ] = None,
+    data: Data = Path("var/data"),
     url: Annotated[
         str | None,
         typer.Option("--url", envvar="FINISHLINE_URL", help="Server to get a ticket from."),
@@ -92,6 +93,7 @@ def run(
         seed=seed,
         division=division,
         device=device,
+        data=data,
     )
     screen = open_screen(as_json=as_json)
     if ticket is not None:

@@ -1,0 +1,115 @@
+"""`finishline data`: the files that a reference trains on, on this machine."""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
+from typing import Annotated, Any
+
+import typer
+
+from finishline.cli.definitions import find_benchmark
+from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.options import BenchmarksDir, Data, Json
+from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.screen import Screen, open_screen
+from finishline.cli.training import require_training_packages
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.settings import reference_of
+
+app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
+SECONDS_BETWEEN_LINES = 2.0
+
+Named = Annotated[str, typer.Argument(help="Id of a benchmark, or its TOML file.")]
+
+
+@app.command()
+def check(
+    benchmark: Named,
+    data: Data = Path("var/data"),
+    benchmarks_dir: BenchmarksDir = None,
+    as_json: Json = False,
+) -> int:
+    """Say which files of a benchmark lie where, compare their hashes, and say how to get others.
+
+    The exit code is 1 if the reference could not train with them.
+    """
+    return _run("check", benchmark, data, benchmarks_dir, open_screen(as_json=as_json))
+
+
+@app.command()
+def fetch(
+    benchmark: Named,
+    data: Data = Path("var/data"),
+    benchmarks_dir: BenchmarksDir = None,
+    as_json: Json = False,
+) -> int:
+    """Download the files that are missing, where their licence allows it.
+
+    A download that stopped goes on where it was. Every file is compared with its published hash.
+    """
+    return _run("fetch", benchmark, data, benchmarks_dir, open_screen(as_json=as_json))
+
+
+def _run(command: str, named: str, data: Path, folder: Path | None, screen: Screen) -> int:
+    require_training_packages(f"data {command}")
+    _, benchmark = find_benchmark(named, folder)
+    try:
+        reference = reference_of(benchmark).reference
+    except RuleError as error:
+        raise refusal(error) from error
+    files, answer = [], {}
+    for event in _events(command, reference, data.absolute(), screen):
+        if event["kind"] == "file":
+            files.append(event)
+        elif event["kind"] == "answer":
+            answer = event
+    document = {"benchmark": benchmark.benchmark_id, "folder": str(data.absolute())} | {
+        "files": [{k: v for k, v in each.items() if k != "kind"} for each in files],
+        "whole": answer["whole"],
+        "how": answer["how"],
+    }
+    lines = [f"Data of {benchmark.benchmark_id} in {data.absolute()}:"]
+    lines += [_line(each) for each in files]
+    screen.answer(document, [*lines, *([answer["how"]] if answer["how"] else [])])
+    return int(ExitCode.OK if answer["whole"] else ExitCode.REFUSED)
+
+
+def _line(found: dict[str, Any]) -> str:
+    size = f", {found['size_bytes']:,} bytes" if found["size_bytes"] else ""
+    expected = f"; expected {found['expected']}" if found["expected"] else ""
+    usable = found["state"] in {"as published", "here"}
+    return f"  {found['name']}: {found['state']}{size}{'' if usable else expected}"
+
+
+def _events(command: str, reference: str, data: Path, screen: Screen) -> Iterator[dict[str, Any]]:
+    said_at = 0.0
+    with tempfile.TemporaryFile() as errors:
+        arguments = [command, reference, "--data-dir", str(data)]
+        child = spawn(python_module("worker.data_sets", *arguments), stdout=PIPE, stderr=errors)
+        try:
+            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
+            for line in child.stdout:
+                event = json.loads(line)
+                yield event
+                if event["kind"] == "progress" and time.monotonic() > said_at:
+                    said_at = time.monotonic() + SECONDS_BETWEEN_LINES
+                    screen.say(_progress(event))
+            code = child.wait()
+        finally:
+            end(child)
+            if child.stdout is not None:
+                child.stdout.close()
+        if code not in (0, 1):
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()
+            why = said[-1].removeprefix("error: ") if said else f"exit code {code}"
+            raise CliError(why, exit_code=ExitCode.REFUSED)
+
+
+def _progress(event: dict[str, Any]) -> str:
+    have, total = event["have"] / 1e6, event["total"]
+    of = f" of {total / 1e6:,.0f}" if total else ""
+    return f"  {event['name']}: {have:,.0f}{of} MB"
