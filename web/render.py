@@ -19,6 +19,9 @@ submission.html    submission, benchmark, tab, checks (verifications with reason
                    entry (of a package: "package", "source", "halves", "trainings",
                    "measurements", "runs_in_short"; else None), measured, actions, no_room,
                    unable, site (an address), embargo_until, csrf (or None)
+run.html           submission, benchmark, run, picture (or None), first (a line's number), lines,
+                   page, goes_on (whether there are more), is_cut (where pages end before the log)
+race_page.html     verification, submission (or None), against, picture (or None)
 request.html       submission, expected (runs, seconds, accelerators, basis), no_room, free, csrf
 submissions.html   rows, filters, is_filtered, older and newest (addresses of other pages or None),
                    benchmarks (ids), address

@@ -36,6 +36,16 @@ def verification_page(
     return render("verification.html", **context, shown=shown)
 
 
+@router.get("/verifications/{verification_id}/race", response_class=HTMLResponse)
+def race_page(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
+    """A race on the whole screen, a lane for each run and ghost: live, or to be replayed."""
+    with services.database.read(viewer) as session:
+        context = verification_context(session, services, verification_id)
+        race = read_race(session, verification_id).model_dump(mode="json")
+    picture = verification_picture(context["verification"], race, context["time"])
+    return render("race_page.html", **context, picture=picture)
+
+
 def shown_verification(
     session: Session,
     services: Services,

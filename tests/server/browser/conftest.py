@@ -149,6 +149,7 @@ def filled(
         "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
+        "index": "0",
         "verification_id": first,
         "rerun": rerun,
         "second_submission": variants[0],

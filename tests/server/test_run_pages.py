@@ -1,0 +1,72 @@
+"""The page of a run with its log by lines, and the race on the whole screen."""
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.pages.runs import read_lines
+from tests.support.pages import BROWSER, words_of
+
+
+def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut() -> None:
+    log = b"one\ntwo\r\n" + b"x" * 5_000 + b"\n\x1b[31mfour\nfive"
+    pages = [read_lines(io.BytesIO(log), first=first, count=2) for first in (1, 3, 5, 7)]
+
+    assert pages[0] == (["one", "two"], True)
+    assert pages[1] == (["x" * 1_000, r"\x1b[31mfour"], True)
+    assert pages[2] == (["five"], False)
+    assert pages[3] == ([], False)
+
+
+def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    name = digits_submission.logs and next(iter(digits_submission.logs))
+    digits_submission.logs[name] += b"<script>alert(1)</script>\n"
+    address = f"/submissions/{submit(digits_submission).json()['id']}"
+    client.headers.update(alice.headers)
+    page = client.get(f"{address}/runs/0", headers=BROWSER)
+
+    assert page.status_code == 200
+    assert '<a id="L1" href="#L1">1</a>' in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+    assert "<script>alert" not in page.text
+    assert '<svg class="race"' in page.text
+    assert "Seconds by phase" in words_of(page.text)
+    assert f'href="{address}/runs/0"' in client.get(f"{address}?tab=runs").text
+
+    monkeypatch.setattr("server.pages.runs.LINES", 5)
+    second = client.get(f"{address}/runs/0?page=2").text
+    assert re.findall(r'<a id="L(\d+)"', second) == ["6", "7", "8", "9", "10"]
+    assert f'href="{address}/runs/0?page=3#log"' in second
+    assert client.get(f"{address}/runs/9").status_code == 404
+
+
+def test_a_log_that_is_hidden_is_shown_to_nobody_else(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    address = f"/submissions/{submit(digits_submission).json()['id']}/runs/0"
+    assert client.get(address).status_code == 404
+
+
+def test_a_race_has_a_lane_for_each_run_and_ghost(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    address = f"/verifications/{replay.verification_id}/race"
+    waiting = client.get(address).text
+    assert 'data-live="yes"' in waiting
+    report = make_report(replay.seeds())
+    assert replay.report(replay.claim().json(), report).status_code == 200
+
+    page = client.get(address).text
+    lanes = page.partition('<div class="lanes">')[2].partition("</section>")[0]
+    names = [words_of(lane).strip() for lane in lanes.split('<div class="ledger lane">')[1:]]
+    assert len([name for name in names if name.startswith("run ")]) == len(report.runs)
+    assert any(name.startswith("the claim") for name in names)
+    assert 'data-live=""' in page
+    assert f'href="{address}"' in client.get(f"/verifications/{replay.verification_id}").text
