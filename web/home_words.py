@@ -98,6 +98,7 @@ CONSOLE = (
             ("phases", "/console/phases", "Phases"),
             ("calibrations", "/console/calibrations", "Calibrations"),
             ("prices", "/console/prices", "Prices"),
+            ("rescore", "/console/rescore", "Rescore & export"),
         ),
     ),
     ("Workers", (("workers", "/console/workers", "Workers"),)),

@@ -55,6 +55,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
                       own_token, session_ends_at, roles, scopes, may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   submissions.html    as submissions.html
+  rescore.html        benchmarks, batch (RescoreView or None)
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
   duels.html          duels, sides (challenger and holder, "id" and "words", or None), offered

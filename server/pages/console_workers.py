@@ -17,20 +17,26 @@ from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import holds, workers
 from server.verifications.queue import read_queue
-from server.verifications.worker_probes import confirm_worker
+from server.verifications.worker_probes import confirm_worker, set_baseline_anew
 from server.verifications.worker_queries import list_workers
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"
 EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
-DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held", "confirm": "confirmed"}
+DONE = {
+    "pause": "paused",
+    "drain": "draining",
+    "resume": "no longer held",
+    "confirm": "confirmed",
+    "baseline": "measured anew from its next readings",
+}
 
 
 class Order(BaseModel):
     """An action on a worker, on the queue of a hardware class, or on every queue."""
 
     what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
-    action: Literal["pause", "drain", "resume", "confirm"]
+    action: Literal["pause", "drain", "resume", "confirm", "baseline"]
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
 
 
@@ -58,6 +64,8 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
         name = wanted.what.removeprefix(WORKER)
         if wanted.action == "confirm":
             confirm_worker(session, caller, name, reason=wanted.reason)
+        elif wanted.action == "baseline":
+            set_baseline_anew(session, caller, name)
         elif wanted.action == "resume":
             holds.resume_worker(session, caller, name, reason=wanted.reason)
         else:
@@ -65,8 +73,8 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
             holds.hold_worker(session, caller, name, held=held, reason=wanted.reason)
         return f"worker {name}"
     hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None
-    if wanted.action in ("drain", "confirm"):
-        raise ConflictError(f"A queue cannot {wanted.action}: choose a worker, or pause the queue.")
+    if wanted.action in ("drain", "confirm", "baseline"):
+        raise ConflictError(f"A queue has no {wanted.action}: choose a worker, or pause the queue.")
     if wanted.action == "pause":
         holds.pause_queue(session, caller, hardware_class, reason=wanted.reason)
     else:

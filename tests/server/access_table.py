@@ -170,6 +170,8 @@ CONSOLE = {
     "POST /account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
     "POST /account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
     "GET /console/submissions": ORGANISERS_PAGE,
+    "GET /console/rescore": ORGANISERS_PAGE,
+    "POST /console/rescore": ORGANISERS,
     "GET /console/verify": ORGANISERS_PAGE,
     "POST /console/verify": ORGANISERS,
     "POST /console/verifications/{verification_id}/cancel": ORGANISERS,

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
 from server.base.database import Database, utc_now
-from server.base.models import Attempt, Calibration, WorkerRow
+from server.base.models import Attempt, Calibration, Submission, WorkerRow
 from server.base.settings import Settings
 from server.people.audit import Administrator, Subject, record
 
@@ -29,7 +29,7 @@ PRICE = {
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
     "/console/phases", "/console/prices", "/console/quotas", "/console/workers", "/console/audit",
-    "/console/audit/log.json",
+    "/console/audit/log.json", "/console/submissions", "/console/rescore",
     "/console/tokens",
 )  # fmt: skip
 
@@ -391,6 +391,31 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert "The decision on this verdict was" in console.get(path).text
 
 
+def test_a_benchmark_is_rescored_after_a_preview(
+    console: Console, digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> None:
+    one = submit(digits_submission).json()["id"]
+    with database.write() as session:
+        session.get_one(Submission, one).tta_seconds = 99.0
+    fields = {"benchmark": "digits", "definition": "stored"}
+    assert error_of(console.post("/console/rescore", act="preview").text, "benchmark")
+
+    def stored() -> float | None:
+        with database.read() as session:
+            return session.get_one(Submission, one).tta_seconds
+
+    preview = console.post("/console/rescore", **fields, act="preview").text
+    assert "Would change 1 of 1 submission" in preview
+    assert stored() == 99.0
+    assert (
+        "Changed 1 of 1 submission"
+        in console.post("/console/rescore", **fields, act="rescore").text
+    )
+    assert stored() != 99.0
+    unknown = console.post("/console/rescore", **fields | {"benchmark": "nothing"}, act="preview")
+    assert unknown.status_code == 404
+
+
 def test_a_duel_is_asked_for(
     console: Console,
     digits_submission: Any,
@@ -573,12 +598,14 @@ def test_workers_and_queues_are_held_and_let_go_on(
     assert "draining by olivia since" in page
     page = console.done("/console/workers", **order | {"action": "resume"})
     assert "is no longer held" in page, "whether it takes work depends on whether it runs"
+    page = console.done("/console/workers", **order | {"action": "baseline"})
+    assert "is measured anew from its next readings" in page
     for what in ("everything", "queue:cpu-test"):
         order = {"what": what, "action": "pause", "reason": "the move"}
         assert "is paused" in console.done("/console/workers", **order)
     assert "Every queue is paused by olivia" in console.get("/console/workers").text
-    assert [record["action"] for record in records()[:4]] == [
-        *("queue.pause", "queue.pause", "worker.resume", "worker.drain"),
+    assert [record["action"] for record in records()[:5]] == [
+        *("queue.pause", "queue.pause", "worker.baseline", "worker.resume", "worker.drain"),
     ]
     assert records()[0]["after"] == {"paused": True, "source": "console"}
 
