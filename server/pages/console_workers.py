@@ -74,7 +74,8 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
         return f"worker {name}"
     hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None
     if wanted.action in ("drain", "confirm", "baseline"):
-        raise ConflictError(f"A queue has no {wanted.action}: choose a worker, or pause the queue.")
+        verb = "start a baseline" if wanted.action == "baseline" else wanted.action
+        raise ConflictError(f"A queue cannot {verb}: choose a worker, or pause the queue.")
     if wanted.action == "pause":
         holds.pause_queue(session, caller, hardware_class, reason=wanted.reason)
     else:
