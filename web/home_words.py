@@ -52,6 +52,12 @@ def short_title(benchmark: View) -> str:
     return re.sub(r" \(MLPerf v[0-9.]+\)$", "", str(benchmark["title"]))
 
 
+def round_id(benchmark: View) -> str:
+    """The id of the round that a benchmark belongs to, "v5.1"; "open" of our own."""
+    numbers = ".".join(map(str, _round_of(benchmark)))
+    return f"v{numbers}" if numbers else OPEN
+
+
 def round_name(benchmark: View) -> str | None:
     """The round of MLPerf that a benchmark belongs to: "MLPerf v5.1"."""
     numbers = ".".join(map(str, _round_of(benchmark)))

@@ -29,6 +29,10 @@ verifications.html as submissions.html
 search.html        words, groups (names with addresses by heading), near (names)
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+round.html         family (Family), benchmarks (BenchmarkViews), matrix (Matrix), divisions,
+                   division, show
+results.html       kind (accelerator or submitter), name, results, most, benchmarks (by id), times
+                   (by benchmark and division)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
                    pick (board entries), ranks, rows, most; with a comparison benchmark
 calibrations.html  boards (id, title, calibrations with "judges"), chosen (id and title, or None)
@@ -102,6 +106,7 @@ from finishline.rules.ranking.evidence import (
     separation_words,
     tuning_words,
 )
+from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
@@ -124,6 +129,7 @@ from web.home_words import (
     COUNTERS,
     console_sections_of,
     families,
+    round_id,
     round_name,
     short_title,
     shown_families,
@@ -145,6 +151,7 @@ from web.progress import (
 from web.race import whiskers
 from web.records_chart import record_sparkline
 from web.replay_chart import largest_shift
+from web.rounds import SHOWN
 from web.run_measurements import (
     ledger_bars,
     measured_columns,
@@ -278,6 +285,9 @@ def environment() -> Environment:
         hardware=names.hardware,
         models_differ=names.models_differ,
         row_name=names.row_name,
+        round_id=round_id,
+        round_views=SHOWN,
+        accelerator_of=accelerator_of_system,
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,
         kind_word=kind_word,

@@ -36,6 +36,7 @@ from server.boards.records import (
     records_by_benchmark,
     standing_by_benchmark,
 )
+from server.boards.results import board_results
 from server.boards.rows import standing_of_new
 from server.boards.selection import facets_of, first_place, select_page
 
@@ -52,6 +53,7 @@ __all__ = [
     "Standings",
     "answer_board",
     "board_in_division",
+    "board_results",
     "compare_submissions",
     "cut_board",
     "facets_of",

@@ -1,5 +1,6 @@
 """Every address for everybody, against the table of access_table.py."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import timedelta
@@ -244,7 +245,7 @@ def console_routes(router: Any) -> Iterator[str]:
     for route in router.routes:
         if hasattr(route, "original_router"):
             yield from console_routes(route.original_router)
-        elif route.path.startswith(("/console", "/submit", "/account")):
+        elif re.match("/(console|submit|account)(/|$)", route.path):
             yield from (f"{method} {route.path}" for method in route.methods - {"HEAD"})
 
 

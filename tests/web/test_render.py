@@ -298,7 +298,7 @@ def test_a_row_is_named_by_its_hardware_and_by_its_model_only_where_models_diffe
     assert alike.count(link) == several.count(link) == 2
     assert "digits-cnn" not in alike
     assert "digits-cnn" in several
-    assert "EPYC 7B13 alice · measured two-core laptop" in read(
+    assert "EPYC 7B13 alice · measured AMD EPYC 7B13 · two-core laptop" in read(
         benchmark_page(make, make["board"](make["entry"]()))
     )
 

@@ -160,6 +160,8 @@ def filled(
         "duel": ask("/duels", duel),
         "calibration_id": ask("/calibrations", batches),
         "name": "walter-1",
+        "round_id": "open",
+        "accelerator": "CPU",
         "user_name": person["name"],
     }
 

@@ -1,0 +1,54 @@
+"""The results of several boards together: of a round, an accelerator, a submitter."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from finishline.api.boards import BoardQuery
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.board_versions import board_versions, cached_for_board
+from server.boards.ranked import PlacedRow, ranked_board
+
+Result = dict[str, Any]
+# Of each division of a board: nobody reads on, and a board may have 20,000 rows.
+MOST_RESULTS = 1000
+FIELDS = (
+    *("submission_id", "submitter", "model", "framework", "division", "system", "status", "rank"),
+    *("provisional_rank", "listed_rank", "evidence", "check", "witnessed_by", "trained_with"),
+    *("tta_seconds", "measured_seconds", "submitted_on", "submitted_at"),
+)
+
+
+def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[Result]:
+    """The trainings on the boards of these benchmarks that have a place, in its order.
+
+    Each has the fields of a board entry that FIELDS names, and its `benchmark` and `accelerator`.
+    They are found once for each version of a board; nobody may change them.
+    """
+    versions = board_versions(session)
+    found: list[Result] = []
+    for benchmark in benchmarks:
+        name = benchmark.benchmark_id
+        if name in versions:
+            make = partial(_find, session, benchmark, versions[name])
+            found += cached_for_board(session, name, "results", make, version=versions[name])
+    return found
+
+
+def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
+    return [
+        _result(placed, benchmark)
+        for division in benchmark.divisions
+        for placed in ranked_board(
+            session, benchmark, BoardQuery.model_validate({"division": division}), version=version
+        ).page(session, 0, MOST_RESULTS)
+        if any(placed.figure(name) for name in ("rank", "provisional_rank", "listed_rank"))
+    ]
+
+
+def _result(placed: PlacedRow, benchmark: Benchmark) -> Result:
+    figures = {name: placed.figure(name) for name in FIELDS}
+    known = {"benchmark": benchmark.benchmark_id, "accelerator": placed.row.accelerator}
+    return figures | known
