@@ -33,8 +33,9 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
     wants_page = "text/html" in request.headers.get("accept", "")
     try:
         query = PageQuery.model_validate(typed)
+        site = services.settings.public_url or ""
         return answer_board(
-            services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
+            services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query, site)
         )
     except REFUSALS as error:
         if wants_page:
@@ -45,10 +46,10 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
         raise
 
 
-def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
+def _page(session: Session, benchmark: Benchmark, query: BoardQuery, site: str) -> Encoded:
     context = board_context(session, benchmark, query)
     board = context["board"]
-    page = render("benchmark.html", **context)
+    page = render("benchmark.html", **context, site=site)
     return Encoded(page.encode(), total=board["total"])
 
 

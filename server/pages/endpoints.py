@@ -4,6 +4,7 @@ from server.pages import (
     board_charts,
     boards,
     calibrations,
+    cards,
     compare,
     console_account,
     console_audit,
@@ -41,6 +42,7 @@ from server.pages import (
 PAGES = (
     home,
     boards,
+    cards,
     # Before the charts of boards, whose addresses take any name.
     calibrations,
     board_charts,
