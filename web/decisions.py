@@ -9,6 +9,7 @@ from finishline.rules.scoring.aggregate import mean
 from web.formats import DASH, SECONDS, TimeFormat, number, percent
 
 View = Mapping[str, Any]
+CLOSE = 1.5  # A smaller factor has a third digit.
 LEVEL = 0.01  # Ratios as near to 1 as this are no change.
 
 
@@ -67,11 +68,11 @@ def _row(
     more: str,
     less: str,
 ) -> DecisionRow:
-    means = [_mean(side, figure) for side in (published, new)]
-    told = ""
-    if None not in means and means[0] and means[1]:
-        told = ratio_words(means[1] / means[0], more, less)
     found = next((each for each in differences if each["figure"] == figure), None)
+    means = [_mean(side, figure) for side in (published, new)]
+    if found is not None:  # Over the sealed runs alone: own seeds may be the same in both.
+        means = [found["first_mean"], found["second_mean"]]
+    told = ratio_words(means[1] / means[0], more, less) if means[0] and means[1] else ""
     if told and found is not None and not found["comparable"]:
         told += " (other hardware)"
     elif told and found is not None and found["p_value"] is not None:
@@ -83,7 +84,8 @@ def ratio_words(ratio: float, more: str, less: str) -> str:
     """A ratio of new to old in words: "4.7× slower"."""
     if abs(ratio - 1) < LEVEL:
         return "no change"
-    return f"{number(ratio, 2)}× {more}" if ratio > 1 else f"{number(1 / ratio, 2)}× {less}"
+    factor = max(ratio, 1 / ratio)
+    return f"{number(factor, 2 if factor >= CLOSE else 3)}× {more if ratio > 1 else less}"
 
 
 def _mean(side: View, figure: str) -> float | None:

@@ -231,6 +231,12 @@ def _cell(curve: Sequence[View], index: int, ghost: View | None) -> dict[str, An
     }
 
 
+def whole_runs(expected: float) -> str:
+    """A mean number of runs in whole ones: "3 to 4" for 3.5."""
+    low, high = math.floor(expected), math.ceil(expected)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def signed(value: float | None, unit: str = "") -> str:
     """A difference with its sign: "−0.30 s"."""
     if value is None:

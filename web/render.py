@@ -147,6 +147,7 @@ from web.progress import (
     signed,
     split_rows,
     state_sentence,
+    whole_runs,
 )
 from web.race import whiskers
 from web.records_chart import record_sparkline
@@ -351,6 +352,7 @@ def environment() -> Environment:
         subject_of=subject_of,
         why_no_utilisation=why_no_utilisation,
         whiskers=whiskers,
+        whole_runs=whole_runs,
         worker_state=worker_state,
         target_range=target_range,
     )

@@ -26,7 +26,10 @@ def side(*seconds: float | None, words: str = "measured") -> dict[str, Any]:
 
 
 def test_each_figure_stands_beside_the_published_one_with_its_change() -> None:
-    slower = {"figure": "tta_seconds", "comparable": True, "p_value": 0.0123}
+    slower = {
+        "figure": "tta_seconds", "comparable": True, "p_value": 0.0123,
+        "first_mean": 2.1, "second_mean": 9.87,
+    }  # fmt: skip
     rows = decision_rows(side(2.0, 2.2), side(9.4, 10.34, None), [slower])
 
     told = {each.name: (each.published, each.new, each.change) for each in rows}
@@ -37,8 +40,8 @@ def test_each_figure_stands_beside_the_published_one_with_its_change() -> None:
 
 
 def test_a_ratio_is_told_from_the_slower_side() -> None:
-    assert [ratio_words(r, "slower", "faster") for r in (4.7, 0.5, 1.004)] == [
-        "4.7× slower", "2× faster", "no change",
+    assert [ratio_words(r, "slower", "faster") for r in (4.7, 0.5, 1.004, 1.09)] == [
+        "4.7× slower", "2× faster", "no change", "1.09× slower",
     ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from web.progress import (
     signed,
     split_rows,
     state_sentence,
+    whole_runs,
 )
 from web.race import runs_picture, verification_picture, whiskers
 from web.render import render
@@ -108,6 +109,10 @@ def test_a_ghost_says_what_it_is() -> None:
 )
 def test_differences_have_a_sign(value: float | None, text: str) -> None:
     assert signed(value, " s") == text
+
+
+def test_a_mean_number_of_runs_is_told_in_whole_ones() -> None:
+    assert [whole_runs(runs) for runs in (3.5, 4.0)] == ["3 to 4", "4"]
 
 
 def test_ahead_is_less_time_and_more_accuracy_or_less_loss() -> None:
