@@ -51,12 +51,16 @@ join.html          code, link (InvitationView or None), typed, errors, refusal
 mail_link.html     address, purpose (confirm or unsubscribe), done
 error.html         status, title, detail, problems
 
-console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
+openid.html        address (to go on to)
+
+console/sign_in.html  provider (its name or None), registers,
+                      next (where to go), out (signed out just now), error (a sentence or None)
 console/*.html        account (name, role), csrf, notices (text, once_only), typed (values of the
                       fields), errors (a sentence by field), refusal (a sentence or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
                       older (address of the next page or None), tokens, quota (quotas, benchmarks),
-                      own_token, session_ends_at, roles, scopes, may_change (tokens)
+                      own_token, provider (or None), session_ends_at, roles, scopes,
+                      may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   submissions.html    as submissions.html
   rescore.html        benchmarks, batch (RescoreView or None)

@@ -171,6 +171,15 @@ class Settings(BaseSettings):
     smtp_url: SecretStr | None = None
     mail_from: str | None = Field(default=None, pattern=r"^[^\r\n@]*[^\r\n@\s<]@[^\r\n@\s]+$")
 
+    # Sign-in with an OpenID provider; https://github.com stands for GitHub's OAuth.
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_client_secret: SecretStr | None = None
+    oidc_name: str = Field(default="OpenID", max_length=40)
+    oidc_scopes: str = "openid profile email"
+    # Whether somebody whom the provider knows becomes a submitter without an invitation.
+    self_registration: bool = False
+
     @model_validator(mode="after")
     def _put_passwords_into_addresses(self) -> Self:
         if self.database_password is not None:
@@ -212,6 +221,18 @@ class Settings(BaseSettings):
     def _mail_has_a_sender(self) -> Self:
         if self.smtp_url is not None and not (self.mail_from and self.public_url):
             raise ValueError("FINISHLINE_SMTP_URL needs FINISHLINE_MAIL_FROM and _PUBLIC_URL too")
+        return self
+
+    @model_validator(mode="after")
+    def _openid_is_whole(self) -> Self:
+        if self.oidc_issuer is None:
+            return self
+        parts = urlsplit(self.oidc_issuer)
+        local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not (parts.hostname and (parts.scheme == "https" or local)):
+            raise ValueError("FINISHLINE_OIDC_ISSUER: expected an https address")
+        if not (self.oidc_client_id and self.oidc_client_secret):
+            raise ValueError("FINISHLINE_OIDC_ISSUER needs _OIDC_CLIENT_ID and _CLIENT_SECRET too")
         return self
 
     @property

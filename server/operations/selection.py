@@ -75,6 +75,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         email="reaches a person",
     ),
     "tokens": LeftOut(OF_ITS_OWNER),
+    "identities": LeftOut(OF_ITS_OWNER),
     "invitations": LeftOut(OF_ITS_OWNER),
     "console_sessions": LeftOut(OF_ITS_OWNER),
     "benchmark_definitions": _included("sha256 benchmark_id version content created_at"),

@@ -82,6 +82,7 @@ def account_page(
         roles=[(role, role) for role in ROLES if is_within(role, caller.role)],
         scopes=[(scope, SCOPE_MEANINGS[scope]) for scope in context["me"].scopes],
         may_change=caller.may("tokens"),
+        provider=console.services.settings.oidc_issuer and console.services.settings.oidc_name,
         session_ends_at=console.signed_in.ends_at.isoformat(),
         **wrong,
     )

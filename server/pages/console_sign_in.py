@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from finishline.rules.text import count_text
 from server.base.errors import NotSignedInError
 from server.base.services import Services, ServicesDep
+from server.base.settings import Settings
 from server.people.accounts import find_holder
 from server.people.sessions import (
     clear_cookie,
@@ -53,7 +54,7 @@ def sign_in_page(
     """The form that asks for a token."""
     if signed_in_or_none(request, services) is not None:
         return RedirectResponse(own_page(following), status_code=303)
-    response = _page(following, signed_out=out)
+    response = _page(services.settings, following, signed_out=out)
     clear_mark(response, request, services.settings)
     return response
 
@@ -71,11 +72,13 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         if wait > 0:
             why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
             again = {"Retry-After": str(wait)}
-            return _page(sent.get("next"), error=why, status=429, headers=again)
+            return _page(services.settings, sent.get("next"), error=why, status=429, headers=again)
         failed.note(address)
         log.warning("a sign-in from %s was refused", address)
         headers = {"WWW-Authenticate": "Bearer"}
-        return _page(sent.get("next"), error=error.detail, status=401, headers=headers)
+        return _page(
+            services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
+        )
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
     set_cookie(response, request, services.settings, secret, user_name=name)
     return response
@@ -105,6 +108,7 @@ def sign_out(
 
 
 def _page(
+    settings: Settings,
     following: str | None,
     *,
     signed_out: bool = False,
@@ -112,6 +116,12 @@ def _page(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> HTMLResponse:
-    context: dict[str, Any] = {"next": own_page(following), "out": signed_out, "error": error}
+    context: dict[str, Any] = {
+        "next": own_page(following),
+        "out": signed_out,
+        "error": error,
+        "provider": settings.oidc_name if settings.oidc_issuer is not None else None,
+        "registers": settings.self_registration,
+    }
     page = render("console/sign_in.html", **context)
     return HTMLResponse(page, status_code=status, headers=headers)

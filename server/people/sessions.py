@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, NotSignedInError
-from server.base.models import ConsoleSession
+from server.base.models import ConsoleSession, Token
 from server.base.settings import Settings
 from server.people.accounts import find_token, hash_token, holder_of, require_valid
 from server.people.dependencies import Caller
@@ -201,6 +201,11 @@ def start_session(
     token = find_token(session, token_secret)
     if "read" not in token.scopes:
         raise NotSignedInError("This token lacks the scope read, which these pages need.")
+    return start_session_of(session, token, instead_of=instead_of), token.user.name
+
+
+def start_session_of(session: Session, token: Token, *, instead_of: str | None) -> str:
+    """Start a session of a valid token; returns its secret. The browser's earlier one ends."""
     now = utc_now()
     if instead_of is not None:
         end_session(session, instead_of)
@@ -216,7 +221,7 @@ def start_session(
             id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now, notices=[]
         )
     )
-    return secret, token.user.name
+    return secret
 
 
 def end_session(session: Session, secret: str) -> None:

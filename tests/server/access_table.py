@@ -32,6 +32,7 @@ ADMINS = "1 333.3 111 3"
 WORKERS = "1 3333. 111 3"
 NO_PACKAGE = "4 44444 444 4"  # asks for no token; a claim with logs has no package
 NO_FILE = "4 44444 444 4"  # asks for no token; no benchmark has a file of that name
+NO_PROVIDER = "4 44444 444 4"  # asks for no token; the server has no OpenID provider
 CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token is told to stop
 
 API = {
@@ -163,6 +164,8 @@ ADMINS_PAGE = "s 333.3 sss s"
 CONSOLE = {
     "GET /console/sign-in": PUBLIC,
     "POST /console/sign-in": "1 11111 111 1",  # without a token in the form
+    "GET /console/sign-in/with": NO_PROVIDER,
+    "GET /console/sign-in/callback": NO_PROVIDER,
     "POST /console/sign-out": WHO_AM_I,
     "GET /console": SIGNED_IN_PAGE,
     "GET /account": SIGNED_IN_PAGE,

@@ -195,7 +195,7 @@ def test_the_documents_tell_the_default_of_every_setting() -> None:
     for name, words in told.items():
         default = Settings.model_fields[name].default
         number, _, unit = words.partition(" ")
-        expected = str(int(number) * sizes[unit]) if unit else words
+        expected = str(int(number) * sizes[unit]) if unit in sizes else words
         written = "" if default is None else str(default)
         assert expected in (written, written.lower(), written.removesuffix(".0")), name
 

@@ -43,8 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and the tables that it lacked.
-BEFORE = "0049"
-ADDED = ("invitations",)
+BEFORE = "0050"
+ADDED = ("identities",)
 
 
 def set_back(database: Database) -> None:

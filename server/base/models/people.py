@@ -96,6 +96,23 @@ class Invitation(Base):
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
 
 
+class Identity(Base):
+    """A user at an OpenID provider, by issuer and subject: a mail address says nothing.
+
+    Sessions of it are signed in with `token_id`, whose secret nobody has.
+    """
+
+    __tablename__ = "identities"
+
+    issuer: Mapped[str] = mapped_column(String(255), primary_key=True)
+    subject: Mapped[str] = mapped_column(String(255), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    created_at: Mapped[datetime]
+
+    user: Mapped[User] = relationship(lazy="joined")
+
+
 class ConsoleSession(Base):
     """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
 

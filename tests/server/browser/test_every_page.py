@@ -74,7 +74,7 @@ def pages_of(filled: dict[str, str]) -> list[str]:
         path + QUERIES.get(path, "")
         for router in pages.ROUTERS
         for path in page_routes(router)
-        if path != CHARTS
+        if path != CHARTS and not path.startswith("/console/sign-in/")
     ]
     charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
     return [path.format(**filled) for path in (*paths, *charts, *FACES)]

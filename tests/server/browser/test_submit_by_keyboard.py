@@ -65,6 +65,6 @@ def test_a_claim_is_mended_previewed_and_sent(
     tab_to(page, "button:has-text('Send')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/submissions/*")
-    expect(page.locator("h1")).to_contain_text("digits reference")
+    expect(page.locator("h1")).to_contain_text("alice")
     assert not complaints
     context.close()

@@ -1,0 +1,138 @@
+"""Users by their identity at an OpenID provider: sign in, register, connect."""
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.orm import Session
+
+from finishline.api.people import Email, UserName
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError, NotAllowedError
+from server.base.models import Identity, Token, User
+from server.people.accounts import (
+    SCOPES_OF,
+    add_token,
+    holder_of,
+    is_expired,
+    record_new_token,
+    require_new_name,
+    require_valid,
+)
+from server.people.audit import Subject, record
+from server.people.dependencies import caller_of
+from server.people.invitations import TOKEN_LIFETIME
+from server.people.signed_in import SOURCE
+
+NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
+LONGEST_SUBJECT = 255
+NAME, EMAIL = TypeAdapter[str](UserName), TypeAdapter[str](Email)
+Claims = Mapping[str, Any]
+
+
+def sign_in_as(
+    session: Session, claims: Claims, *, connect_to: int | None, may_register: bool
+) -> tuple[Token, bool]:
+    """Token of the session of an identity, and whether its user is new.
+
+    The identity is connected to the user `connect_to` if there is one; one that nobody has becomes
+    a submitter if it may. Raises NotAllowedError, ConflictError, NotSignedInError for a user who
+    is disabled.
+    """
+    issuer, subject = str(claims["iss"]), str(claims["sub"])
+    if not 0 < len(subject) <= LONGEST_SUBJECT:
+        raise NotAllowedError("This identity is longer than any that is taken here.")
+    found = session.get(Identity, (issuer, subject))
+    if found is not None and connect_to not in (None, found.user_id):
+        raise ConflictError("This identity belongs to another user here.")
+    is_new = found is None and connect_to is None
+    if found is None:
+        if is_new and not may_register:
+            raise NotAllowedError(
+                "Nobody here has this identity. Join by a link of an organiser, or sign in with a "
+                "token and connect it on your account's page."
+            )
+        user = _register(session, claims) if is_new else session.get_one(User, connect_to)
+        found = Identity(issuer=issuer, subject=subject, user=user, created_at=utc_now())
+        session.add(found)
+        session.flush()
+    return _token_of(session, found, is_new=is_new, connects=connect_to is not None), is_new
+
+
+def _register(session: Session, claims: Claims) -> User:
+    email = claims.get("email") if claims.get("email_verified") is True else None
+    user = User(
+        name=_free_name(session, claims),
+        role="submitter",
+        email=email if _fits(EMAIL, email) else None,
+        created_at=utc_now(),
+    )
+    session.add(user)
+    session.flush()
+    return user
+
+
+def _free_name(session: Session, claims: Claims) -> str:
+    """A name that nobody has, like the one that the provider knows."""
+    for name in _names(claims):
+        if not _fits(NAME, name):
+            continue
+        try:
+            require_new_name(session, name)
+        except (ConflictError, ContentError):
+            continue
+        return name
+    raise ConflictError("No name could be made for this identity. Ask an organiser for a link.")
+
+
+def _names(claims: Claims) -> Iterator[str]:
+    known = [claims.get(claim) for claim in ("preferred_username", "nickname", "name")]
+    for word in known:
+        if isinstance(word, str) and (name := " ".join(NOT_IN_A_NAME.sub(" ", word).split())[:80]):
+            yield name
+            yield f"{name}-{secrets.randbelow(9000) + 1000}"
+    yield f"user-{secrets.randbelow(900_000) + 100_000}"
+
+
+def _fits(kind: TypeAdapter[str], value: object) -> bool:
+    try:
+        kind.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _token_of(session: Session, found: Identity, *, is_new: bool, connects: bool) -> Token:
+    """The token of an identity's sessions: the one it has, or a fresh one of its user's role."""
+    user = found.user
+    token = session.get(Token, found.token_id) if found.token_id is not None else None
+    if token is not None and not _is_over(token):
+        require_valid(holder_of(token))
+        return token
+    made = add_token(
+        session,
+        user,
+        role=user.role,
+        scopes=SCOPES_OF[user.role],
+        expires_at=utc_now() + TOKEN_LIFETIME,
+        label="browser sign-in",
+    )
+    found.token_id = made.token.id
+    holder = holder_of(made.token)
+    require_valid(holder)
+    caller = caller_of(holder, source=SOURCE)
+    if is_new or connects:
+        action = "user.register" if is_new else "user.connect"
+        after = {"issuer": found.issuer, "role": user.role}
+        subject = Subject("user", user.name)
+        record(session, caller, action, subject, reason=None, before=None, after=after)
+    record_new_token(session, caller, made.token, new_user=is_new)
+    return made.token
+
+
+def _is_over(token: Token) -> bool:
+    """Whether a token no longer works for its user, or is not of their role."""
+    ended = token.revoked_at is not None or is_expired(token, utc_now())
+    return ended or token.role != token.user.role
