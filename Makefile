@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install wheels run test test-vision lint audit format bench chaos clean
+.PHONY: help install pictures wheels run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
 comma := ,
@@ -89,6 +89,9 @@ bench: $(STAMP)  ## measure what the server and the worker cost
 chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everything must end well
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
+
+pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo and archives
+	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays
 	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -80,10 +80,10 @@ def _family(place: tuple[int, ...], benchmarks: Sequence[View]) -> Family:
 
 # The steps of a claim: a word of the counters, and the list that a number leads to.
 COUNTERS = (
-    ("claimed", "Claimed", "#records"),
-    ("replaying", "Replaying", "/workers"),
-    ("measured", "Measured", "#records"),
-    ("contradicted", "Contradicted", "#verdicts"),
+    ("claimed", "Claimed", "/submissions?evidence=claimed"),
+    ("replaying", "Replaying", "/verifications"),
+    ("measured", "Measured", "/submissions?evidence=measured"),
+    ("contradicted", "Contradicted", "/submissions?verdict=rejected"),
 )
 
 

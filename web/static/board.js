@@ -14,6 +14,14 @@ for (const form of document.querySelectorAll(".what-if form")) {
   if (slider) slideTarget(form, slider);
 }
 
+// How long submissions are still taken; without JavaScript the moment alone stands there.
+for (const moment of document.querySelectorAll(".closes time")) {
+  const minutes = Math.floor((new Date(moment.dateTime) - Date.now()) / 60_000);
+  const [days, hours] = [Math.floor(minutes / 1440), Math.floor((minutes % 1440) / 60)];
+  const left = days > 0 ? `${days} d ${hours} h` : `${hours} h ${minutes % 60} min`;
+  moment.after(minutes >= 0 ? `, in ${left}` : ", closed");
+}
+
 // A menu closes by Escape, and where something else is pointed at.
 const closeMenus = (except) => {
   for (const menu of document.querySelectorAll("details.chip[open]")) {

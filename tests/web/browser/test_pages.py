@@ -1,6 +1,7 @@
 """The pages in a real browser: quiet console, no other host, no sideways scroll, charts drawn."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -291,6 +292,19 @@ def test_a_board_begins_on_the_first_screen_and_only_the_page_scrolls(
     tab.evaluate("scrollTo(0, 1200)")
     if width == 1280:
         assert tab.locator(".board thead th").first.bounding_box()["y"] == 0
+
+
+def test_a_board_counts_down_to_the_moment_it_closes(tab: Any, site: Any, make: Make) -> None:
+    context = {"benchmark": make["benchmark"](), "board": make["board"](), "filters": {}}
+    for path, year in (("/later", "2099"), ("/earlier", "2020")):
+        dates = [("Closes", f"{year}-12-01T00:00:00+00:00")]
+        site.answers[path] = html("benchmark.html", **context, dates=dates)
+    tab.goto(site.url + "/later")
+    assert re.search(
+        r"2099-12-01 00:00:00 UTC, in \d+ d \d+ h", tab.locator(".closes").inner_text()
+    )
+    tab.goto(site.url + "/earlier")
+    assert "UTC, closed" in tab.locator(".closes").inner_text()
 
 
 def test_charts_alone_load_their_library_and_only_when_they_come_into_view(
