@@ -66,7 +66,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     address = request.client.host if request.client is not None else "unknown"
     failed = services.of(FailedSignIns)
     try:
-        secret, name = _start(request, services, sent.get("token", "").strip())
+        secret, name, role = _start(request, services, sent.get("token", "").strip())
     except NotSignedInError as error:
         wait = math.ceil(failed.seconds_to_wait(address))
         if wait > 0:
@@ -80,11 +80,11 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
             services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
         )
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
-    set_cookie(response, request, services.settings, secret, user_name=name)
+    set_cookie(response, request, services.settings, secret, user_name=name, role=role)
     return response
 
 
-def _start(request: Request, services: Services, token: str) -> tuple[str, str]:
+def _start(request: Request, services: Services, token: str) -> tuple[str, str, str]:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
     # A guessed token is refused here, before it waits for a turn to write.

@@ -72,11 +72,11 @@ def _join(request: Request, services: Services, code: str, wanted: Joining) -> R
     with services.database.write() as session:
         made = join(session, code, wanted, source=SOURCE)
         earlier = read_cookie(request, services.settings)
-        secret, name = start_session(session, made.secret, instead_of=earlier)
+        secret, name, role = start_session(session, made.secret, instead_of=earlier)
         told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
         leave_notice(session, secret, Notice(told, once_only=made.secret))
     response = RedirectResponse("/account", status_code=303)
-    set_cookie(response, request, services.settings, secret, user_name=name)
+    set_cookie(response, request, services.settings, secret, user_name=name, role=role)
     return response
 
 

@@ -118,10 +118,10 @@ def _sign_in(request: Request, services: Services, flow: Flow, code: str) -> Res
             words = f"You can sign in with {settings.oidc_name} from now on."
         if is_new or present is not None:
             leave_notice(session, secret, Notice(words))
-        name = token.user.name
+        name, role = token.user.name, token.role
     response = RedirectResponse("/account" if is_new else flow.following, status_code=303)
     if present is None:
-        set_cookie(response, request, settings, secret, user_name=name)
+        set_cookie(response, request, settings, secret, user_name=name, role=role)
     return response
 
 

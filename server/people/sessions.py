@@ -45,9 +45,19 @@ def read_cookie(request: Request, settings: Settings) -> str | None:
 
 
 def set_cookie(
-    response: Response, request: Request, settings: Settings, secret: str, *, user_name: str
+    response: Response,
+    request: Request,
+    settings: Settings,
+    secret: str,
+    *,
+    user_name: str,
+    role: str,
 ) -> None:
-    """Set the session cookie until the browser closes; the server ends the session in time."""
+    """Set the session cookie until the browser closes; the server ends the session in time.
+
+    Role and name are in a cookie beside it that scripts read and that allows nothing: pages that
+    are the same for everybody show by it who is signed in.
+    """
     response.set_cookie(
         cookie_name(request, settings),
         secret,
@@ -57,7 +67,8 @@ def set_cookie(
         samesite="strict",
     )
     secure = is_secure(request, settings)
-    response.set_cookie(MARK, quote(user_name, safe=""), path="/", secure=secure, samesite="strict")
+    mark = quote(f"{role} {user_name}", safe="")
+    response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
 
 
 def clear_cookie(response: Response, request: Request, settings: Settings) -> None:
@@ -191,8 +202,8 @@ SEEN_EVERY = timedelta(minutes=1)
 
 def start_session(
     session: Session, token_secret: str, *, instead_of: str | None
-) -> tuple[str, str]:
-    """Start a session for the owner of a token: its secret, for the cookie, and the owner's name.
+) -> tuple[str, str, str]:
+    """Start a session for the owner of a token: its secret, and the owner's name and role.
 
     The secret is always a fresh one.
 
@@ -201,7 +212,8 @@ def start_session(
     token = find_token(session, token_secret)
     if "read" not in token.scopes:
         raise NotSignedInError("This token lacks the scope read, which these pages need.")
-    return start_session_of(session, token, instead_of=instead_of), token.user.name
+    secret = start_session_of(session, token, instead_of=instead_of)
+    return secret, token.user.name, token.role
 
 
 def start_session_of(session: Session, token: Token, *, instead_of: str | None) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import CURSOR_PATTERN
-from finishline.rules.submissions.accelerators import accelerator_of_system
+from finishline.rules.submissions.accelerators import NOT_STATED, accelerator_of_system
 from server.base.models import (
     SUBMITTER,
     BenchmarkDefinition,
@@ -155,8 +155,9 @@ def _has(accelerator: str) -> Callable[[Row[Any]], bool]:
     wanted = accelerator.casefold()
 
     def keeps(row: Row[Any]) -> bool:
-        model = None if row.system is None else accelerator_of_system(row.system).model
-        return model is not None and model.casefold() == wanted
+        if row.system is None:
+            return False
+        return (accelerator_of_system(row.system).model or NOT_STATED).casefold() == wanted
 
     return keeps
 

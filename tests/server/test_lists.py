@@ -23,7 +23,10 @@ def three(digits_submission: Any, submit: Callable[..., Any], bob: Any) -> list[
         "system": system | {"accelerator": "NVIDIA H100 80GB", "accelerator_count": 8},
     }
     ids.append(submit(digits_submission).json()["id"])
-    digits_submission.claim |= {"model": HOSTILE, "system": system | {"name": HOSTILE}}
+    digits_submission.claim |= {
+        "model": HOSTILE,
+        "system": system | {"name": HOSTILE, "processor": HOSTILE},
+    }
     return [*ids, submit(digits_submission, by=bob).json()["id"]]
 
 
@@ -41,6 +44,7 @@ def test_submissions_are_listed_newest_first_and_filtered(
     for query, expected in (
         ("", three[::-1]), ("benchmark=digits", three[::-1]), ("benchmark=imagenet", []),
         ("submitter=bob", three[2:]), ("accelerator=h100", three[1:2]), ("accelerator=L4", []),
+        ("accelerator=not+stated", three[2:]),
         ("evidence=claimed&verdict=claimed", three[::-1]), ("evidence=measured", []),
         ("since=2100-01-01", []), ("until=2100-01-01", three[::-1]),
         ("since=&submitter=", three[::-1]),

@@ -92,7 +92,7 @@ def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_every
 ) -> None:
     answer = sign_in(client, olivia.secret)
     mark, *flags = answer.headers.get_list("set-cookie")[1].split("; ")
-    assert mark == "finishline_signed_in=olivia"
+    assert mark == "finishline_signed_in=organiser%20olivia"
     assert sorted(flag.lower() for flag in flags) == ["path=/", "samesite=strict"]
     kept = [client.get(f"/benchmarks/{name}").text for name in ("digits", "digits")]
     client.cookies.delete(COOKIE)

@@ -11,9 +11,13 @@
     event.preventDefault();
     field.focus();
   });
-  if (!mark || !link) return;
+  if (!mark) return;
   try {
-    link.textContent = `Account (${decodeURIComponent(mark.slice(MARK.length))})`;
+    const [role, ...name] = decodeURIComponent(mark.slice(MARK.length)).split(" ");
+    if (["organiser", "admin"].includes(role)) {
+      for (const part of document.querySelectorAll("[data-role=organiser]")) part.hidden = false;
+    }
+    if (link) link.textContent = `Account (${name.join(" ")})`;
   } catch {
     // A mark that is not ours is no name.
   }

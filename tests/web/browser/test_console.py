@@ -98,9 +98,11 @@ def who_is_signed_in(browser: Any, url: str, cookies: list[Any]) -> tuple[str, s
     page = context.new_page()
     page.goto(f"{url}/benchmarks/digits")
     anybody = page.inner_text("a.sign-in")
+    assert page.locator("[data-role=organiser][hidden]").count() == 1
     context.add_cookies(cookies)
     page.goto(f"{url}/benchmarks/digits")
     told = page.inner_text("a.sign-in")
+    assert page.locator("[data-role=organiser]:not([hidden])").count() == 1
     context.close()
     return anybody, told
 
