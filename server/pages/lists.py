@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -120,11 +120,12 @@ def search_page(services: ServicesDep, viewer: ViewerDep, q: Words = "") -> str:
 
 
 def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str]]]:
-    """Names with their addresses, of the latest submissions for all but benchmarks."""
+    """Names with their pages, of the latest submissions on a board for all but benchmarks."""
     latest = session.execute(
         select(SUBMITTER, Submission.system)
         .join(User, User.id == Submission.user_id)
         .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
+        .where(Submission.withdrawn_at.is_(None), Submission.embargoed.is_(False))
         .order_by(Submission.submitted_at.desc())
         .limit(MOST_SEARCHED)
     ).all()
@@ -135,13 +136,13 @@ def _names(session: Session, services: Services) -> dict[str, list[tuple[str, st
             (f"{each.title} ({each.benchmark_id})", f"/benchmarks/{each.benchmark_id}")
             for each in sorted(benchmarks, key=lambda each: each.title)
         ],
-        "Submitters": _filtered({row.submitter for row in latest}, "submitter"),
-        "Accelerators": _filtered({model for model in models if model}, "accelerator"),
+        "Submitters": _pages({row.submitter for row in latest}, "submitters"),
+        "Accelerators": _pages({model for model in models if model}, "accelerators"),
     }
 
 
-def _filtered(names: set[str], field: str) -> list[tuple[str, str]]:
-    return [(name, f"/submissions?{urlencode({field: name})}") for name in sorted(names)]
+def _pages(names: set[str], folder: str) -> list[tuple[str, str]]:
+    return [(name, f"/{folder}/{quote(name, safe='')}") for name in sorted(names)]
 
 
 def _submissions(session: Session, words: str) -> list[tuple[str, str]]:

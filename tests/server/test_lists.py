@@ -107,6 +107,10 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(
     assert "Submissions digits reference by alice" in found(three[0])
     assert "No match for “alicia”. Nearest: alice" in found("alicia")
     assert "No match" not in found("")
+    for words in ("alice", "h100"):
+        page = client.get(f"/search?q={words}").text
+        named = re.findall(r'<a href="(/(?:submitters|accelerators)/[^"]+)"', page)
+        assert [client.get(address).status_code for address in named] == [200]
     assert "<script>alert" not in client.get("/search", params={"q": HOSTILE}).text
 
 
