@@ -34,7 +34,8 @@ def make(request: Request, console: OrganiserDep, form: FormDep) -> Response:
 
     def give(session: Session, wanted: InvitationCreate) -> Done:
         made, code = invitations.make_invitation(session, console.caller, wanted)
-        told = f"Link {made.id} for {made.uses_allowed} of role {made.role} is made."
+        people = "1 person" if made.uses_allowed == 1 else f"{made.uses_allowed} people"
+        told = f"Link {made.id} is made: {people} may join as {made.role}."
         return ADDRESS, Notice(told, once_only=f"{site}/join/{code}")
 
     return console.submit(InvitationCreate, filled(form), give, partial(_page, console, form))
