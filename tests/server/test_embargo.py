@@ -261,6 +261,8 @@ REPLACED = {
     "/verifications/compare": ("?first={verification_id}&second={rerun}",),
     "/api/v1/verifications/compare": ("?first={verification_id}&second={rerun}",),
     "/api/v1/submissions": ("", "?benchmark=digits&limit=100"),
+    "/submissions": ("", "?benchmark=digits&accelerator=cpu", "?submitter=bob"),
+    "/search": ("?q=zyzz",),
     "/api/v1/verifications": ("?limit=100", "?state=done", "?state=queued"),
     "/benchmarks/{benchmark_id}/charts/{name}": (
         *(f"@{chart.name}" for chart in CHARTS),
@@ -280,6 +282,7 @@ NAMES = {
     "index": "0",
     "name": "walter-1",
     "name:path": "walter-1",
+    "submitter:path": "bob",
     "path:path": "rules.md",
     "page": "rules",
     "file": "style.css",
@@ -290,6 +293,10 @@ NAMES = {
 
 # Where its owner must find the word, so that the search can find anything at all.
 FOUND_BY_OWNER = {
+    "/submissions",
+    "/submissions/{submission_id}/runs/{index}",
+    "/verifications",
+    "/search",
     "/api/v1/submissions",
     "/api/v1/submissions/{submission_id}",
     "/api/v1/submissions/{submission_id}/runs",
