@@ -31,7 +31,6 @@ FACES = (
     "/benchmarks/{benchmark_id}?division=open",
     "/compare",
     "/workers/{name}",
-    "/rounds/v5.1",
     "/rounds/open?show=speed-up",
     "/submitters/alice",
     "/docs/rules",
