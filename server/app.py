@@ -53,6 +53,7 @@ from server.people import endpoints as accounts
 from server.people import user_endpoints as users
 from server.people.accounts import find_role
 from server.people.last_use import LastUses
+from server.people.members import MembersOnly
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import package_endpoints as packages
@@ -170,9 +171,11 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.router.routes.extend(_all_routes())
     app.mount(docs.ASSETS, docs.reference_assets())
     add_error_handlers(app)
+    if settings.reads == "members":
+        app.router.middleware_stack = MembersOnly(app.router.middleware_stack, services)
     app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
     _add_limits(app, services)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(SecurityHeaders, private=settings.reads == "members")
     app.add_middleware(HeadAnswers)
     return app
 

@@ -23,6 +23,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 EVENT_STREAM = "/events"
+STATIC = "/static/"
 NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 
 # Prefix of pages for one person: no cache keeps them, neither a shared one nor the browser's.
@@ -35,15 +36,20 @@ class SecurityHeaders:
     JSON and CSV, which no browser may read as a page, can load and send nothing: for them it is
     enough to forbid guessing another type. A "304 Not Modified" gets none: the cached response
     that it confirms has its headers (RFC 9110, section 15.4.5).
+
+    With `private` no shared cache keeps anything but static files.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, private: bool = False) -> None:
         self._app = app
+        self._private = private
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _name_once(MutableHeaders(scope=message), "Vary")
+                if self._private and not scope["path"].startswith(STATIC):
+                    _keep_private(MutableHeaders(scope=message))
             if message["type"] == "http.response.start" and message["status"] != 304:
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -55,6 +61,13 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def _keep_private(headers: MutableHeaders) -> None:
+    """Let one reader's browser alone keep a response."""
+    parts = [part.strip() for part in headers.get("Cache-Control", "no-cache").split(",")]
+    kept = [part for part in parts if part not in ("public", "private")]
+    headers["Cache-Control"] = ", ".join(kept if "no-store" in kept else ["private", *kept])
 
 
 def _name_once(headers: MutableHeaders, name: str) -> None:

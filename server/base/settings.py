@@ -125,6 +125,8 @@ class Settings(BaseSettings):
     backups_dir: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")
 
+    # Who reads boards, submissions and everything else: everybody, or people with an account.
+    reads: Literal["public", "members"] = "public"
     # Whether the console's cookie is for https alone. Unset: as the request came, which behind a
     # proxy that ends TLS and says nothing of it is http.
     secure_cookies: bool | None = None

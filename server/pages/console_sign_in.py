@@ -4,6 +4,7 @@ import logging
 import math
 import re
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -39,9 +40,14 @@ HOME = "/console"
 OWN_PAGE = re.compile(r"/(?:console|submit|account)(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
 
 
-def own_page(address: str | None) -> str:
-    """Address to redirect to after the sign-in: the requested page if it is of the console."""
-    return address if address is not None and OWN_PAGE.fullmatch(address) else HOME
+# Any page, where each asks for a sign-in: nor is its second character a slash.
+ANY_PAGE = re.compile(r"/(?![/.]|api/)[A-Za-z0-9_%.~@/-]*(\?[A-Za-z0-9_=&%+.,:-]*)?")
+
+
+def own_page(address: str | None, settings: Settings) -> str:
+    """Address to redirect to after the sign-in: the requested page if one needs a sign-in."""
+    own = ANY_PAGE if settings.reads == "members" else OWN_PAGE
+    return address if address is not None and own.fullmatch(address) else HOME
 
 
 @router.get(SIGN_IN, response_class=HTMLResponse)
@@ -52,10 +58,16 @@ def sign_in_page(
     out: bool = False,
 ) -> Response:
     """The form that asks for a token."""
+    settings = services.settings
     if signed_in_or_none(request, services) is not None:
-        return RedirectResponse(own_page(following), status_code=303)
-    response = _page(services.settings, following, signed_out=out)
-    clear_mark(response, request, services.settings)
+        return RedirectResponse(own_page(following, settings), status_code=303)
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        # A link on another site led here, and a browser sends no strict cookie along: a page of
+        # ours asks again.
+        again = urlencode({"next": own_page(following, settings)})
+        return HTMLResponse(render("openid.html", address=f"{SIGN_IN}?{again}"))
+    response = _page(settings, following, signed_out=out)
+    clear_mark(response, request, settings)
     return response
 
 
@@ -79,7 +91,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         return _page(
             services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
         )
-    response = RedirectResponse(own_page(sent.get("next")), status_code=303)
+    response = RedirectResponse(own_page(sent.get("next"), services.settings), status_code=303)
     set_cookie(response, request, services.settings, secret, user_name=name, role=role)
     return response
 
@@ -117,7 +129,7 @@ def _page(
     headers: dict[str, str] | None = None,
 ) -> HTMLResponse:
     context: dict[str, Any] = {
-        "next": own_page(following),
+        "next": own_page(following, settings),
         "out": signed_out,
         "error": error,
         "provider": settings.oidc_name if settings.oidc_issuer is not None else None,

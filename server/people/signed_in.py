@@ -1,7 +1,7 @@
 """Signed-in users: as a dependency of pages, and as viewers."""
 
 from typing import Annotated
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
@@ -64,16 +64,21 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
 def get_signed_in(request: Request, services: ServicesDep) -> SignedIn:
     """Require a session: without one a page redirects to the sign-in, and a form is refused."""
     found = signed_in_or_none(request, services)
-    if found is not None:
-        return found
+    if found is None:
+        raise sign_in_first(request)
+    return found
+
+
+def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
+    """Error to a browser without a session: for a page a redirect to the sign-in, and back."""
     if request.method != "GET":
-        raise NotSignedInError(
+        return NotSignedInError(
             "Your session has ended, and nothing was changed. Sign in at /console/sign-in in "
             "another tab, come back here and send the form again from the page before this one."
         )
-    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    asked = quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
     address = f"{SIGN_IN}?{urlencode({'next': asked})}"
-    raise HTTPException(303, "Sign in first.", headers={"Location": address})
+    return HTTPException(303, "Sign in first.", headers={"Location": address})
 
 
 SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]

@@ -22,7 +22,7 @@ from server.base.settings import Settings
 from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
-from tests.server.test_embargo import NAMES, addresses
+from tests.support.every_address import NAMES, addresses
 from tests.support.pages import words_of
 from tests.support.services import services_of
 
