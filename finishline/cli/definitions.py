@@ -111,7 +111,10 @@ def download_files(server: ServerClient, benchmark: Benchmark) -> dict[str, byte
 
 
 def with_server_definition(
-    benchmarks: dict[str, Benchmark], benchmark_id: str | None, url: str | None
+    benchmarks: dict[str, Benchmark],
+    benchmark_id: str | None,
+    url: str | None,
+    token: str | None = None,
 ) -> dict[str, Benchmark]:
     """The definitions and, where this one is not among them, the server's of it. Raises CliError.
 
@@ -120,7 +123,7 @@ def with_server_definition(
     if url is None or benchmark_id is None or benchmark_id in benchmarks:
         return benchmarks
     try:
-        with ServerClient(url) as server:
+        with ServerClient(url, token) as server:
             _, found = download_definition(server, benchmark_id)
     except CliError as error:
         if error.exit_code is ExitCode.NOT_FOUND:
@@ -130,12 +133,12 @@ def with_server_definition(
 
 
 def with_server_definitions(
-    benchmarks: dict[str, Benchmark], url: str | None
+    benchmarks: dict[str, Benchmark], url: str | None, token: str | None = None
 ) -> dict[str, Benchmark]:
     """The definitions and every other one that a server has. Raises CliError."""
     if url is None:
         return benchmarks
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         listed = [str(each["id"]) for each in server.get("/benchmarks")["benchmarks"]]
         missing = [each for each in listed if each not in benchmarks]
         found = [download_definition(server, each)[1] for each in missing]

@@ -8,7 +8,8 @@ import pytest
 
 from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
-from finishline.cli.up.start import ensure_tokens, read_token, token_in, write_token
+from finishline.cli.up.services import read_token
+from finishline.cli.up.start import ensure_tokens, token_in, write_token
 from finishline.cli.up.workers import LocalWorker
 from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import write_submission

@@ -358,9 +358,7 @@ def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
     assert standin.asked[0].path == "/api/v1/leaderboards/digits/preview?q=a&limit=50"
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
     assert ran.out.splitlines()[:2] == [note, "under embargo: s2"]
-    # What everybody may read is asked for as by anybody.
     plain = finishline("leaderboard", "digits", "--token", "fl_o")
-    assert "Authorization" not in standin.asked[1].headers
     assert "embargo" not in plain.out
 
 
@@ -587,3 +585,25 @@ def test_help_exits_with_0(finishline: Finishline) -> None:
     ran = finishline("--help")
     assert ran.code == 0
     assert "leaderboard" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("leaderboard digits", "/leaderboards/digits"),
+        ("benchmarks", "/benchmarks"),
+        ("calibration list", "/calibrations"),
+        ("calibration show c1", "/calibrations/c1"),
+        ("calibration compare c1", "/calibrations/c1/compare"),
+        ("prices list", "/prices"),
+        ("workers", "/workers"),
+        ("queue", "/queue"),
+        ("show s1", "/submissions/s1"),
+    ],
+)
+def test_reads_send_the_token_which_a_server_for_members_needs(
+    finishline: Finishline, standin: StandIn, command: str, path: str
+) -> None:
+    standin.refuse(f"GET /api/v1{path}", 404, "nothing")
+    finishline(*command.split(), "--token", "fl_mine")
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_mine"

@@ -150,7 +150,8 @@ def test_each_device_has_a_worker_with_a_name_a_token_and_a_log_of_its_own(
     services = {service["name"]: service for service in document["services"]}
     assert list(services) == ["redis", "server", "worker", "worker-2"]
     assert {"worker", "worker-2"} < set(document["tokens"])
-    listed = asking.get(f"{document['url']}/api/v1/workers").json()["workers"]
+    headers = {"Authorization": "Bearer fl_worker"}
+    listed = asking.get(f"{document['url']}/api/v1/workers", headers=headers).json()["workers"]
     assert [worker["name"] for worker in listed] == ["local", "local-2"]
     for name in ("worker", "worker-2"):
         os.kill(services[name]["pid"], signal.SIGKILL)

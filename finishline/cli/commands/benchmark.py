@@ -139,14 +139,14 @@ ServerToAsk = Annotated[
 ]
 
 
-def ask_phase(url: str, scored: ScoredSubmission) -> tuple[View, list[Text]]:
+def ask_phase(url: str, token: str | None, scored: ScoredSubmission) -> tuple[View, list[Text]]:
     """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
 
     A server that does not answer is no fault of the submission's.
     """
     benchmark_id = scored.claim.benchmark_id
     try:
-        with ServerClient(url) as server:
+        with ServerClient(url, token) as server:
             found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
     except CliError as error:
         told = f"The phase of {benchmark_id} is not known: {error.message}"

@@ -118,10 +118,11 @@ def list_calibrations(
     ] = None,
     limit: Limit = 20,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """List calibrations, newest first."""
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/calibrations", benchmark=benchmark, limit=min(limit, 100))
     open_screen(as_json=as_json).answer(view, [calibration_table(view["calibrations"])])
     return int(ExitCode.OK)
@@ -135,11 +136,12 @@ def show_calibration(
     ] = False,
     runs: Annotated[bool, typer.Option("--runs", help="With --json: include every run.")] = False,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Show epochs to converge by batch size, or the runs themselves."""
     path = f"/calibrations/{segment(calibration)}"
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get(f"{path}/runs" if toml or (runs and as_json) else path)
     screen = open_screen(as_json=as_json)
     if toml and not as_json:
@@ -160,11 +162,12 @@ def compare_calibrations(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Compare two calibrations batch size by batch size."""
     path = f"/calibrations/{segment(calibration)}/compare"
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get(path, **{"with": other})
     open_screen(as_json=as_json).answer(view, [comparison_table(view)])
     return int(ExitCode.OK)

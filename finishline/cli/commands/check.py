@@ -19,7 +19,7 @@ from finishline.cli.definitions import (
     with_server_definitions,
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
-from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.options import BenchmarksDir, Json, Token
 from finishline.cli.records import Found, find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.submission_tables import (
@@ -72,6 +72,7 @@ def check(
     division: DivisionOption = None,
     benchmarks_dir: BenchmarksDir = None,
     url: ServerToAsk = None,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Check a submission, an archive or a benchmark definition by the server's rules.
@@ -83,14 +84,19 @@ def check(
         return _check_definition(read_definition(path), as_json=as_json)
     benchmarks = read_benchmarks(benchmarks_dir)
     if benchmark is None and division is None and (found := _published(path)) is not None:
-        benchmarks = with_server_definitions(benchmarks, url)
+        benchmarks = with_server_definitions(benchmarks, url, token)
         return _check_published(found, benchmarks, as_json=as_json)
     if benchmark is not None and benchmark.endswith(".toml"):
         definition = read_definition(Path(benchmark))
         benchmark = definition.benchmark_id
         benchmarks[benchmark] = definition
     scored = check_files(
-        find_submission_files(path), benchmarks, benchmark=benchmark, division=division, url=url
+        find_submission_files(path),
+        benchmarks,
+        benchmark=benchmark,
+        division=division,
+        url=url,
+        token=token,
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
     remarks = remarks_on(scored)
@@ -101,7 +107,7 @@ def check(
     }
     phase_lines: list[Text] = []
     if url is not None:
-        document["server"], phase_lines = ask_phase(url, scored)
+        document["server"], phase_lines = ask_phase(url, token, scored)
     lines = [*_lines(document), *remark_lines(remarks), *phase_lines]
     open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
@@ -114,6 +120,7 @@ def check_files(
     benchmark: str | None,
     division: str | None,
     url: str | None,
+    token: str | None = None,
 ) -> ScoredSubmission:
     """The scored submission. Raises CliError with every rule it breaks.
 
@@ -122,7 +129,7 @@ def check_files(
     try:
         claim = files.claim.read_bytes()
         wanted = benchmark or benchmark_named_in(claim)
-        benchmarks = with_server_definition(benchmarks, wanted, url)
+        benchmarks = with_server_definition(benchmarks, wanted, url, token)
         logs = {name: path.read_bytes() for name, path in files.logs.items()}
         return score_submission(
             claim,

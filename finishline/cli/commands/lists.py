@@ -66,8 +66,7 @@ def leaderboard(
     as_json: Json = False,
 ) -> int:
     """Show a benchmark's leaderboard."""
-    # A board is the same for everybody, and takes no token.
-    with ServerClient(url, token if preview else None) as server:
+    with ServerClient(url, token) as server:
         board = server.get(
             f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
             division=division,
@@ -93,9 +92,9 @@ def leaderboard(
     return int(ExitCode.OK)
 
 
-def benchmarks(url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+def benchmarks(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
     """List the server's benchmarks."""
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/benchmarks")
     open_screen(as_json=as_json).answer(view, [benchmark_table(view["benchmarks"])])
     return int(ExitCode.OK)

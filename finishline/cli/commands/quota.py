@@ -132,10 +132,11 @@ def list_prices(
         typer.Option("--on", metavar="DAY", help="Only prices valid on a day, such as 2026-11-21."),
     ] = None,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """List prices, the latest of each instance first."""
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/prices", provider=provider, instance=instance, region=region, on=on)
     open_screen(as_json=as_json).answer(view, [price_table(view["prices"])])
     return int(ExitCode.OK)

@@ -12,6 +12,7 @@ from rich.progress import track
 
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import Token
 from finishline.cli.records import (
     Found,
     Record,
@@ -68,9 +69,10 @@ def score(
     rcp: Rcp = Points.PRUNED,
     as_format: As = Format.JSON,
     url: ServerOfDefinitions = None,
+    token: Token = None,
 ) -> int:
     """Score the submissions in published archives: one record each, with what is wrong with it."""
-    benchmarks = with_server_definitions(_definitions(benchmarks_dir), url)
+    benchmarks = with_server_definitions(_definitions(benchmarks_dir), url, token)
     found = [find_in(path) for path in paths]
     if not any(each.submissions for each in found):
         raise CliError(

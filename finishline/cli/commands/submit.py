@@ -48,7 +48,7 @@ def submit(
     """Send a submission to the server. The same files sent twice are one submission."""
     files = find_submission_files(path)
     screen = open_screen(as_json=as_json)
-    remarks = _remarks(files, benchmarks_dir, url, benchmark=benchmark, division=division)
+    remarks = _remarks(files, benchmarks_dir, url, token, benchmark=benchmark, division=division)
     screen.say(*remark_lines(remarks))
     with ServerClient(url, token) as server:
         try:
@@ -67,6 +67,7 @@ def _remarks(
     files: SubmissionFiles,
     benchmarks_dir: Path | None,
     url: str,
+    token: str | None,
     *,
     benchmark: str | None,
     division: str | None,
@@ -80,6 +81,7 @@ def _remarks(
                 benchmark=benchmark,
                 division=division,
                 url=url,
+                token=token,
             )
         )
     except CliError:

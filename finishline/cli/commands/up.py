@@ -134,7 +134,8 @@ def demo(
 
 
 def _kept_token(var: Path, name: str) -> str:
-    from finishline.cli.up.start import read_token, token_path
+    from finishline.cli.up.services import read_token
+    from finishline.cli.up.start import token_path
 
     path = token_path(VarPaths(var), name)
     token = read_token(path)

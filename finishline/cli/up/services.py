@@ -233,11 +233,19 @@ def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url
         command=python_module("worker"),
         environment=unmeasured | plan.environment() | settings | worker.settings(),
         log=plan.paths.logs / f"{worker.service}.log",
-        is_ready=lambda started: worker_answers(plan.url, worker.name, since=started),
+        is_ready=lambda started: worker_answers(plan.url, worker.name, token_file, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
         farewells={DRAINED: "was drained and leases no attempts until it is resumed"},
     )
+
+
+def read_token(path: Path) -> str | None:
+    """The token in a file, or None if there is no such file or nothing in it."""
+    try:
+        return path.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def server_answers(url: str) -> bool:
@@ -249,10 +257,10 @@ def server_answers(url: str) -> bool:
         return False
 
 
-def worker_answers(url: str, name: str, *, since: float) -> bool:
+def worker_answers(url: str, name: str, token_file: Path, *, since: float) -> bool:
     """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
     try:
-        with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+        with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
             workers = server.get("/workers").get("workers", [])
     except CliError:
         return False
@@ -264,9 +272,9 @@ def worker_answers(url: str, name: str, *, since: float) -> bool:
     )
 
 
-def worker_is_confirmed(url: str, name: str) -> bool:
+def worker_is_confirmed(url: str, name: str, token_file: Path) -> bool:
     """Whether the server may send attempts to a worker. Raises CliError."""
-    with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+    with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
         workers = server.get("/workers").get("workers", [])
     return any(worker.get("name") == name and worker.get("confirmed_at") for worker in workers)
 

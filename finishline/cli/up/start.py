@@ -21,6 +21,7 @@ from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_fre
 from finishline.cli.up.services import (
     Plan,
     choose_redis_address,
+    read_token,
     redis_executable,
     redis_service,
     server_service,
@@ -45,14 +46,6 @@ MakeToken = Callable[[str, str], str]
 def token_path(paths: VarPaths, name: str) -> Path:
     """The file that holds a bootstrapped token and nothing else."""
     return paths.tokens / f"{name}.token"
-
-
-def read_token(path: Path) -> str | None:
-    """The token in a file, or None if there is no such file or nothing in it."""
-    try:
-        return path.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def write_token(path: Path, token: str) -> None:
@@ -192,7 +185,7 @@ def _bring_up(
         worker = worker_service(plan, each, tokens[each.service], _make_account(plan, each))
         services.append(worker)
         seconds[worker.name] = supervisor.start(worker)
-        _confirm(plan, each, supervisor)
+        _confirm(plan, each, tokens[each.service], supervisor)
     return {
         "url": plan.url,
         "var": str(plan.paths.root),
@@ -275,9 +268,9 @@ def _administer(plan: Plan, what: str, *command: str) -> str:
     return made.stdout
 
 
-def _confirm(plan: Plan, worker: LocalWorker, supervisor: Supervisor) -> None:
+def _confirm(plan: Plan, worker: LocalWorker, token_file: Path, supervisor: Supervisor) -> None:
     """Confirm a worker of this machine, as only the server's own administration can."""
-    if worker_is_confirmed(plan.url, worker.name):
+    if worker_is_confirmed(plan.url, worker.name, token_file):
         return
     command = python_module(
         "server.admin", "confirm-worker", worker.name, "--user", OWNER_OF_WORKERS

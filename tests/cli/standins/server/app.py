@@ -44,7 +44,8 @@ def answer(method: str, path: str, headers: dict[bytes, bytes]) -> Any:
     documents = {
         "GET /healthz": {"status": "ok"},
         "GET /api/v1/me": {"user": role, "role": role},
-        "GET /api/v1/workers": {"workers": list(WORKERS.values())},
+        # As from a server that members alone read.
+        "GET /api/v1/workers": {"workers": list(WORKERS.values())} if role == "worker" else None,
         "POST /api/v1/submissions": SUBMISSION if role == "submitter" else None,
         "POST /api/v1/submissions/s1/verifications": VERIFICATION if role == "organiser" else None,
         "GET /api/v1/verifications/v1/events": STREAM,
