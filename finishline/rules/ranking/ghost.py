@@ -77,8 +77,8 @@ def run_curve(
 
 def epochs_per_evaluation(points: Sequence[GhostPoint]) -> float | None:
     """Epochs between the evaluations of a mean curve; None where its logs do not tell."""
-    last = points[-1] if points else None
-    return last.epoch / len(points) if last is not None and last.epoch else None
+    last = points[-1].epoch if points else None
+    return (last / len(points) or None) if last else None
 
 
 def _index_at(epoch: float | None, count: int, epochs_each: float | None) -> int | None:
