@@ -1,6 +1,6 @@
 """The unit that a board's times have on every page."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
@@ -12,16 +12,22 @@ from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
 
 
 def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
-    """The unit that the definition names, else the one that fits the numbered rows.
-
-    Published DAWNBench times are whole seconds, so a board that numbers nothing else has H:MM:SS.
-    """
+    """The unit that the definition names, else the one that fits the numbered rows."""
     rows = board.numbered() or list(board.found.values())
-    is_archive = benchmark.clock.name == "dawnbench" and all(
-        row.evidence == "published" for row in rows
+    return times_fitting(
+        benchmark, (row.tta_seconds for row in rows), {row.evidence for row in rows}
     )
-    unit = benchmark.time_unit or (STOPWATCH if rows and is_archive else None)
-    return time_format((row.tta_seconds for row in rows), unit)
+
+
+def times_fitting(
+    benchmark: Benchmark, seconds: Iterable[float | None], evidence: Collection[str]
+) -> TimeFormat:
+    """The unit that the definition names, else the one that fits these times.
+
+    Published DAWNBench times are whole seconds, so where nothing else is shown it is H:MM:SS.
+    """
+    is_archive = benchmark.clock.name == "dawnbench" and set(evidence) == {"published"}
+    return time_format(seconds, benchmark.time_unit or (STOPWATCH if is_archive else None))
 
 
 def times_of(

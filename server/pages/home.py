@@ -1,6 +1,6 @@
 """The first page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,9 +14,10 @@ from server.base.standing import find_verification
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
 from server.benchmarks.views import benchmark_view
 from server.boards.service import Standing, read_race, standing_by_benchmark
-from server.pages.board_times import times_of
+from server.pages.board_times import times_fitting
 from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import view
+from web.formats import SECONDS, TimeFormat
 from web.race import Picture, verification_picture
 from web.render import render
 
@@ -34,12 +35,14 @@ def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002 
         live, live_count = live_verifications(session, limit=LATEST)
         verdicts = latest_verdicts(session, limit=LATEST)
         running = [one for one in live if one.run is not None]
+        rows = _rows(session, services, counts)
+        times = {row["id"]: row["time"] for row in rows}
         return render(
             "home.html",
-            benchmarks=_rows(session, services, counts),
+            benchmarks=rows,
             round=round,
             counts=_totals(counts.values()),
-            race=_race(session, services, [*running, *verdicts]),
+            race=_race(session, times, [*running, *verdicts]),
             live=[line.model_dump(mode="json") for line in live],
             live_count=live_count,
             verdicts=[line.model_dump(mode="json") for line in verdicts],
@@ -52,14 +55,16 @@ def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> li
     rows = []
     for name, benchmark in services.benchmarks.items():
         count, standing = counts.get(name, NO_SUBMISSIONS), standings.get(name)
-        division = None if standing is None else standing.division
         claims = count.best_claims
+        claim = claims.get(next(iter(claims), "") if standing is None else standing.division)
+        seconds = [] if standing is None else [record.tta_seconds for record in standing.records]
+        evidence = set() if standing is None else {standing.evidence}
         rows.append(
             benchmark_view(benchmark, count).model_dump(mode="json")
             | _records(standing)
             | {
-                "best_claim": claims.get(division or next(iter(claims), "")),
-                "time": times_of(session, services.benchmarks, name, division),
+                "best_claim": claim,
+                "time": times_fitting(benchmark, [*seconds, claim], evidence),
             }
         )
     return rows
@@ -83,24 +88,25 @@ def _totals(counts: Iterable[Counts]) -> dict[str, int]:
 
 
 def _race(
-    session: Session, services: Services, lines: Iterable[LiveLine | VerdictLine]
+    session: Session, times: Mapping[str, TimeFormat], lines: Iterable[LiveLine | VerdictLine]
 ) -> dict[str, Any] | None:
     """The first verification that has evaluations to draw; None where no training was replayed."""
     for line in lines:
-        if line.kind in RACES and (picture := _picture(session, services, line)) is not None:
+        if line.kind in RACES and (picture := _picture(session, times, line)) is not None:
             return {"line": line.model_dump(mode="json"), "picture": picture}
     return None
 
 
-def _picture(session: Session, services: Services, line: LiveLine | VerdictLine) -> Picture | None:
+def _picture(
+    session: Session, times: Mapping[str, TimeFormat], line: LiveLine | VerdictLine
+) -> Picture | None:
     """A race as SVG; one that has ended is drawn once for each version of its board."""
 
     def draw() -> Picture | None:
         verification = find_verification(session, line.id)
-        division = verification.submission.division if verification.submission else None
-        time = times_of(session, services.benchmarks, line.benchmark, division)
         race = read_race(session, line.id).model_dump(mode="json")
         shown = view(session, verification, alive_seconds=0.0, with_report=False, with_band=False)
+        time = times.get(line.benchmark, SECONDS)
         return verification_picture(shown.model_dump(mode="json"), race, time)
 
     if isinstance(line, LiveLine):
