@@ -206,7 +206,8 @@ def test_nothing_else_parses_toml() -> None:
         for path in (CHECKOUT / folder).rglob("*.py")
         if "import tomllib" in path.read_text()
     ]
-    assert found == ["text.py"]
+    # accelerators.py reads a table of the package itself.
+    assert sorted(found) == ["accelerators.py", "text.py"]
 
 
 def test_an_error_says_where_what_and_what_was_expected() -> None:

@@ -697,7 +697,7 @@ def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(
 
 def test_why_an_attempt_ended_stands_before_what_a_narrow_screen_cuts_off(replay: Any) -> None:
     page = replay.client.get(f"/verifications/{replay.verification_id}").text
-    table = page[page.index('<h2 id="attempts">') :]
+    table = page[page.index('<details id="attempts"') :]
 
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", table[: table.index("</thead>")])
 

@@ -466,8 +466,9 @@ def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_correc
     assert basis["source_url"] == "https://cloud.example/prices"
     step = next(step for step in shown["steps"] if step["name"] == "cost to accuracy")
     assert (step["value"], step["numbers"]["price (USD/h)"]) == (entry["cost_usd"], 10.0)
-    page = client.get(f"/submissions/{sent['id']}").text
+    page = client.get(f"/submissions/{sent['id']}?tab=scoring").text
     assert f"/prices#price-{right}" in page
+    page = client.get(f"/submissions/{sent['id']}?tab=system").text
     assert "2 × gpu.8" in page
 
 
@@ -479,7 +480,8 @@ def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
 
     entry = entry_of(client, sent["id"], metric="cost")
     assert (entry["cost_usd"], entry["rank"]) == (None, None)
-    assert "a spot price never ranks" in client.get(f"/submissions/{sent['id']}").text
+    page = client.get(f"/submissions/{sent['id']}?tab=scoring").text
+    assert "a spot price never ranks" in page
 
 
 def test_a_board_may_be_asked_for_at_the_prices_of_a_day(

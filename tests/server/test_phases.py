@@ -338,7 +338,8 @@ def test_a_definition_is_kept_as_it_was_read_though_its_file_has_changed_since(
             "/api/v1/submissions", files=digits_submission.files(), headers=alice.headers
         )
         assert sent.status_code == 201, sent.text
-        page = server.get(f"/submissions/{sent.json()['id']}", headers={"Accept": "text/html"})
+        address = f"/submissions/{sent.json()['id']}?tab=scoring"
+        page = server.get(address, headers={"Accept": "text/html"})
         assert "97.5" in page.text
 
 
@@ -430,7 +431,8 @@ def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_of
         == 403
     )
     csrf = sign_in(client, alice)
-    assert "Withdraw this submission" in client.get(page).text
+    assert f'action="{page}#withdraw"' in client.get(page).text
+    assert "Withdraw this submission" in client.get(page, params={"tab": "history"}).text
     for wrong, status in (({"csrf": csrf}, 422), (reason, 403)):
         answer = client.post(f"{page}/withdraw", data=wrong, headers=ORIGIN)
         assert answer.status_code == status

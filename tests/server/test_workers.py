@@ -419,7 +419,8 @@ def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
     assert (found["precision"], found["precision_measured"]) == (None, "bf16")
     (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
     assert entry["precision_measured"] == "bf16"
-    assert '<td class="extra">bf16 <small' in client.get("/benchmarks/digits").text
+    page = client.get("/benchmarks/digits?columns=precision").text
+    assert '<td class="wide">bf16 <small' in page
     page = client.get(f"/verifications/{replay.verification_id}").text
     assert "bf16 is the narrowest type used" in page
 
