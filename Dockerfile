@@ -45,8 +45,7 @@ RUN pip install -c constraints.txt -r worker-requirements.txt
 
 FROM base AS worker
 COPY --from=worker-builder /opt/finishline /opt/finishline
-COPY finishline/__init__.py ./finishline/
-COPY finishline/rules/ ./finishline/rules/
+COPY finishline/ ./finishline/
 COPY worker/ ./worker/
 COPY reference_models/ ./reference_models/
 USER 10001:10001

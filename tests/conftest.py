@@ -1,9 +1,11 @@
 """Factories and benchmarks that tests of several rooms share."""
 
 import gc
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
@@ -31,7 +33,11 @@ OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold no example of Hypothesis to a time: a busy machine takes long for any."""
+    """Hold no example of Hypothesis to a time: a busy machine takes long for any.
+
+    Nobody is logged in to a server, whoever runs the tests.
+    """
+    os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="finishline-nobody-")
     if not config.pluginmanager.has_plugin("hypothesispytest"):
         return  # The environment of the vision tests has none.
     from hypothesis import settings

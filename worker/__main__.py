@@ -5,11 +5,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
 from worker.child_process import Host
-from worker.devices import choose_device, find_devices
 from worker.entries import box_word
 from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging

@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measurements import Figure, ModelWork
 from finishline.rules.scoring.normalisation import calibrated_epochs
 from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
-from worker.devices import choose_device
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import describe_surroundings, probe

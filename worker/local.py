@@ -12,13 +12,14 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog import write_run_log
@@ -35,7 +36,6 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from worker.child_process import Host
-from worker.devices import choose_device
 from worker.outbox import Announcer
 from worker.probe import probe
 from worker.training import train_run
@@ -61,24 +61,11 @@ class Chosen:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the files, return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if "--describe" in given:
-        return describe(given)
     try:
         return run_locally(read_arguments(given))
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-
-
-def describe(arguments: Sequence[str]) -> int:
-    """Print the system of this machine as JSON, with the device that would train here."""
-    parser = argparse.ArgumentParser(prog="python -m worker.local")
-    parser.add_argument("--describe", action="store_true")
-    parser.add_argument("--device")
-    device = choose_device(parser.parse_args(arguments).device)
-    name = platform.node() or "local"
-    print(json.dumps(asdict(probe(worker=name, hardware_class=None, threads=1, device=device))))
-    return 0
 
 
 def run_locally(chosen: Chosen) -> int:

@@ -1,14 +1,14 @@
 """The hardware and software under this worker, and other work beside it."""
 
-import os
 import platform
 import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from finishline.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
+from finishline.machine import hardware_class_of, memory_gib, processor_count, processor_name
 from finishline.rules.verification.messages import WorkerSystem
-from worker.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
@@ -34,43 +34,6 @@ def probe(
         threads=threads,
         software=software(),
     )
-
-
-def hardware_class_of(processor: str, cores: int, accelerators: list[str]) -> str:
-    """`cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case letters, digits, dashes."""
-    if accelerators:
-        return f"{len(accelerators)}x-{slug(accelerators[0])}"
-    return f"cpu-{slug(processor)}-{cores}-{'core' if cores == 1 else 'cores'}"
-
-
-def slug(name: str) -> str:
-    """A model name without marks, filler words, cores and clock rate: `intel-xeon-gold-6230`."""
-    plain = re.sub(r"\((r|tm)\)|@.*|\b(\d+-core|cpu|processor)\b", " ", name.lower())
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "unknown"
-
-
-def processor_name() -> str:
-    """The model name of the first processor."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    if match:
-        return match.group(1).strip()
-    return platform.processor() or platform.machine() or "unknown"
-
-
-def processor_count() -> int:
-    """Processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def memory_gib() -> float:
-    """The memory of this host."""
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
 def software() -> dict[str, str]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from finishline.devices import accelerators_of, find_devices
 from finishline.rules.scoring.utilisation import counted_since
-from worker.devices import accelerators_of, find_devices
 from worker.telemetry import Reading, Sensors
 
 POWERCAP = Path("/sys/class/powercap")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, refusal
-from finishline.places import find_folder, installed_server
+from finishline.definitions import folders_of, known_ids
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import (
     Benchmark,
@@ -17,23 +17,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean
 from finishline.rules.trainings.own_benchmark import LARGEST_BYTES, wrong_hashes
 
-# `finishline benchmark fetch` writes here by default, below the current folder.
-FETCHED = Path("benchmarks")
 LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
-
-
-def folders_of(given: Path | None) -> list[Path]:
-    """The given folder; else the installed server's, and `benchmarks` here if it has definitions.
-
-    In a checkout the two are one.
-    """
-    if given is not None:
-        return [given]
-    server = installed_server()
-    folders = [] if server is None else [find_folder(server, "benchmarks")]
-    if any(FETCHED.glob("*.toml")) and FETCHED.resolve() not in folders:
-        folders.append(FETCHED)
-    return folders
 
 
 def read_benchmarks(given: Path | None) -> dict[str, Benchmark]:
@@ -78,7 +62,7 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
 
 
 def _not_found(name: str, folders: list[Path]) -> CliError:
-    known = sorted({item.stem for folder in folders for item in folder.glob("*.toml")})
+    known = known_ids(folders)
     where = f"in {' and '.join(map(str, folders))}" if folders else "on this machine"
     holds = f"; it holds {', '.join(known) or 'none'}" if folders else ""
     return CliError(

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from finishline.cli.definitions import folders_of
 from finishline.cli.errors import CliError, ExitCode
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
+from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError, RuleError

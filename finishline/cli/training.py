@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay_screen import Target
+from finishline.devices import choose_device
+from finishline.machine import local_system
 from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -155,23 +156,14 @@ def _failed(code: int, errors: str) -> CliError:
 
 
 SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")
-PROBE_SECONDS = 30.0
 
 
-def local_system(device: str | None) -> View:
-    """Return the system of this machine with the device that trains, as a worker finds it."""
-    command = python_module("worker.local", "--describe")
-    if device is not None:
-        command += ["--device", device]
+def system_here(device: str | None) -> View:
+    """Return the system of this machine with the device that trains. Raises CliError."""
     try:
-        ended = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, check=True)
-        system: View = json.loads(ended.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise CliError(
-            "This machine could not be described. Pass its class with --hardware-class.",
-            exit_code=ExitCode.REFUSED,
-        ) from error
-    return system
+        return local_system(choose_device(device))
+    except RuleError as error:
+        raise refusal(error) from error
 
 
 def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:

@@ -84,6 +84,7 @@ def test_every_package_of_the_participants_is_listed() -> None:
     listed = tomllib.loads((ROOT / "finishline/pyproject.toml").read_text())
     packages = [path.parent for path in (ROOT / "finishline").rglob("*.py")]
     there = {package.relative_to(ROOT).as_posix().replace("/", ".") for package in packages}
+    there |= set(listed["tool"]["setuptools"]["package-dir"])
     assert sorted(there) == listed["tool"]["setuptools"]["packages"]
 
 

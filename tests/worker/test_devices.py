@@ -2,8 +2,8 @@
 
 import pytest
 
+from finishline.devices import Devices, accelerators_of, choose_device, find_devices
 from finishline.rules.errors import RuleError
-from worker.devices import Devices, accelerators_of, choose_device, find_devices
 
 EIGHT = "\n".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n}f0c-4a)" for n in range(8))
 SLICED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5c89)
@@ -118,7 +118,7 @@ def test_a_device_that_is_not_here_is_refused_with_those_that_are(listing, name)
 
 
 def test_a_list_that_never_ends_is_given_up(listing, tmp_path, monkeypatch):
-    monkeypatch.setattr("worker.devices.TOOL_SECONDS", 0.2)
+    monkeypatch.setattr("finishline.devices.TOOL_SECONDS", 0.2)
     listing("")
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 30\n")
     assert "no answer" in (find_devices().problem or "")

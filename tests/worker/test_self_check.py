@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from finishline.client.transport import FinishlineError
+from finishline.machine import hardware_class_of
 from finishline.rules.scoring.measurements import ProbeAnswer
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
 from worker.measuring import measure_apart
-from worker.probe import hardware_class_of, probe
+from worker.probe import probe
 from worker.roofs import (
     BF16,
     FP32,

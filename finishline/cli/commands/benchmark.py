@@ -9,10 +9,11 @@ from rich.text import Text
 
 from finishline.cli.board_tables import phases_table
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.definitions import FETCHED, download_definition, download_files
+from finishline.cli.definitions import download_definition, download_files
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
+from finishline.definitions import FETCHED
 from finishline.rules.submissions.submission import ScoredSubmission
 
 app = typer.Typer(

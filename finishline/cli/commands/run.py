@@ -20,12 +20,12 @@ from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
-    local_system,
     name_of_class,
     open_ticket,
     read_settings,
     require_trainable,
     require_training_packages,
+    system_here,
     target_of,
     train_reference,
     write_ticket,
@@ -134,7 +134,7 @@ def _with_ticket(
     Without an answer it goes on with seeds of its own, and says so.
     """
     try:
-        system = local_system(training.device)
+        system = system_here(training.device)
         with ServerClient(url or DEFAULT_URL, token) as server:
             training = replace(training, hardware_class=name_of_class(server, system))
             if token is None:

@@ -26,7 +26,7 @@ from finishline.cli.submission_tables import (
     place_line,
     submission_lines,
 )
-from finishline.cli.training import local_system, name_of_class, read_settings, write_ticket
+from finishline.cli.training import name_of_class, read_settings, system_here, write_ticket
 from finishline.client.files import idempotency_key, open_parts
 
 
@@ -150,7 +150,7 @@ def ticket(
         if ticket_id is not None:
             got = server.get(f"/tickets/{segment(ticket_id)}")
         else:
-            name = hardware_class or name_of_class(server, local_system(device))
+            name = hardware_class or name_of_class(server, system_here(device))
             wanted = {
                 "benchmark": benchmark,
                 "division": division,

@@ -83,7 +83,7 @@ def _workers(
 
 def _list_accelerators() -> tuple[list[dict[str, str]], str | None]:
     """The accelerators that CUDA shows here, and why there are none where the driver fails."""
-    command = python_module("worker.devices")
+    command = python_module("finishline.devices")
     try:
         said = subprocess.run(command, capture_output=True, timeout=LIST_SECONDS, check=True)
         found = json.loads(said.stdout)

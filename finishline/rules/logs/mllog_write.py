@@ -44,6 +44,26 @@ def write_run_log(run: Run, *, benchmark: Benchmark, started_at_ms: int) -> str:
     return writer.text()
 
 
+def mllog_line(
+    key: str,
+    value: Any = None,
+    *,
+    time_ms: float,
+    kind: str = "POINT_IN_TIME",
+    metadata: Mapping[str, str | float] | None = None,
+) -> bytes:
+    """One line of a log, with its end."""
+    line = {
+        "namespace": "",
+        "time_ms": time_ms,
+        "event_type": kind,
+        "key": key,
+        "value": value,
+        "metadata": metadata or {},
+    }
+    return MLLOG_MARK + b" " + orjson.dumps(line) + b"\n"
+
+
 class _Writer:
     """Lines with a clock that starts at run_start and never goes back."""
 
@@ -69,15 +89,8 @@ class _Writer:
         """Write one line, at seconds after run_start or at the time of the line before it."""
         if at is not None:
             self._now_ms = max(self._now_ms, self._start_ms + at * 1000)
-        line = {
-            "namespace": "",
-            "time_ms": self._now_ms,
-            "event_type": kind,
-            "key": key,
-            "value": value,
-            "metadata": metadata or {},
-        }
-        self._lines.append(MLLOG_MARK + b" " + orjson.dumps(line) + b"\n")
+        line = mllog_line(key, value, time_ms=self._now_ms, kind=kind, metadata=metadata)
+        self._lines.append(line)
 
     def text(self) -> str:
         """Everything written."""

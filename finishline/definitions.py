@@ -1,0 +1,68 @@
+"""Benchmark definitions on this machine: shipped with the wheel, or in `benchmarks` here."""
+
+from pathlib import Path
+
+from finishline.places import find_folder
+from finishline.rules.archive.definitions import shipped_file, shipped_ids
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, parse_benchmark
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.text import did_you_mean
+
+SHIPPED = find_folder(Path(__file__).resolve().parent, "benchmarks")
+# `finishline benchmark fetch` writes here by default, below the current folder.
+FETCHED = Path("benchmarks")
+
+
+def folders_of(given: Path | None) -> list[Path]:
+    """The given folder; else the one shipped, and `benchmarks` here if it has definitions.
+
+    In a checkout the two are one.
+    """
+    if given is not None:
+        return [given]
+    folders = [SHIPPED] if SHIPPED.is_dir() else []
+    if any(FETCHED.glob("*.toml")) and FETCHED.resolve() not in folders:
+        folders.append(FETCHED)
+    return folders
+
+
+def known_ids(folders: list[Path]) -> list[str]:
+    """The benchmarks that folders have a definition of."""
+    return sorted({path.stem for folder in folders for path in folder.glob("*.toml")})
+
+
+def find_definition(benchmark_id: str, given: Path | None, *, url: str | None) -> Benchmark:
+    """A benchmark by its id: of this machine, else of the server at `url`.
+
+    Raises BenchmarkError with near names, or naming what is wrong with the definition.
+    """
+    folders = folders_of(given)
+    for folder in reversed(folders):
+        if benchmark_id in known_ids([folder]):
+            return load_benchmark(folder / f"{benchmark_id}.toml")
+    if benchmark_id in shipped_ids():
+        return load_benchmark(shipped_file(benchmark_id))
+    problem = "one of a server that FINISHLINE_URL names or that you logged in to"
+    if url is not None:
+        content, problem = _download(benchmark_id, url)
+        if content is not None:
+            return parse_benchmark(content, file=f"{benchmark_id}.toml")
+    known = known_ids(folders)
+    near = did_you_mean(benchmark_id, [*known, *sorted(shipped_ids())])
+    raise BenchmarkError(
+        f"unknown benchmark {benchmark_id[:80]!r}{near}",
+        expected=f"{', '.join(known)}, or {problem}",
+    )
+
+
+def _download(benchmark_id: str, url: str) -> tuple[bytes | None, str]:
+    """A server's definition, or why there is none."""
+    from finishline.client.errors import FinishlineError
+    from finishline.client.transport import Transport, segment
+
+    try:
+        with Transport(url) as server:
+            path = f"/benchmarks/{segment(benchmark_id)}.toml"
+            return server.download(path, limit_bytes=16 * 1024 * 1024), ""
+    except (FinishlineError, ValueError) as error:
+        return None, f"one of {url} ({error})"

@@ -1,0 +1,159 @@
+"""A folder of run logs and the submission.json beside them, renewed after each run."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from finishline.machine import local_system
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError, LogFormatError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.submissions.claim import read_json_object
+from finishline.rules.submissions.tickets import Ticket, read_ticket
+
+CLAIM_NAME = "submission.json"
+TICKET_NAME = "ticket.json"
+UNSTATED = "not stated"
+# Libraries that train, and their distributions; the first one that is loaded is named.
+FRAMEWORKS = {
+    "torch": "torch",
+    "jax": "jax",
+    "tensorflow": "tensorflow",
+    "mlx": "mlx",
+    "sklearn": "scikit-learn",
+    "numpy": "numpy",
+}
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Facts of a submission that all its runs share; None is filled in from this process."""
+
+    benchmark: Benchmark
+    division: str
+    hyperparameters: Mapping[str, float]
+    model: str | None = None
+    framework: str | None = None
+    ticket: str | None = None
+
+
+def create_log(folder: Path, submission: Submission) -> BinaryIO:
+    """The next run_N.log of a folder, open and unbuffered.
+
+    Raises ClaimError if the folder has a submission of another benchmark, division or settings.
+    """
+    _read_claim(folder, submission)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in count():
+        with suppress(FileExistsError):
+            return (folder / f"run_{number}.log").open("xb", buffering=0)
+    raise AssertionError("counting does not end")
+
+
+def renew_submission(folder: Path, submission: Submission) -> Path:
+    """Write the submission.json of all logs in a folder; fields that a person added stay.
+
+    A log whose clock never started is no run. Seeds of the ticket without a log are listed as
+    unfinished.
+    """
+    kept = _read_claim(folder, submission)
+    ticket = _read_ticket(folder, submission.ticket)
+    seeds = {
+        path.name: seed
+        for path in logs_in(folder)
+        if (seed := _seed_in(path, submission.benchmark)) is not False
+    }
+    system = local_system(os.environ.get("FINISHLINE_DEVICE") or None)
+    if ticket is not None:
+        system["hardware_class"] = ticket.hardware_class
+    told = {"model": submission.model, "framework": submission.framework}
+    claim: dict[str, Any] = {
+        "benchmark": submission.benchmark.benchmark_id,
+        "division": submission.division,
+        "model": _program() or UNSTATED,
+        "framework": _framework() or UNSTATED,
+        "system": system,
+        "hyperparameters": dict(submission.hyperparameters),
+        "trained_with": "own",
+        **kept,
+        **{name: value for name, value in told.items() if value is not None},
+        "ticket": submission.ticket,
+        "unfinished": sorted(set(ticket.seeds) - set(seeds.values())) if ticket else [],
+        "runs": list(seeds),
+    }
+    path = folder / CLAIM_NAME
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(claim, indent=2) + "\n", encoding="utf-8")
+    new.replace(path)
+    return path
+
+
+def logs_in(folder: Path) -> list[Path]:
+    """The logs run_N.log of a folder, by their numbers."""
+    numbered = [path for path in folder.glob("run_*.log") if path.stem[4:].isdecimal()]
+    return sorted(numbered, key=lambda path: int(path.stem[4:]))
+
+
+def _seed_in(path: Path, benchmark: Benchmark) -> int | bool | None:
+    """The seed of a log, None where it tells none, False where the clock never started."""
+    try:
+        return parse_run_log(path.read_bytes(), name=path.name, benchmark=benchmark).seed
+    except LogFormatError as error:
+        # Other faults are for `finishline check` to tell.
+        return False if error.code == "no_run_start" else None
+
+
+def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
+    """The submission.json of a folder, {} if there is none. Raises ClaimError."""
+    path = folder / CLAIM_NAME
+    if not path.is_file():
+        return {}
+    claim = read_json_object(path.read_bytes(), file=str(path))
+    ours = {
+        "benchmark": submission.benchmark.benchmark_id,
+        "division": submission.division,
+        "hyperparameters": dict(submission.hyperparameters),
+        "ticket": submission.ticket,
+    }
+    for field, value in ours.items():
+        if claim.get(field) != value:
+            raise ClaimError(
+                f"{json.dumps(claim.get(field))}, but this run has {json.dumps(value)}",
+                file=str(path),
+                field=field,
+                expected="another folder for another submission: out=..., or FINISHLINE_OUT",
+            )
+    return claim
+
+
+def _read_ticket(folder: Path, ticket_id: str | None) -> Ticket | None:
+    """The ticket that lies in a folder, if it is this one."""
+    path = folder / TICKET_NAME
+    if ticket_id is None or not path.is_file():
+        return None
+    ticket = read_ticket(path.read_bytes(), file=str(path))
+    return ticket if ticket.ticket_id == ticket_id else None
+
+
+def _program() -> str | None:
+    """The name of the training script."""
+    name = Path(sys.argv[0]).name if sys.argv else ""
+    return name if name not in ("", "-c", "-m") else None
+
+
+def _framework() -> str | None:
+    """The training library that is loaded, with its version."""
+    for module, package in FRAMEWORKS.items():
+        if module in sys.modules:
+            try:
+                return f"{package} {version(package)}"
+            except PackageNotFoundError:
+                return package
+    return None

@@ -1,0 +1,190 @@
+"""The log of one training while it runs."""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from finishline.definitions import find_definition
+from finishline.log.folder import Submission, create_log, renew_submission
+from finishline.profiles import chosen_server
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.fields import Fields
+from finishline.rules.logs.mllog_write import mllog_line
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.tta import place_at_target
+from finishline.rules.submissions.claim import MAX_SEED, read_hyperparameters
+
+# Every run of a process that names no folder lies in one.
+RUNS_OF_THIS_PROCESS = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+
+
+def open_recorder(
+    benchmark: str,
+    *,
+    seed: int,
+    division: str,
+    hyperparameters: Mapping[str, float],
+    model: str | None,
+    framework: str | None,
+    out: str | PathLike[str] | None,
+) -> "Recorder":
+    """The recorder of `finishline.log.run`. Raises RuleError."""
+    given = os.environ.get("FINISHLINE_BENCHMARKS_DIR")
+    url = chosen_server().url
+    definition = find_definition(benchmark, Path(given) if given else None, url=url)
+    root = Fields(
+        {"division": division, "seed": seed, "hyperparameters": dict(hyperparameters)},
+        file="finishline.log.run",
+    )
+    root.choice("division", definition.divisions)
+    root.integer("seed", minimum=0, maximum=MAX_SEED)
+    read_hyperparameters(root.table("hyperparameters"), definition, division)
+    if definition.target.also:
+        expected = "its log by MLCommons' mllog, which finishline check reads"
+        raise RuleError(f"{benchmark} is judged by several metrics", expected=expected)
+    submission = Submission(
+        benchmark=definition,
+        division=division,
+        hyperparameters=dict(hyperparameters),
+        model=model,
+        framework=framework,
+        ticket=os.environ.get("FINISHLINE_TICKET") or None,
+    )
+    folder = Path(out or os.environ.get("FINISHLINE_OUT") or RUNS_OF_THIS_PROCESS)
+    writes = os.environ.get("RANK", "0") == "0"
+    return Recorder(submission, seed=seed, folder=folder if writes else None)
+
+
+class Recorder:
+    """A training's log, written line by line; `file` is its path, None where another rank writes.
+
+    The clock starts at `start`, or where the `with` was entered if `start` is never called, and
+    stops where it is left. The run is a success if it reached the target and ended by itself.
+    """
+
+    def __init__(self, submission: Submission, *, seed: int, folder: Path | None) -> None:
+        self.file: Path | None = None
+        self._submission = submission
+        self._seed = seed
+        self._folder = folder
+        self._log: BinaryIO | None = None
+        self._is_open = self._is_started = False
+        self._entered_ms = self._entered_at = 0.0
+        self._started_ms = 0.0
+        self._evaluations: list[Evaluation] = []
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The definition, whose `target` the qualities are compared with."""
+        return self._submission.benchmark
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target is reached, by the benchmark's own rule."""
+        at_target = self.benchmark.target.reached_at(self._evaluations)
+        return place_at_target(at_target, self.benchmark.reach) is not None
+
+    def __enter__(self) -> Self:
+        if self._is_open or self._entered_ms:
+            raise RuntimeError("A run is logged once; make another with finishline.log.run.")
+        if self._folder is not None:
+            self._log = create_log(self._folder, self._submission)
+            self.file = Path(self._log.name)
+        self._entered_ms = time.time_ns() / 1e6
+        self._entered_at = time.perf_counter()
+        self._is_open = True
+        self._write("init_start", kind="INTERVAL_START", at=self._entered_ms)
+        self._write("submission_benchmark", self.benchmark.log_names[0], at=self._entered_ms)
+        self._write("submission_division", self._submission.division, at=self._entered_ms)
+        self._write("seed", self._seed, at=self._entered_ms)
+        for name, value in self._submission.hyperparameters.items():
+            self._write(name, value, at=self._entered_ms)
+            if name == "batch_size" and float(value).is_integer():
+                self._write("global_batch_size", int(value), at=self._entered_ms)
+        return self
+
+    def start(self) -> None:
+        """Start the clock, after loading and warm-up. Before any evaluation, and once."""
+        self._require_open()
+        if self._is_started:
+            raise RuntimeError("The clock runs already; call run.start() once, before evaluations.")
+        self._start(self._now_ms())
+
+    def evaluation(self, *, epoch: float, quality: float) -> bool:
+        """Log an evaluation, in the unit of the benchmark; whether the target is reached by now.
+
+        `epoch` counts passes over the training data that were finished before it. Raises
+        ValueError for a quality or an epoch that is no finite number.
+        """
+        self._require_open()
+        now_ms = self._now_ms()
+        quality = _finite("quality", quality)
+        metadata = {"epoch_num": _finite("epoch", epoch)}
+        if not self._is_started:
+            self._start(self._entered_ms)
+        # A clock that leaves evaluations out needs their length. It is not known, so none is left
+        # out: all the time counts as training.
+        apart = self.benchmark.clock.name != "mlperf"
+        if apart:
+            self._write("eval_start", kind="INTERVAL_START", at=now_ms, metadata=metadata)
+        self._write("eval_accuracy", quality, at=now_ms, metadata=metadata)
+        if apart:
+            self._write("eval_stop", kind="INTERVAL_END", at=now_ms, metadata=metadata)
+        seconds = (now_ms - self._started_ms) / 1000
+        self._evaluations.append(Evaluation(metadata["epoch_num"], seconds, quality))
+        return self.reached
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        now_ms = self._now_ms()
+        if not self._is_started:
+            self._start(self._entered_ms)
+        status = "success" if kind is None and self.reached else "aborted"
+        self._write("run_stop", kind="INTERVAL_END", at=now_ms, metadata={"status": status})
+        self._is_open = False
+        if self._log is not None and self._folder is not None:
+            self._log.close()
+            renew_submission(self._folder, self._submission)
+
+    def _start(self, at_ms: float) -> None:
+        self._is_started, self._started_ms = True, at_ms
+        self._write("init_stop", kind="INTERVAL_END", at=at_ms)
+        self._write("run_start", kind="INTERVAL_START", at=at_ms)
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("The log is not open; use `with finishline.log.run(...) as run:`.")
+
+    def _now_ms(self) -> float:
+        """Milliseconds since 1970, by a clock that nobody sets while the training runs."""
+        return self._entered_ms + (time.perf_counter() - self._entered_at) * 1000
+
+    def _write(
+        self,
+        key: str,
+        value: Any = None,
+        *,
+        at: float,
+        kind: str = "POINT_IN_TIME",
+        metadata: Mapping[str, str | float] | None = None,
+    ) -> None:
+        """Hand a line to the system at once: it outlives this process."""
+        if self._log is not None:
+            self._log.write(mllog_line(key, value, time_ms=at, kind=kind, metadata=metadata))
+
+
+def _finite(name: str, value: float) -> float:
+    number = float(value)  # Of a tensor with one element too.
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}; expected a finite number")
+    return number

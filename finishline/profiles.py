@@ -1,0 +1,188 @@
+"""Servers that somebody logged in to: their addresses, and a token for each.
+
+They lie in $XDG_CONFIG_HOME/finishline/profiles.json, for the user alone. With the package keyring
+and a keyring of the system behind it, the tokens lie there instead.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+SERVICE = "finishline"
+
+
+class ProfileError(ValueError):
+    """A profile cannot be read or written; one sentence with the remedy."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A server by the name its user gave it; the token is None where the keyring lost it."""
+
+    name: str
+    url: str
+    token: str | None
+
+
+@dataclass(frozen=True)
+class Server:
+    """Address and token that a program uses unless it names others."""
+
+    url: str | None
+    token: str | None
+
+
+def profiles_file() -> Path:
+    """The file of all profiles, which need not exist."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "finishline" / "profiles.json"
+
+
+def chosen_profile() -> Profile | None:
+    """The profile of FINISHLINE_PROFILE, else the first login's; None without a login.
+
+    Raises ProfileError for an unknown name.
+    """
+    kept = _read()
+    name = os.environ.get("FINISHLINE_PROFILE") or kept["default"]
+    if name is None:
+        return None
+    if name not in kept["profiles"]:
+        known = ", ".join(kept["profiles"]) or "none; log in with `finishline login URL`"
+        raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
+    table = kept["profiles"][name]
+    return Profile(name, table["url"], table.get("token") or _ask_keyring(name))
+
+
+def chosen_server(url: str | None = None, token: str | None = None) -> Server:
+    """Address and token: those given, else the environment's, else the chosen profile's.
+
+    A profile's token goes to the address of that profile alone. Raises ProfileError.
+    """
+    url = url or os.environ.get("FINISHLINE_URL") or None
+    token = token or os.environ.get("FINISHLINE_TOKEN") or None
+    if url is not None and token is not None:
+        return Server(url, token)
+    profile = chosen_profile()
+    if profile is None:
+        return Server(url, token)
+    url = url or profile.url
+    own = profile.token if url.rstrip("/") == profile.url else None
+    return Server(url, token or own)
+
+
+def keep_profile(name: str, *, url: str, token: str) -> Path | None:
+    """Keep a login under a name; the first one is the default.
+
+    Returns the file that holds the token, None where the system's keyring does. Raises
+    ProfileError.
+    """
+    kept = _read()
+    in_keyring = _tell_keyring(name, token)
+    table = {"url": url.rstrip("/")} | ({} if in_keyring else {"token": token})
+    kept["profiles"][name] = table
+    kept["default"] = kept["default"] or name
+    _write(kept)
+    return None if in_keyring else profiles_file()
+
+
+def forget_profile(name: str | None) -> Profile:
+    """Remove a profile, or the chosen one, with its token. Raises ProfileError."""
+    kept = _read()
+    if name is None:
+        chosen = chosen_profile()
+        if chosen is None:
+            raise ProfileError("Nobody is logged in here.")
+        name = chosen.name
+    if name not in kept["profiles"]:
+        known = ", ".join(kept["profiles"]) or "none"
+        raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
+    table = kept["profiles"].pop(name)
+    if kept["default"] == name:
+        kept["default"] = next(iter(kept["profiles"]), None)
+    _write(kept)
+    keyring = _keyring()
+    if keyring is not None:
+        with suppress(Exception):  # Backends raise errors of their own; the file is what counts.
+            keyring.delete_password(SERVICE, name)
+    return Profile(name, table["url"], None)
+
+
+def _read() -> dict[str, Any]:
+    path = profiles_file()
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"default": None, "profiles": {}}
+    except (OSError, ValueError) as error:
+        raise _unreadable(path) from error
+    if not _is_whole(kept):
+        raise _unreadable(path)
+    return {"default": kept["default"], "profiles": dict(kept["profiles"])}
+
+
+def _is_whole(kept: object) -> bool:
+    return (
+        isinstance(kept, dict)
+        and isinstance(kept.get("default"), str | None)
+        and isinstance(kept.get("profiles"), dict)
+        and all(
+            isinstance(table, dict) and isinstance(table.get("url"), str)
+            for table in kept["profiles"].values()
+        )
+    )
+
+
+def _unreadable(path: Path) -> ProfileError:
+    return ProfileError(f"Cannot read {path}. Remove it and log in again with `finishline login`.")
+
+
+def _write(kept: Mapping[str, Any]) -> None:
+    """Replace the file as a whole; nobody else may ever read it."""
+    path = profiles_file()
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(json.dumps(kept, indent=2) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise ProfileError(f"Cannot write {path} ({error.strerror}).") from error
+
+
+def _keyring() -> Any:
+    """The package keyring; None where it is not installed."""
+    try:
+        return importlib.import_module("keyring")
+    except ImportError:
+        return None
+
+
+def _tell_keyring(name: str, token: str) -> bool:
+    """Put a token into the system's keyring; false where there is none that works."""
+    keyring = _keyring()
+    if keyring is None:
+        return False
+    try:
+        keyring.set_password(SERVICE, name, token)
+        return bool(keyring.get_password(SERVICE, name) == token)
+    except Exception:  # noqa: BLE001  each backend raises errors of its own
+        return False
+
+
+def _ask_keyring(name: str) -> str | None:
+    keyring = _keyring()
+    if keyring is None:
+        return None
+    try:
+        found = keyring.get_password(SERVICE, name)
+    except Exception:  # noqa: BLE001  each backend raises errors of its own
+        return None
+    return found if isinstance(found, str) else None

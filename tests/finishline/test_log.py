@@ -1,0 +1,299 @@
+"""Logs that a training script of one's own writes, read by the rules and the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import finishline.log
+from finishline.cli.main import main
+from finishline.log.recorder import Recorder
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.run import Run
+from tests.conftest import BENCHMARKS
+from tests.support.processes import wait_for
+
+DIGITS = load_benchmark(BENCHMARKS / "digits.toml")
+CURVE = (60.0, 90.0, 96.4, 98.1)
+
+
+def read(path: Path) -> Run:
+    return parse_run_log(path.read_bytes(), name=path.name, benchmark=DIGITS)
+
+
+def claim_in(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "submission.json").read_text())
+    return found
+
+
+def train(run: Recorder, curve: Sequence[float] = CURVE) -> None:
+    """A training of a few milliseconds: the rules know none that is shorter."""
+    for epoch, quality in enumerate(curve, 1):
+        time.sleep(0.001)
+        run.evaluation(epoch=epoch, quality=quality)
+
+
+def train_three(folder: Path, **options: Any) -> None:
+    for seed in range(3):
+        with finishline.log.run("digits", seed=seed, out=folder, **options) as run:
+            run.start()
+            train(run, [*CURVE, 98.0 + seed / 10])
+
+
+def printed_by(script: str) -> str:
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_it_loads_no_training_library_server_or_rules() -> None:
+    script = (
+        "import sys, finishline.log\n"
+        "heavy = {'torch', 'numpy', 'fastapi', 'sqlalchemy', 'pydantic', 'httpx2', 'typer'}\n"
+        "print(sorted(heavy & set(sys.modules)), 'finishline.rules' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["[]", "False"]
+
+
+def test_a_whole_run_loads_no_training_library_either(tmp_path: Path) -> None:
+    script = (
+        "import sys, finishline.log\n"
+        f"with finishline.log.run('digits', seed=1, out={str(tmp_path)!r}) as run:\n"
+        "    run.evaluation(epoch=1, quality=98.0)\n"
+        "heavy = {'torch', 'numpy', 'fastapi', 'sqlalchemy', 'pydantic', 'httpx2', 'typer'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    assert len(read(tmp_path / "run_0.log").evaluations) == 1
+
+
+def test_three_runs_are_a_submission_that_the_rules_accept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_three(tmp_path, hyperparameters={"batch_size": 32}, model="net", framework="ours 1.0")
+    claim = claim_in(tmp_path)
+    assert claim["runs"] == ["run_0.log", "run_1.log", "run_2.log"]
+    assert (claim["model"], claim["framework"]) == ("net", "ours 1.0")
+    assert claim["hyperparameters"] == {"batch_size": 32}
+    run = read(tmp_path / "run_1.log")
+    assert (run.seed, run.batch_size, run.status, run.division) == (1, 32, "success", "closed")
+    assert [(each.epoch, each.quality) for each in run.evaluations[:2]] == [(1, 60), (2, 90)]
+    assert main(["check", str(tmp_path)]) == 0
+    assert "3 of 3 runs reached the target" in capsys.readouterr().out
+
+
+def test_model_and_framework_are_filled_in_from_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/home/ada/my_train.py"])
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+        run.evaluation(epoch=1, quality=50.0)
+    claim = claim_in(tmp_path)
+    assert claim["model"] == "my_train.py"
+    assert claim["framework"].startswith("torch ")
+    assert claim["system"]["processor_count"] >= 1
+
+
+def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path: Path) -> None:
+    script = (
+        "import finishline.log, time\n"
+        f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}) as run:\n"
+        "    run.start()\n"
+        "    run.evaluation(epoch=1, quality=61.5)\n"
+        "    run.evaluation(epoch=2, quality=88.25)\n"
+        "    print('trained', flush=True)\n"
+        "    time.sleep(100)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline().strip() == b"trained"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    run = read(tmp_path / "run_0.log")
+    assert [(each.epoch, each.quality) for each in run.evaluations] == [(1, 61.5), (2, 88.25)]
+    assert (run.seed, run.status) == (5, None)
+
+    with finishline.log.run("digits", seed=6, out=tmp_path) as again:
+        train(again)
+    assert claim_in(tmp_path)["runs"] == ["run_0.log", "run_1.log"]
+
+
+def test_a_run_killed_before_its_clock_started_is_none(tmp_path: Path) -> None:
+    script = (
+        "import finishline.log, os, signal\n"
+        f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False)
+    wait_for(lambda: (tmp_path / "run_0.log").exists(), seconds=5, what="the log")
+    with finishline.log.run("digits", seed=6, out=tmp_path) as run:
+        train(run)
+    assert claim_in(tmp_path)["runs"] == ["run_1.log"]
+
+
+def test_an_exception_ends_the_log_as_aborted_though_the_target_was_reached(tmp_path: Path) -> None:
+    def train_and_fail() -> None:
+        with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+            train(run)
+            assert run.reached
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train_and_fail()
+    assert read(tmp_path / "run_0.log").status == "aborted"
+
+
+def test_a_run_below_the_target_is_no_success(tmp_path: Path) -> None:
+    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+        assert [run.evaluation(epoch=each, quality=96.0 + each) for each in (1, 1.49)] == [
+            False,
+            False,
+        ]
+        assert not run.reached
+    assert read(tmp_path / "run_0.log").status == "aborted"
+
+
+def test_the_clock_starts_on_entering_unless_start_is_called(tmp_path: Path) -> None:
+    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+        time.sleep(0.05)
+        assert run.evaluation(epoch=1, quality=98.0)
+    with finishline.log.run("digits", seed=2, out=tmp_path) as run:
+        time.sleep(0.05)
+        run.start()
+        assert run.evaluation(epoch=1, quality=98.0)
+        with pytest.raises(RuntimeError, match="once"):
+            run.start()
+    entered, started = (read(tmp_path / f"run_{number}.log") for number in (0, 1))
+    assert entered.evaluations[0].seconds >= 0.05
+    assert entered.preparation_seconds == 0
+    assert started.preparation_seconds is not None
+    assert started.preparation_seconds >= 0.05 > started.evaluations[0].seconds
+
+
+def test_where_evaluations_are_off_the_clock_all_time_counts_as_training(tmp_path: Path) -> None:
+    with finishline.log.run("cifar10", seed=1, division="open", out=tmp_path) as run:
+        run.start()
+        time.sleep(0.01)
+        run.evaluation(epoch=1, quality=94.5)
+    cifar10 = load_benchmark(BENCHMARKS / "cifar10.toml")
+    log = tmp_path / "run_0.log"
+    logged = parse_run_log(log.read_bytes(), name=log.name, benchmark=cifar10)
+    ledger = logged.evaluations[0].ledger
+    assert ledger is not None
+    assert ledger.eval == 0
+    assert cifar10.clock.seconds(ledger, division="open") >= 0.01
+
+
+def test_other_ranks_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    with finishline.log.run("digits", seed=1, out=tmp_path / "out") as run:
+        run.start()
+        train(run)
+        assert run.reached
+    assert run.file is None
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setenv("RANK", "0")
+    with finishline.log.run("digits", seed=1, out=tmp_path / "out") as run:
+        train(run)
+    assert run.file == tmp_path / "out" / "run_0.log"
+
+
+def test_the_folder_is_out_then_the_environments_then_one_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FINISHLINE_OUT", str(tmp_path / "asked"))
+    for out in (tmp_path / "given", None):
+        with finishline.log.run("digits", seed=1, out=out) as run:
+            train(run)
+    monkeypatch.delenv("FINISHLINE_OUT")
+    for seed in (1, 2):
+        with finishline.log.run("digits", seed=seed) as run:
+            train(run)
+    (made,) = (tmp_path / "runs").iterdir()
+    assert [path.parent.name for path in sorted(tmp_path.glob("*/run_0.log"))] == ["asked", "given"]
+    assert claim_in(made)["runs"] == ["run_0.log", "run_1.log"]
+
+
+def test_facts_that_a_person_added_stay(tmp_path: Path) -> None:
+    train_three(tmp_path)
+    file = tmp_path / "submission.json"
+    file.write_text(json.dumps(claim_in(tmp_path) | {"model": "Mine", "notes": "first try"}))
+    with finishline.log.run("digits", seed=9, out=tmp_path) as run:
+        train(run)
+    claim = claim_in(tmp_path)
+    assert (claim["model"], claim["notes"], len(claim["runs"])) == ("Mine", "first try", 4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"hyperparameters": {"batch_size": 32}}, "hyperparameters"),
+        ({"division": "open"}, "division"),
+    ],
+)
+def test_a_folder_takes_runs_of_one_submission(
+    tmp_path: Path, changed: dict[str, Any], field: str
+) -> None:
+    train_three(tmp_path)
+    other = finishline.log.run("digits", seed=7, out=tmp_path, **changed)
+    with pytest.raises(RuleError, match=rf"{field}: .*another folder"):
+        other.__enter__()
+    assert len(list(tmp_path.glob("run_*.log"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "options", "said"),
+    [
+        ("digit", {}, r"unknown benchmark 'digit' \(did you mean 'digits'\?\)"),
+        ("digits", {"division": "close"}, "division"),
+        ("digits", {"hyperparameters": {"momentum": 0.5}}, "closed division"),
+        ("digits", {"hyperparameters": {"batch_siez": 64}}, "did you mean 'batch_size'"),
+        ("digits", {"seed": -1}, "seed"),
+        ("mlperf-v5.1-retinanett", {}, "mlperf-v5.1-retinanet"),
+    ],
+)
+def test_what_the_rules_would_refuse_is_refused_before_the_training(
+    tmp_path: Path, benchmark: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(RuleError, match=said):
+        finishline.log.run(benchmark, **{"seed": 1, "out": tmp_path} | options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quality_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+        with pytest.raises(ValueError, match="quality is nan"):
+            run.evaluation(epoch=1, quality=float("nan"))
+        run.evaluation(epoch=1, quality=50.0)
+    with pytest.raises(RuntimeError, match="not open"):
+        run.evaluation(epoch=1, quality=50.0)
+    assert len(read(tmp_path / "run_0.log").evaluations) == 1
+
+
+def test_a_benchmark_of_a_server_is_asked_of_it(
+    tmp_path: Path, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FINISHLINE_BENCHMARKS_DIR", str(tmp_path))
+    with pytest.raises(RuleError, match="unknown benchmark 'digits'"):
+        finishline.log.run("digits", seed=1, out=tmp_path)
+    monkeypatch.setenv("FINISHLINE_URL", site)
+    assert finishline.log.run("digits", seed=1, out=tmp_path).benchmark.title == "Digits"
+    with pytest.raises(RuleError, match=f"or one of {site}"):
+        finishline.log.run("mine", seed=1, out=tmp_path)
