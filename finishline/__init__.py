@@ -1,6 +1,7 @@
 """A Python client of a Finishline server: submit runs, read boards, watch replays."""
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
         TooManyRequests,
         Unavailable,
     )
+
+    __version__: str
 
 __all__ = [
     "Client",
@@ -35,6 +38,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the client or its errors at first use: rules and commands need neither."""
+    if name == "__version__":
+        return version("finishline-tta")
     if name not in __all__:
         raise AttributeError(name)
     module = "client" if name == "Client" else "errors"

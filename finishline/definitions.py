@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from finishline.places import find_folder
+from finishline.profiles import Server
 from finishline.rules.archive.definitions import shipped_file, shipped_ids
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError
@@ -31,8 +32,8 @@ def known_ids(folders: list[Path]) -> list[str]:
     return sorted({path.stem for folder in folders for path in folder.glob("*.toml")})
 
 
-def find_definition(benchmark_id: str, given: Path | None, *, url: str | None) -> Benchmark:
-    """A benchmark by its id: of this machine, else of the server at `url`.
+def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Benchmark:
+    """A benchmark by its id: of this machine, else of the server.
 
     Raises BenchmarkError with near names, or naming what is wrong with the definition.
     """
@@ -43,8 +44,8 @@ def find_definition(benchmark_id: str, given: Path | None, *, url: str | None) -
     if benchmark_id in shipped_ids():
         return load_benchmark(shipped_file(benchmark_id))
     problem = "one of a server that FINISHLINE_URL names or that you logged in to"
-    if url is not None:
-        content, problem = _download(benchmark_id, url)
+    if server.url is not None:
+        content, problem = _download(benchmark_id, server.url, server.token)
         if content is not None:
             return parse_benchmark(content, file=f"{benchmark_id}.toml")
     known = known_ids(folders)
@@ -55,13 +56,13 @@ def find_definition(benchmark_id: str, given: Path | None, *, url: str | None) -
     )
 
 
-def _download(benchmark_id: str, url: str) -> tuple[bytes | None, str]:
+def _download(benchmark_id: str, url: str, token: str | None) -> tuple[bytes | None, str]:
     """A server's definition, or why there is none."""
     from finishline.client.errors import FinishlineError
     from finishline.client.transport import Transport, segment
 
     try:
-        with Transport(url) as server:
+        with Transport(url, token) as server:
             path = f"/benchmarks/{segment(benchmark_id)}.toml"
             return server.download(path, limit_bytes=16 * 1024 * 1024), ""
     except (FinishlineError, ValueError) as error:

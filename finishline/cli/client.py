@@ -21,6 +21,7 @@ from finishline.client.errors import (
 )
 from finishline.client.retries import Patience, Retries
 from finishline.client.transport import TIMEOUT, Transport, segment
+from finishline.profiles import chosen_server
 
 __all__ = ["ServerClient", "View", "cli_errors", "segment"]
 
@@ -35,7 +36,7 @@ EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
     NoAnswer: ExitCode.SERVER,
 }
 NEXT_STEPS = {
-    401: "Set FINISHLINE_TOKEN to a valid token, or pass --token.",
+    401: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
 }
 
 
@@ -52,7 +53,8 @@ WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
 class ServerClient(Transport):
     """A connection to one server whose failures are CliErrors, but those of `stream`.
 
-    Errors are raised at once. It waits only if the server asks for it, for a minute at the most.
+    Without a token it takes that of the login to this address. Errors are raised at once.
+    It waits only if the server asks for it, for a minute at the most.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ServerClient(Transport):
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         try:
+            token = chosen_server(url, token).token
             super().__init__(url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD)
         except ValueError as error:
             raise CliError(str(error), exit_code=ExitCode.USAGE) from error

@@ -2,19 +2,23 @@
 
 import inspect
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
+import finishline
 from finishline.cli.commands import (
     account,
     admin,
     benchmark,
     calibration,
+    completion,
     data,
     entry,
     lists,
@@ -29,6 +33,7 @@ from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
 from finishline.cli.commands.copies import backup, restore
 from finishline.cli.commands.import_archive import import_archive
+from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import bench, run
 from finishline.cli.commands.score import score
@@ -39,6 +44,7 @@ from finishline.cli.commands.workers import queue_app, workers_app
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
+from finishline.profiles import ProfileError, chosen_profile
 from finishline.rules.errors import StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
@@ -50,10 +56,29 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"finishline {finishline.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Submit training runs, replay them, rank measured times."""
+
+
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
-    lists.show, lists.leaderboard, lists.benchmarks, backup, restore,
+    lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout,
+    completion.completion,
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)
@@ -88,12 +113,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (see docs/cli.md)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     previous = signal.signal(signal.SIGTERM, _on_terminate)
+    if os.environ.get("NO_COLOR"):
+        os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
+    from_login = _server_of_login()
+    os.environ |= from_login
     try:
         code = app(given, prog_name="finishline", standalone_mode=False)
         return int(code or 0)
     except CliError as error:
         _report(error, as_json="--json" in given)
         return int(error.exit_code)
+    except ProfileError as error:
+        _report(CliError(str(error), exit_code=ExitCode.USAGE), as_json="--json" in given)
+        return int(ExitCode.USAGE)
     except StatisticsMissingError as error:
         _report(CliError(str(error), exit_code=ExitCode.SERVER), as_json="--json" in given)
         return int(ExitCode.SERVER)
@@ -107,6 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(ExitCode.OK)
     finally:
         signal.signal(signal.SIGTERM, previous)
+        for name in from_login:
+            del os.environ[name]
+
+
+def _server_of_login() -> dict[str, str]:
+    """The environment's address of the server where a login takes its place."""
+    if os.environ.get("FINISHLINE_URL"):
+        return {}
+    try:
+        profile = chosen_profile()
+    except ProfileError:
+        return {}  # A command that asks the server says so.
+    return {} if profile is None else {"FINISHLINE_URL": profile.url}
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> None:

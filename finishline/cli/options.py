@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+from finishline.profiles import DEFAULT_URL
+
+__all__ = [
+    "DEFAULT_URL",
+    "DEFAULT_VAR",
+    "BehindProxy",
+    "BenchmarksDir",
+    "Data",
+    "Json",
+    "Limit",
+    "Token",
+    "Url",
+    "Var",
+]
+
 DEFAULT_VAR = Path("var")
 
 Url = Annotated[str, typer.Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]

@@ -1,6 +1,7 @@
 """Output of a command: rich text for people, one JSON document for programs."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,15 @@ def open_console(*, stderr: bool = False) -> Console:
     """A console that prints texts as they are, because names and notes may hold brackets."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    return PlainConsole(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+    return PlainConsole(
+        stderr=stderr,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        # Neither colours nor bold, nor lines that are drawn again.
+        force_terminal=False if os.environ.get("NO_COLOR") else None,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """A connection to a server, with one method for each thing a program asks of it."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -29,11 +28,11 @@ from finishline.client.progress import Progress
 from finishline.client.retries import Retries
 from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Transport, segment
+from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
 PageType = TypeVar("PageType", SubmissionList, RunExport)
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
 
@@ -41,9 +40,10 @@ ENDED = ("done", "failed", "cancelled")
 class Client:
     """A connection to one server; use it as a context manager, or close it.
 
-    `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given;
-    reading needs no token. Requests that are safe to repeat are retried up to `retries` times if
-    the server is down or asks to wait. Every method raises a FinishlineError.
+    `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given,
+    else those of `finishline login`; reading needs no token. Requests that are safe to repeat are
+    retried up to `retries` times if the server is down or asks to wait. Every method raises a
+    FinishlineError.
     """
 
     def __init__(
@@ -57,9 +57,10 @@ class Client:
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self._pause = pause
+        server = chosen_server(url, token)
         self._transport = Transport(
-            url or os.environ.get("FINISHLINE_URL") or DEFAULT_URL,
-            token or os.environ.get("FINISHLINE_TOKEN"),
+            server.url or DEFAULT_URL,
+            server.token,
             timeout=httpx2.Timeout(timeout_seconds, connect=5.0),
             retries=Retries(retries, pause),
             transport=transport,
@@ -165,7 +166,7 @@ class Client:
 
         The filters are those of the board's address: division, metric, status, q, sort, order,
         limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
-        date_to, withdrawn, evidence, check.
+        date_to, withdrawn, evidence, check, accelerator, vendor, size, ids.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         return read_view(BoardView, self._transport.get(path, **filters))

@@ -36,8 +36,7 @@ def open_recorder(
 ) -> "Recorder":
     """The recorder of `finishline.log.run`. Raises RuleError."""
     given = os.environ.get("FINISHLINE_BENCHMARKS_DIR")
-    url = chosen_server().url
-    definition = find_definition(benchmark, Path(given) if given else None, url=url)
+    definition = find_definition(benchmark, Path(given) if given else None, chosen_server())
     root = Fields(
         {"division": division, "seed": seed, "hyperparameters": dict(hyperparameters)},
         file="finishline.log.run",

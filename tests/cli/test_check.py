@@ -522,7 +522,9 @@ def test_a_participants_command_explains_itself(command: str, tmp_path: Path) ->
 def test_a_submission_is_checked_under_a_definition_file(tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "mine")
 
-    unknown = run_bare(tmp_path, "check", folder)
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "spring.toml").write_bytes(SPRING)
+    unknown = run_bare(tmp_path, "check", folder, "--benchmarks-dir", tmp_path / "others")
     ran = run_bare(tmp_path, "check", folder, "--benchmark", BENCHMARKS / "digits.toml")
 
     assert unknown.returncode == 1

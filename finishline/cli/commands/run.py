@@ -31,6 +31,7 @@ from finishline.cli.training import (
     write_ticket,
 )
 from finishline.client.files import problems_of
+from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.utilisation import find_shared
@@ -137,7 +138,7 @@ def _with_ticket(
         system = system_here(training.device)
         with ServerClient(url or DEFAULT_URL, token) as server:
             training = replace(training, hardware_class=name_of_class(server, system))
-            if token is None:
+            if chosen_server(server.url, token).token is None:
                 return training
             wanted = {
                 "benchmark": benchmark_id,

@@ -1,0 +1,74 @@
+"""`finishline login` and `logout`: a server and its token, kept for later commands."""
+
+import os
+import sys
+from getpass import getpass
+from typing import Annotated
+
+import typer
+
+from finishline.cli.client import ServerClient
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import Json
+from finishline.cli.screen import open_screen
+from finishline.profiles import chosen_profile, forget_profile, keep_profile
+
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", help="Name of the login (default: default).")
+]
+
+
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server.")],
+    profile: ProfileName = None,
+    as_json: Json = False,
+) -> int:
+    """Keep a server's address and your token, which is asked for or read from stdin.
+
+    The first login is what commands use; FINISHLINE_PROFILE chooses another one. The token goes
+    into the system's keyring where the package keyring finds one, else into a file of yours alone.
+    """
+    name = profile or "default"
+    token = _read_token()
+    with ServerClient(url, token) as server:
+        view = server.get("/me")
+        url = server.url
+    file = keep_profile(name, url=url, token=token)
+    used = (chosen := chosen_profile()) is not None and chosen.name == name
+    hint = "" if used else f" Use it with FINISHLINE_PROFILE={name}."
+    document = {"user": view["user"], "url": url, "profile": name, "file": file and str(file)}
+    where = f"in {file}" if file is not None else "in the keyring"
+    line = f"Logged in to {url} as {view['user']}; the token lies {where}, profile {name}.{hint}"
+    overriding = [each for each in ("FINISHLINE_URL", "FINISHLINE_TOKEN") if os.environ.get(each)]
+    goes_before = [f"{each} is set and goes before the login." for each in overriding]
+    open_screen(as_json=as_json).answer(document, [line, *goes_before])
+    return int(ExitCode.OK)
+
+
+def logout(profile: ProfileName = None, as_json: Json = False) -> int:
+    """Forget a login: the one in use, or that of --profile.
+
+    The token itself stays valid on the server until it expires or is revoked.
+    """
+    forgotten = forget_profile(profile)
+    document = {"profile": forgotten.name, "url": forgotten.url}
+    line = (
+        f"Logged out of {forgotten.url}, profile {forgotten.name}. The token stays valid there: "
+        "`finishline account tokens` lists yours, `finishline account revoke ID` ends one."
+    )
+    open_screen(as_json=as_json).answer(document, [line])
+    return int(ExitCode.OK)
+
+
+def _read_token() -> str:
+    """The token that was typed, unseen, or that came on stdin. Raises CliError if there is none."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        token = getpass("Token (fl_...): ").strip()
+    else:
+        token = "" if sys.stdin is None else sys.stdin.readline().strip()
+    if not token:
+        raise CliError(
+            "No token. Type it, or send it on stdin: finishline login URL < token-file",
+            exit_code=ExitCode.USAGE,
+        )
+    return token

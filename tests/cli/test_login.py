@@ -1,0 +1,201 @@
+"""Logging in: what is kept where, who gets the token, and what goes before it."""
+
+import io
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from finishline import Client
+from tests.cli.conftest import Finishline, StandIn
+
+ME = {"user": "ada", "role": "submitter"}
+QUEUE = {"waiting": 0, "running": 0, "classes": []}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without logins, and no package keyring."""
+    for name in ("FINISHLINE_URL", "FINISHLINE_TOKEN", "FINISHLINE_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    return tmp_path / "finishline"
+
+
+@pytest.fixture
+def command(finishline: Finishline, monkeypatch: pytest.MonkeyPatch, home: Path) -> Finishline:
+    """A command without the address of the environment, `home` being there already."""
+    monkeypatch.delenv("FINISHLINE_URL")
+    return finishline
+
+
+def say(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def log_in(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, *arguments: str,
+    typed: str = "fl_one",
+) -> Any:  # fmt: skip
+    standin.answer("GET /api/v1/me", ME)
+    say(monkeypatch, f"{typed}\n")
+    return command("login", standin.url, *arguments)
+
+
+def tokens_sent(standin: StandIn, path: str) -> list[str | None]:
+    return [asked.headers.get("Authorization") for asked in standin.asked if asked.path == path]
+
+
+def test_a_login_is_what_later_commands_and_programs_use(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = log_in(command, standin, monkeypatch)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"Logged in to {standin.url} as ada" in ran.out
+    assert "fl_one" not in ran.out
+
+    assert command("account", "show", "--json").code == 0
+    assert tokens_sent(standin, "/api/v1/me") == ["Bearer fl_one"] * 2
+    with Client() as client:
+        assert client.url == standin.url
+
+
+def test_without_a_keyring_the_token_lies_in_a_file_of_its_users_alone(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    log_in(command, standin, monkeypatch)
+    (file,) = home.iterdir()
+    assert "fl_one" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_keyring_keeps_the_token_where_there_is_one(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    ring: dict[tuple[str, str], str] = {}
+    keyring = SimpleNamespace(
+        set_password=lambda service, name, token: ring.update({(service, name): token}),
+        get_password=lambda service, name: ring.get((service, name)),
+        delete_password=lambda service, name: ring.pop((service, name)),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    ran = log_in(command, standin, monkeypatch)
+    assert "in the keyring" in ran.out
+    assert list(ring.values()) == ["fl_one"]
+    assert "fl_one" not in next(home.iterdir()).read_text()
+    assert command("account", "show", "--json").code == 0
+    assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_one"
+    assert command("logout").code == 0
+    assert ring == {}
+
+
+def test_a_keyring_that_fails_is_none(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    def fail(*_: str) -> None:
+        raise OSError("no keyring daemon")
+
+    monkeypatch.setitem(
+        sys.modules, "keyring", SimpleNamespace(set_password=fail, get_password=fail)
+    )
+    assert log_in(command, standin, monkeypatch).code == 0
+    assert "fl_one" in next(home.iterdir()).read_text()
+
+
+def test_a_wrong_token_is_refused_and_nothing_is_kept(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    standin.refuse("GET /api/v1/me", 401, "Unknown token.")
+    say(monkeypatch, "fl_wrong\n")
+    ran = command("login", standin.url)
+    assert ran.code == 5
+    assert "Unknown token" in ran.err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "typed", "said"),
+    [("", "", "No token"), ("ftp://somewhere", "fl_one", "Invalid server address")],
+)
+def test_what_cannot_be_a_login_is_wrong_usage(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path,
+    url: str, typed: str, said: str,
+) -> None:  # fmt: skip
+    say(monkeypatch, typed)
+    ran = command("login", url or standin.url)
+    assert ran.code == 2
+    assert said in ran.err
+    assert not home.exists()
+
+
+def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_default(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(command, standin, monkeypatch, "--profile", "lab")
+    second = log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
+    assert "FINISHLINE_PROFILE=course" in second.out
+    command("account", "show", "--json")
+    monkeypatch.setenv("FINISHLINE_PROFILE", "course")
+    command("account", "show", "--json")
+    assert tokens_sent(standin, "/api/v1/me")[-2:] == ["Bearer fl_one", "Bearer fl_two"]
+
+    monkeypatch.setenv("FINISHLINE_PROFILE", "lap")
+    unknown = command("account", "show", "--url", standin.url)
+    assert unknown.code == 2
+    assert "no profile 'lap'" in unknown.err
+    assert "lab, course" in unknown.err
+
+
+def test_the_environment_goes_before_a_login(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(command, standin, monkeypatch)
+    monkeypatch.setenv("FINISHLINE_TOKEN", "fl_other")
+    command("account", "show", "--json")
+    assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_other"
+    monkeypatch.setenv("FINISHLINE_URL", "http://127.0.0.1:9")
+    assert "127.0.0.1:9" in command("queue").err
+
+
+def test_a_logins_token_goes_to_no_other_server(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(command, standin, monkeypatch)
+    other = standin.url.replace("127.0.0.1", "localhost")
+    command("account", "show", "--json", "--url", other)
+    assert tokens_sent(standin, "/api/v1/me")[-1] is None
+    with Client(other) as client:
+        client._transport.get("/me")
+    assert tokens_sent(standin, "/api/v1/me")[-1] is None
+
+
+def test_logging_out_forgets_the_token_and_leaves_the_other_login(
+    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    assert command("logout").code == 2
+    log_in(command, standin, monkeypatch, "--profile", "lab")
+    log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
+    ran = command("logout")
+    assert ran.code == 0
+    assert "profile lab" in ran.out
+    assert "stays valid" in ran.out
+    assert "fl_one" not in next(home.iterdir()).read_text()
+    command("account", "show", "--json")
+    assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_two"
+    assert command("logout", "--profile", "lab").code == 2
+    assert command("logout", "--profile", "course").code == 0
+    assert command("logout").code == 2
+
+
+def test_a_file_of_logins_that_is_none_says_how_to_go_on(command: Finishline, home: Path) -> None:
+    home.mkdir()
+    (home / "profiles.json").write_text("[]")
+    ran = command("queue")
+    assert ran.code == 2
+    assert "profiles.json" in ran.err
+    assert command("--version").code == 0

@@ -1,0 +1,109 @@
+"""Completion in a real bash, the version, and output without escape sequences."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import finishline as package
+from tests.cli.conftest import Finishline
+
+COMMAND = shutil.which("finishline") or str(Path(sys.executable).with_name("finishline"))
+
+
+def complete_in_bash(*words: str) -> list[str]:
+    """What pressing Tab behind these words offers."""
+    script = (
+        'source <(finishline completion bash)\nCOMP_WORDS=("$@")\nCOMP_CWORD=$(($# - 1))\n'
+        '_finishline_completion finishline\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+        "complete -p finishline\n"
+    )
+    done = subprocess.run(
+        ["/bin/bash", "--norc", "-c", script, "bash", *words],
+        env={**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *offered, registered = done.stdout.split("\n")[:-1]
+    assert "_finishline_completion" in registered
+    return offered
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("finishline", "le"), {"leaderboard"}),
+        (("finishline", "leaderboard", "--div"), {"--division"}),
+        (("finishline", "training", "run"), {"run", "run-again"}),
+        (("finishline", "completion", ""), {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes_commands_and_options(words: tuple[str, ...], offered: set[str]) -> None:
+    assert set(complete_in_bash(*words)) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_names_the_command(
+    finishline: Finishline, shell: str
+) -> None:
+    ran = finishline("completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    assert "finishline" in ran.out
+    assert f"complete_{shell}" in ran.out
+
+
+def test_another_shell_is_wrong_usage(finishline: Finishline) -> None:
+    ran = finishline("completion", "tcsh")
+    assert ran.code == 2
+    assert "bash" in ran.err
+
+
+def test_the_version_is_the_distributions(finishline: Finishline) -> None:
+    assert package.__version__ == version("finishline-tta")
+    ran = finishline("--version")
+    assert (ran.code, ran.out) == (0, f"finishline {package.__version__}\n")
+
+
+def on_terminal(*arguments: str, **settings: str) -> bytes:
+    """Everything a command writes to a terminal."""
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, *arguments],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm-256color", **settings},
+    ) as process:
+        os.close(child)
+        written = b""
+        while True:
+            try:
+                piece = os.read(parent, 4096)
+            except OSError:  # The other end is closed.
+                break
+            if not piece:
+                break
+            written += piece
+        process.wait(60)
+    os.close(parent)
+    return written
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("check", "nowhere"), ("chekc",), ("run", "--help"), ("check",)]
+)
+def test_no_color_leaves_no_escape_sequence(arguments: tuple[str, ...]) -> None:
+    assert b"\x1b" in on_terminal(*arguments)
+    written = on_terminal(*arguments, NO_COLOR="1")
+    assert written.strip()
+    assert b"\x1b" not in written
