@@ -15,6 +15,7 @@ from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
+from finishline.cli.own_training import OwnTraining, keep_ticket, run_command, seeds_from
 from finishline.cli.replay_screen import ReplayProgress, show_all
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
@@ -31,6 +32,8 @@ from finishline.cli.training import (
     write_ticket,
 )
 from finishline.client.files import problems_of
+from finishline.definitions import folders_of
+from finishline.log.folder import logs_in
 from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
@@ -39,6 +42,13 @@ from finishline.rules.scoring.utilisation import find_shared
 
 def run(
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark, or its TOML file.")],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="COMMAND",
+            help="A program of your own to run for each seed (default: the reference).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to (default: runs/<time>).")
     ] = None,
@@ -71,8 +81,13 @@ def run(
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
-    """Train a benchmark's reference model here and write a submission."""
-    require_training_packages("run")
+    """Train a benchmark's reference model, or a program of your own, and write a submission.
+
+    The program gets FINISHLINE_SEED, FINISHLINE_RUN, FINISHLINE_TICKET, FINISHLINE_BENCHMARK and
+    FINISHLINE_OUT, and writes a log there, for one by finishline.log.
+    """
+    if not command:
+        require_training_packages("run")
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise CliError(
@@ -80,7 +95,8 @@ def run(
             exit_code=ExitCode.USAGE,
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
-    require_trainable(definition, chosen, division=division)
+    if not command:
+        require_trainable(definition, chosen, division=division)
     if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
         raise CliError(
             "--ticket sets runs, seeds, settings and division. Remove those options.",
@@ -101,6 +117,8 @@ def run(
         training = replace(training, ticket=ticket, runs=len(open_ticket(ticket).seeds))
     elif seed is None and (url is not None or token is not None):
         training = _with_ticket(training, definition.benchmark_id, chosen, url, token, screen)
+    if command:
+        return _run_own(training, definition, command, chosen, benchmarks_dir, screen)
     progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)
     screen.say(*_shared_lines(training, definition))
     document = {
@@ -109,6 +127,46 @@ def run(
         "runs": [{"index": r.index, "status": r.status} for r in progress.runs.values()],
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
+    return int(ExitCode.OK)
+
+
+def _run_own(
+    training: Training,
+    benchmark: Benchmark,
+    command: list[str],
+    settings: dict[str, float],
+    benchmarks_dir: Path | None,
+    screen: Screen,
+) -> int:
+    """Run a program of the user's for each seed; the exit code."""
+    ticket = None
+    if training.ticket is not None:
+        ticket = open_ticket(training.ticket)
+        keep_ticket(training.ticket, training.out)
+    surroundings = {"FINISHLINE_DATA_DIR": str(training.data.resolve())}
+    if training.device is not None:
+        surroundings["FINISHLINE_DEVICE"] = training.device
+    if benchmarks_dir is not None or training.benchmark_file.parent not in folders_of(None):
+        surroundings["FINISHLINE_BENCHMARKS_DIR"] = str(training.benchmark_file.parent.resolve())
+    own = OwnTraining(
+        command=command,
+        benchmark=benchmark,
+        out=training.out,
+        seeds=ticket.seeds if ticket is not None else seeds_from(training.seed, training.runs),
+        division=ticket.division if ticket else training.division or benchmark.divisions[0],
+        settings=ticket.settings if ticket is not None else settings,
+        ticket=ticket,
+        surroundings=surroundings,
+    )
+    runs = [
+        {"index": run, "seed": own.seeds[run]} for run in run_command(own, as_json=screen.as_json)
+    ]
+    document = {
+        "submission": str(own.out / CLAIM_NAME),
+        "logs": [str(path) for path in logs_in(own.out)],
+        "runs": runs,
+    }
+    screen.answer(document, [f"Wrote {own.out}. Next: finishline check {own.out}"])
     return int(ExitCode.OK)
 
 

@@ -1,0 +1,171 @@
+"""`finishline run BENCHMARK -- COMMAND`: a program of the user's, once for each seed."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Finishline, StandIn
+
+pytestmark = pytest.mark.processes
+NAMES = ("BENCHMARK", "OUT", "RUN", "SEED", "TICKET")
+TRAIN = """
+import json, os, pathlib, time
+import finishline.log
+
+with finishline.log.run(
+    os.environ["FINISHLINE_BENCHMARK"],
+    seed=int(os.environ["FINISHLINE_SEED"]),
+    hyperparameters={"batch_size": 32},
+) as run:
+    run.start()
+    for epoch, quality in enumerate((60.0, 90.0, 97.6 + int(os.environ["FINISHLINE_RUN"]) / 10), 1):
+        time.sleep(0.001)
+        run.evaluation(epoch=epoch, quality=quality)
+told = {name: value for name, value in os.environ.items() if name.startswith("FINISHLINE_")}
+with (pathlib.Path(os.environ["FINISHLINE_OUT"]) / "told.jsonl").open("a") as file:
+    file.write(json.dumps(told) + "\\n")
+print("trained")
+"""
+TICKET = {
+    "id": "t-1",
+    "benchmark": "digits",
+    "division": "closed",
+    "hardware_class": "lab-box",
+    "seeds": [71, 72, 73],
+    "created_at": "2026-11-24T00:00:00Z",
+}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    script = tmp_path / "my_train.py"
+    script.write_text(TRAIN)
+    return [sys.executable, str(script)]
+
+
+@pytest.fixture
+def command(finishline: Finishline, monkeypatch: pytest.MonkeyPatch) -> Finishline:
+    """A command that knows of no server."""
+    monkeypatch.delenv("FINISHLINE_URL")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return finishline
+
+
+def told(out: Path) -> Iterator[dict[str, str]]:
+    for line in (out / "told.jsonl").read_text().splitlines():
+        yield {name: json.loads(line)[f"FINISHLINE_{name}"] for name in NAMES}
+
+
+def claim_in(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "submission.json").read_text())
+    return found
+
+
+def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
+    command: Finishline, program: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "mine"
+    ran = command("run", "digits", "--seed", "41", "--out", str(out), "--json", "--", *program)
+    assert ran.code == 0, ran.err
+    assert ran.json()["runs"] == [{"index": run, "seed": 41 + run} for run in range(3)]
+    first = {"BENCHMARK": "digits", "OUT": str(out), "TICKET": ""}
+    assert list(told(out)) == [
+        {**first, "RUN": str(run), "SEED": str(41 + run)} for run in range(3)
+    ]
+    assert claim_in(out)["model"] == "my_train.py"
+    assert command("check", str(out)).code == 0
+
+
+def test_the_count_of_runs_is_that_of_the_option(
+    command: Finishline, program: list[str], tmp_path: Path
+) -> None:
+    ran = command("run", "digits", "--runs", "5", "--out", str(tmp_path / "mine"), "--", *program)
+    assert ran.code == 0
+    assert "Next: finishline check" in ran.out
+    seeds = [int(each["SEED"]) for each in told(tmp_path / "mine")]
+    assert seeds == list(range(seeds[0], seeds[0] + 5))
+
+
+def test_a_ticket_of_the_server_gives_the_seeds(
+    command: Finishline, program: list[str], tmp_path: Path, standin: StandIn
+) -> None:
+    out = tmp_path / "mine"
+    settings = {"batch_size": 32.0, "epochs": 20.0}
+    standin.answer("GET /api/v1/hardware-classes", {"hardware_classes": []})
+    standin.answer("POST /api/v1/tickets", {**TICKET, "settings": settings}, status=201)
+    ran = command(
+        "run", "digits", "--set", "batch_size=32", "--url", standin.url, "--token", "fl_one",
+        "--out", str(out), "--", *program,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert json.loads(standin.asked[-1].body)["settings"] == {"batch_size": 32}
+    assert [each["SEED"] for each in told(out)] == ["71", "72", "73"]
+    assert {each["TICKET"] for each in told(out)} == {"t-1"}
+    claim = claim_in(out)
+    assert (claim["ticket"], claim["unfinished"]) == ("t-1", [])
+    assert claim["system"]["hardware_class"] == "lab-box"
+
+
+def test_seeds_of_a_ticket_that_were_not_trained_are_unfinished(
+    command: Finishline, tmp_path: Path
+) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(
+        TRAIN + "import sys; sys.exit(3 if os.environ['FINISHLINE_RUN'] == '1' else 0)"
+    )
+    file = tmp_path / "ticket.json"
+    file.write_text(json.dumps({**TICKET, "settings": {"batch_size": 32}}))
+    out = tmp_path / "mine"
+    ran = command(
+        "run", "digits", "--ticket", str(file), "--out", str(out), "--", sys.executable, str(script)
+    )
+    assert ran.code == 1
+    assert "Run 2 of 3 (seed 72) failed" in ran.err
+    assert "exit code 3" in ran.err
+    assert claim_in(out)["unfinished"] == [73]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise SystemExit(7)", "exit code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
+        ("pass", "wrote no log"),
+    ],
+)
+def test_a_program_that_fails_is_told_by_its_code(
+    command: Finishline, tmp_path: Path, body: str, said: str
+) -> None:
+    out = str(tmp_path / "mine")
+    ran = command("run", "digits", "--out", out, "--", sys.executable, "-c", body)
+    assert ran.code == 1
+    assert said in ran.err
+    assert "Run 1 of 3" in ran.err
+
+
+def test_a_program_that_is_not_there_is_named(command: Finishline, tmp_path: Path) -> None:
+    ran = command("run", "digits", "--out", str(tmp_path / "mine"), "--", "no-such-program")
+    assert ran.code == 1
+    assert "no-such-program" in ran.err
+
+
+def test_logs_by_other_means_get_a_submission(
+    command: Finishline, program: list[str], tmp_path: Path
+) -> None:
+    earlier, out = tmp_path / "earlier", tmp_path / "mine"
+    command("run", "digits", "--out", str(earlier), "--", *program)
+    body = (
+        "import os, shutil; run = os.environ['FINISHLINE_RUN']; name = f'run_{run}.log'; "
+        f"shutil.copy(os.path.join({str(earlier)!r}, name), os.environ['FINISHLINE_OUT'])"
+    )
+    ran = command(
+        "run", "digits", "--set", "batch_size=32", "--out", str(out), "--",
+        sys.executable, "-c", body,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert claim_in(out)["runs"] == ["run_0.log", "run_1.log", "run_2.log"]
+    assert command("check", str(out)).code == 0
