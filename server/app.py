@@ -20,7 +20,7 @@ from server.base.board_versions import VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
-from server.base.middleware import HeadAnswers, SecurityHeaders
+from server.base.middleware import Admission, HeadAnswers, SecurityHeaders
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
 from server.base.services import Services
@@ -53,7 +53,7 @@ from server.people import endpoints as accounts
 from server.people import user_endpoints as users
 from server.people.accounts import find_role
 from server.people.last_use import LastUses
-from server.people.members import MembersOnly
+from server.people.members import Membership
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import package_endpoints as packages
@@ -171,8 +171,12 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.router.routes.extend(_all_routes())
     app.mount(docs.ASSETS, docs.reference_assets())
     add_error_handlers(app)
-    if settings.reads == "members":
-        app.router.middleware_stack = MembersOnly(app.router.middleware_stack, services)
+    app.router.middleware_stack = Admission(
+        app.router.middleware_stack,
+        benchmarks=benchmarks,
+        always=settings.reads == "members",
+        admit=Membership(services).admit,
+    )
     app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
     _add_limits(app, services)
     app.add_middleware(SecurityHeaders, private=settings.reads == "members")

@@ -148,16 +148,21 @@ def answer_board(
     media_type: str,
     make: Callable[[Session], Encoded],
 ) -> Response:
-    """Respond with the board that `make` reads, marked as cacheable: it is the same for all."""
+    """Respond with the board that `make` reads, marked as cacheable: it is the same for all.
+
+    It names no other benchmark. The board of one that only members see is cached by nobody.
+    """
     with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)
     content, etag = encoded.content, encoded.etag
-    hint = hint_of(request.scope)
-    hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
+    is_public = benchmark_id not in services.benchmarks.for_members
+    if is_public:
+        hint = hint_of(request.scope)
+        hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
     headers = {
         "ETag": etag,
-        "Cache-Control": "no-cache",
+        "Cache-Control": "no-cache" if is_public else "private, no-cache",
         "Vary": "Accept, Accept-Encoding",
         **place_headers(request, encoded),
     }

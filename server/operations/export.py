@@ -1,5 +1,6 @@
 """Export of a server's public data, or of everything but secrets, for others to study."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,21 +67,25 @@ def export_everything(
     taken, RuleError naming a log that the store has lost or that has changed.
     """
     wanted = wanted or Wanted()
-    signer = current_signer(services)
+    signer, for_members = current_signer(services), services.benchmarks.for_members
     with whole_or_not(path) as folder:
         made_at = moment_text(utc_now())
         with snapshot(services.database) as connection:
             revision, head = revision_of(connection), audit_head(connection)
             written = write_tables(
                 connection,
-                select_export(public=wanted.public),
+                select_export(public=wanted.public, for_members=for_members),
                 folder,
                 parquet=has_parquet(),
                 progress=now_and_then(say, what="tables"),
             )
-            names = list_logs(connection, public=wanted.public)
+            names = list_logs(connection, public=wanted.public, for_members=for_members)
         logs, listed = _write_logs(services.artifacts, folder, names, wanted, say)
-        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(services, folder)
+        files = (
+            written.files
+            | {LOG_LIST: listed}
+            | _copy_benchmarks(services, folder, without=for_members if wanted.public else ())
+        )
         manifest = Manifest(
             format=EXPORT_FORMAT,
             content="public" if wanted.public else "everything",
@@ -135,12 +140,15 @@ def _write_logs(
     return LogsPart(True, len(copied.sizes), copied.size_bytes, copied.missing), listed
 
 
-def _copy_benchmarks(services: Services, folder: Path) -> dict[str, FilePart]:
+def _copy_benchmarks(
+    services: Services, folder: Path, *, without: Collection[str]
+) -> dict[str, FilePart]:
     (folder / BENCHMARKS).mkdir()
     files = {}
     source = services.settings.benchmarks_dir
     with services.database.read() as session:
-        for benchmark_id, benchmark in services.benchmarks.items():
+        for benchmark_id in sorted(services.benchmarks.keys() - set(without)):
+            benchmark = services.benchmarks[benchmark_id]
             # A file of the folder that was lost since the start is left out.
             with suppress(FileNotFoundError):
                 path = folder / BENCHMARKS / f"{benchmark_id}.toml"

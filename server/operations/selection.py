@@ -4,7 +4,7 @@ A test compares the decisions with the models: a table or column without one fai
 lets a person in, or reaches one, stays; a board, a record or a proof rests on the rest, which goes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,9 +183,16 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
 }
 
 
-def hidden_submissions() -> ColumnElement[bool]:
-    """The condition of submissions that are not to be published at this moment."""
-    return or_(Submission.embargoed.is_(True), Submission.revealed_at > utc_now())
+def hidden_submissions(for_members: Collection[str] = ()) -> ColumnElement[bool]:
+    """The condition of submissions that are not to be published at this moment.
+
+    Those of benchmarks that are `for_members` never are.
+    """
+    return or_(
+        Submission.embargoed.is_(True),
+        Submission.revealed_at > utc_now(),
+        Submission.benchmark_id.in_(for_members),
+    )
 
 
 # Values that an export has in the place of a column's, by table and column.
@@ -211,17 +218,19 @@ class Selected:
     left_out: Mapping[str, str]
 
 
-def select_export(*, public: bool) -> Iterator[Selected]:
+def select_export(*, public: bool, for_members: Collection[str] = ()) -> Iterator[Selected]:
     """Tables and columns that leave the server; with `public` those that everybody may know.
 
-    A verification that has not ended is sealed: its draw is not in an export.
+    A verification that has not ended is sealed: its draw is not in an export. Nothing public tells
+    of benchmarks that are `for_members`.
     """
+    roots = _public_roots(for_members) if public else {}
     overrides = {**_sealed(), "submissions": _published()}
     for table in Base.metadata.sorted_tables:
         decision = DECISIONS[table.name]
         if isinstance(decision, LeftOut) or (public and decision.not_public):
             continue
-        yield _selected(table, decision, overrides.get(table.name, {}), public=public)
+        yield _selected(table, decision, overrides.get(table.name, {}), roots)
 
 
 def select_backup(connection: Connection, *, without: tuple[str, ...]) -> Iterator[Selected]:
@@ -239,7 +248,7 @@ def select_backup(connection: Connection, *, without: tuple[str, ...]) -> Iterat
             if column.name in model.columns:
                 column.type = model.columns[column.name].type
         everything = Included(tuple(table.columns.keys()))
-        yield _selected(table, everything, {}, public=False)
+        yield _selected(table, everything, {}, {})
 
 
 def tables_left_out(*, public: bool) -> dict[str, str]:
@@ -254,21 +263,28 @@ def tables_left_out(*, public: bool) -> dict[str, str]:
 
 
 def _selected(
-    table: Table, decision: Included, own: Mapping[str, ColumnElement[Any]], *, public: bool
+    table: Table,
+    decision: Included,
+    own: Mapping[str, ColumnElement[Any]],
+    roots: Mapping[str, ColumnElement[bool]],
 ) -> Selected:
     fields = tuple(_field(name, table, own.get(name)) for name in decision.columns)
     query = select(*(each.source.label(each.name) for each in fields))
     query = query.order_by(*table.primary_key.columns)
-    if public:
-        query = query.where(*visible(table, _public_roots()))
+    query = query.where(*visible(table, roots))
     return Selected(table.name, fields, query, decision.left_out)
 
 
-def _public_roots() -> dict[str, ColumnElement[bool]]:
-    """Hide embargoed submissions, and the pools that no other submission has."""
-    shown = ~hidden_submissions()
+def _public_roots(for_members: Collection[str]) -> dict[str, ColumnElement[bool]]:
+    """Hide embargoed submissions, the pools that no other has, and all of closed benchmarks."""
+    shown = ~hidden_submissions(for_members)
     named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
-    return {"submissions": shown, "pools": Pool.id.in_(named)}
+    of_benchmarks = {
+        table.name: table.columns["benchmark_id"].not_in(for_members)
+        for table in Base.metadata.sorted_tables
+        if "benchmark_id" in table.columns and for_members
+    }
+    return of_benchmarks | {"submissions": shown, "pools": Pool.id.in_(named)}
 
 
 def _field(name: str, table: Table, own: ColumnElement[Any] | None) -> Field:

@@ -18,6 +18,7 @@ from finishline.rules.trainings.policy import TrainingPolicy, read_training_poli
 
 DIVISIONS = ("closed", "open")
 TIME_UNITS = ("s", "min", "h:mm:ss")
+AUDIENCES = ("public", "members")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
@@ -149,7 +150,8 @@ class Benchmark:
     `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
     reference convergence points are known, `latency` where the latency of its model is not
     measured, `trainings` where no package is trained, `time_unit` where the times of a board
-    choose the unit that pages show them in.
+    choose the unit that pages show them in. `visible` is "members" where nobody reads of it without
+    an account.
     """
 
     benchmark_id: str
@@ -174,6 +176,7 @@ class Benchmark:
     ranking: RankingRule = RankingRule()
     trainings: TrainingPolicy | None = None
     time_unit: str | None = None
+    visible: str = "public"
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -239,6 +242,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
         ranking=_ranking(root.optional_table("ranking")),
         trainings=read_training_policy(root.optional_table("trainings")),
         time_unit=root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None,
+        visible=root.choice("visible", AUDIENCES) if root.has("visible") else "public",
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
