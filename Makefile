@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-vision lint audit format bench chaos clean
+.PHONY: help install pictures wheels run test test-firefox test-vision lint audit format bench chaos clean
 
 VENV := .venv
 comma := ,
@@ -53,6 +53,9 @@ run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the 
 
 test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse" for some of them)
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
+
+test-firefox: $(STAMP)  ## walk the main pages in a headless Firefox (firefox-esr, or FINISHLINE_FIREFOX)
+	@$(BIN)/python -m pytest tests/server/browser/test_firefox.py $(ARGS)
 
 # torchvision must be of the same build as torch, so the pair has an environment of its own.
 $(VISION_STAMP): $(PROJECTS) | $(STAMP)

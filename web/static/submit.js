@@ -18,6 +18,10 @@
 
   async function walk(entry, found) {
     if (found.length > MOST) return;
+    if (entry instanceof File) {
+      found.push([entry.name, entry]);
+      return;
+    }
     if (entry.isFile) {
       found.push([entry.fullPath.replace(/^\//, ""), await read(entry)]);
       return;
@@ -36,7 +40,8 @@
   form.addEventListener("drop", async (event) => {
     event.preventDefault();
     zone.classList.remove("is-over");
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry());
+    // Files that are on no disk, as of a mail, have no entry.
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
     const found = [];
     for (const entry of entries) if (entry) await walk(entry, found);
     const kept = new DataTransfer();

@@ -1,6 +1,7 @@
-"""Submit with the keyboard alone and without scripts: an error, mend it, preview, send."""
+"""Submit with the keyboard alone and without scripts, and by dropping a folder."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,37 @@ def test_a_claim_is_mended_previewed_and_sent(
     expect(page.locator("h1")).to_contain_text("alice")
     assert not complaints
     context.close()
+
+
+def test_a_dropped_folder_is_checked_and_sent(
+    browser: Any, address: str, digits_submission: Any, alice: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my-runs"
+    folder.mkdir()
+    for _, (name, content) in digits_submission.files():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/console/sign-in?next=/submit")
+    page.fill("#f-token", alice.secret)
+    page.press("#f-token", "Enter")
+    page.wait_for_url("**/submit")
+
+    drag(page, folder)
+    expect(page.locator(".drop")).to_contain_text("my-runs/submission.json")
+    page.get_by_role("button", name="Check and preview").click()
+    expect(page.locator(".facts")).to_contain_text("(1)of 1")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url("**/submissions/*")
+    expect(page.locator("h1")).to_contain_text("alice")
+    context.close()
+
+
+def drag(page: Any, path: Path) -> None:
+    """Drag a file or a folder of this machine onto the form, as from another program."""
+    box = page.locator(".drop").bounding_box()
+    dragged = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2, "data": dragged}
+    session = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind} | at)

@@ -1,0 +1,96 @@
+"""Every public page by Tab alone, and every page without scripts."""
+
+from typing import Any
+
+import pytest
+
+from tests.server.browser.test_every_page import SIGNED_IN, pages_of
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
+# A field of a date takes a Tab for each of its parts.
+MOST_ON_ONE = 5
+MOST_TABS = 600
+# The focused element: its name, where it stands among all, and whether a ring shows where it is.
+FOCUSED = """() => {
+  const e = document.activeElement;
+  if (!e || e === document.body) return null;
+  const box = e.getBoundingClientRect(), style = getComputedStyle(e);
+  const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+  const inside = box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight
+    && box.right > 0 && box.left < innerWidth;
+  return { name: e.outerHTML.slice(0, 100), place: [...document.querySelectorAll("*")].indexOf(e),
+    seen: inside && ring };
+}"""
+
+
+def public_pages(filled: dict[str, str]) -> list[str]:
+    """The address of each page that needs no account, each face of a board once."""
+    return [page for page in pages_of(filled) if not page.startswith(SIGNED_IN)]
+
+
+def faults_of_tabbing(page: Any) -> list[str]:
+    """What is wrong on the way from the first element to the last by Tab alone."""
+    faults, last, times = [], -1, 0
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(FOCUSED)
+        if focused is None:
+            return faults
+        if not focused["seen"]:
+            faults.append(f"no focus to see: {focused['name']}")
+        if focused["place"] < last:
+            return (
+                faults if last > 0 and "skip" in focused["name"] else [*faults, f"back: {focused}"]
+            )
+        times = times + 1 if focused["place"] == last else 1
+        if times > MOST_ON_ONE:
+            return [*faults, f"a trap: {focused['name']}"]
+        last = focused["place"]
+    return [*faults, f"no end after {MOST_TABS} Tabs"]
+
+
+def test_tab_leads_through_every_public_page_in_its_order_and_out_of_it(
+    browser: Any, site: str, filled: dict[str, str]
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    page, faults = context.new_page(), []
+    for address in public_pages(filled):
+        page.goto(site + address, wait_until="load")
+        page.evaluate("() => document.activeElement?.blur()")  # A field may ask for the focus.
+        faults += [f"{address}: {fault}" for fault in faults_of_tabbing(page)]
+    context.close()
+    assert not faults, "\n".join(faults)
+
+
+def test_pages_say_without_scripts_what_they_say_with_them(
+    browser: Any, site: str, filled: dict[str, str], ada: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    faults = []
+    for address in public_pages(filled):
+        page.goto(site + address, wait_until="load")
+        if not page.locator("main h1").first.is_visible():
+            faults.append(f"{address}: no heading to see")
+        buttons = page.locator("main button:visible").all()
+        faults += [f"{address}: a button of no form" for each in buttons if not _acts(each)]
+    page.goto(f"{site}/benchmarks/digits")
+    page.locator("summary", has_text="More").click()
+    page.fill("main [name=q]", "nothing is called so")
+    page.get_by_role("button", name="Show").click()
+    assert "No match" in page.locator("main").inner_text()
+    page.goto(f"{site}/console/sign-in")
+    page.fill("#f-token", ada.secret)
+    page.press("#f-token", "Enter")
+    page.goto(f"{site}/console/decide/{filled['rerun']}")
+    page.fill("[name=reason]", "the worker was quiet")
+    page.get_by_role("button", name="Keep").click()
+    page.goto(f"{site}/submissions/{filled['submission_id']}?tab=history")
+    assert "the worker was quiet" in page.locator("main").inner_text()
+    context.close()
+    assert not faults, "\n".join(faults)
+
+
+def _acts(button: Any) -> bool:
+    """Whether a button is of a form, so that it does something without a script."""
+    return bool(button.get_attribute("form") or button.locator("xpath=ancestor::form").count())
