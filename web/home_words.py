@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 View = Mapping[str, Any]
+DAWNBENCH = (0,)
 _MLPERF = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-")
 
 
@@ -23,8 +24,9 @@ OPEN = "open"
 
 
 def families(benchmarks: Sequence[View]) -> list[Family]:
-    """Our own benchmarks first, then each round of MLPerf, the newest first.
+    """Our own benchmarks first, then each round of MLPerf, the newest first, then DAWNBench.
 
+    A benchmark of ours is of DAWNBench while its board numbers nothing but published entries.
     Within a family the boards with submissions stand first. Our own are all rows, because a
     newcomer can take part in them.
     """
@@ -66,6 +68,8 @@ def round_name(benchmark: View) -> str | None:
 
 def _round_of(benchmark: View) -> tuple[int, ...]:
     match = _MLPERF.match(str(benchmark["id"]))
+    if not match and "time" in benchmark and benchmark["time"].is_stopwatch:
+        return DAWNBENCH
     return (int(match[1]), int(match[2])) if match else ()
 
 
@@ -74,6 +78,8 @@ def _family(place: tuple[int, ...], benchmarks: Sequence[View]) -> Family:
     unused = [b for b in benchmarks if not b["submissions"]]
     if not place:
         return Family(OPEN, "Open", (*used, *unused), ())
+    if place == DAWNBENCH:
+        return Family("dawnbench", "DAWNBench 2017–2020", tuple(used), tuple(unused))
     version = ".".join(str(number) for number in place)
     return Family(f"v{version}", f"MLPerf v{version}", tuple(used), tuple(unused))
 

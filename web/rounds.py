@@ -11,6 +11,7 @@ from web.formats import number
 
 View = Mapping[str, Any]
 Shown = Literal["minutes", "per-accelerator", "speed-up"]
+_FEWEST_MINUTES = 0.1  # Below this, two decimals of a minute say too little.
 SHOWN: dict[Shown, str] = {
     "minutes": "Minutes",
     "per-accelerator": "Accelerator-minutes",
@@ -84,7 +85,8 @@ def _figure(result: View, times: Mapping[str, Sequence[float]], shown: Shown) ->
         return f"{number(max(times[result['benchmark']]) / seconds, 3)}×"
     if shown == "per-accelerator":
         return f"{seconds * count / 60:,.1f}" if count else "–"
-    return f"{seconds / 60:,.2f}"
+    minutes = seconds / 60
+    return f"{minutes:,.2f}" if minutes >= _FEWEST_MINUTES else f"{number(seconds, 3)} s"
 
 
 def _is_fastest(result: View, times: Mapping[str, Sequence[float]]) -> bool:

@@ -1,5 +1,6 @@
 """Results across boards: of a round, an accelerator, a submitter."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
@@ -29,15 +30,17 @@ def round_page(
     show: Shown = "minutes",
 ) -> str:
     """The systems of a round by its benchmarks, in one division."""
-    every = families(_views(services.benchmarks.values()))
-    family = next((one for one in every if one.round_id == round_id), None)
-    if family is None:
-        raise NotFoundError(f"There is no round {round_id[:100]!r}.")
-    benchmarks = [*family.rows, *family.waiting]
     with services.database.read() as session:
+        every = families(_with_times(session, services))
+        family = next((one for one in every if one.round_id == round_id), None)
+        if family is None:
+            raise NotFoundError(f"There is no round {round_id[:100]!r}.")
+        benchmarks = [*family.rows, *family.waiting]
         results = board_results(session, [services.benchmarks[b["id"]] for b in benchmarks])
     divisions = sorted({result["division"] for result in results})
-    chosen = division if division in divisions else next(iter(divisions), None)
+    numbered = Counter(result["division"] for result in results if result["rank"])
+    most = max(divisions, key=lambda name: numbered[name], default=None)
+    chosen = division if division in divisions else most
     return render(
         "round.html",
         family=family,
@@ -81,6 +84,14 @@ def _page(services: Services, kind: str, name: str, fits: Callable[[dict[str, An
         benchmarks={b["id"]: b for b in _views(services.benchmarks.values())},
         times=times,
     )
+
+
+def _with_times(session: Session, services: Services) -> list[dict[str, Any]]:
+    """Every benchmark with the unit of the times of its last division."""
+    return [
+        view | {"time": times_of(session, services.benchmarks, view["id"], view["divisions"][-1])}
+        for view in _views(services.benchmarks.values())
+    ]
 
 
 def _times(session: Session, services: Services, found: list[dict[str, Any]]) -> dict[Any, Any]:
