@@ -117,13 +117,14 @@ def pair_sentence(pair: View, comparison: View) -> str:
     one, other = letters[pair["first"]], letters[pair["second"]]
     if pair["ratio"] is None:
         return f"{one} and {other} cannot be compared: one has no run that reached the target."
-    took = f"{one} takes {_ratio(pair['ratio'])} times as long as {other}"
+    slow, fast, ratio, low, high = _slower_first(pair, one, other)
+    took = f"{slow} takes {_ratio(ratio)} times as long as {fast}"
     if pair["p_adjusted"] is None:
         return (
             f"{took} as measured, but a single run has no spread to test against: this may be "
             "chance."
         )
-    took += f" (95\u00a0% interval {_ratio(pair['ratio_low'])} to {_ratio(pair['ratio_high'])})"
+    took += f" (95\u00a0% interval {_ratio(low)} to {_ratio(high)})"
     pairs = len(comparison["pairs"])
     p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
     if pair["told_apart"]:
@@ -141,6 +142,18 @@ def pair_sentence(pair: View, comparison: View) -> str:
         else ""
     )
     return f"{one} and {other} are a statistical tie ({p}): {took}, which may be chance.{tell}"
+
+
+def _slower_first(pair: View, one: str, other: str) -> tuple[Any, ...]:
+    """The slower of a pair, the faster, the ratio of their times and the ends of its interval.
+
+    "53 times as long" reads faster than "0.019 times".
+    """
+    ratio, low, high = pair["ratio"], pair["ratio_low"], pair["ratio_high"]
+    if ratio >= 1.0 or not ratio:
+        return one, other, ratio, low, high
+    ends = (None, None) if low is None or not low else (1.0 / high, 1.0 / low)
+    return other, one, 1.0 / ratio, *ends
 
 
 def _told_apart(pair: View, one: str, other: str, how: str) -> str:

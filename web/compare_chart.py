@@ -104,7 +104,7 @@ def run_times_figure(compared: Sequence[View], time: TimeFormat | None = None) -
                 range=[-0.6, len(compared) - 0.4],
                 zeroline=False,
             ),
-            yaxis=axis(f"Time to accuracy ({unit})", known),
+            yaxis=axis(f"Time to accuracy ({unit})", [seconds / scale for seconds in known]),
             height=360,
         ),
     }

@@ -58,7 +58,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Picture:
-    """A race: its lines, both axes, and the height of the target in percent from the top."""
+    """A race: its lines, both axes, and the height of the target in percent from the top.
+
+    It has no curve where every run was evaluated once: its lanes tell all there is.
+    """
 
     lines: tuple[Line, ...]
     x_ticks: tuple[Tick, ...]
@@ -67,6 +70,7 @@ class Picture:
     target_text: str
     longest_seconds: float
     summary: str
+    has_curves: bool = True
 
 
 def verification_picture(
@@ -116,6 +120,7 @@ def picture(runners: Iterable[Runner], target: View, shown: TimeFormat = SECONDS
         target_text=f"target {quality(target['value'], unit)}",
         longest_seconds=longest,
         summary=_summary(drawn, shown),
+        has_curves=any(len(runner.points) > 1 for runner in drawn),
     )
 
 

@@ -16,6 +16,7 @@ from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
+from server.benchmarks.queries import count_submissions
 from server.boards.service import FEWEST, MOST, compare_submissions
 from server.pages.board_times import times_of
 from server.pages.queries import (
@@ -36,6 +37,7 @@ from web.render import render
 
 Context = dict[str, Any]
 MOST_OFFERED = 300
+MOST_BOARDS = 8
 MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
 
 
@@ -174,6 +176,14 @@ IdsDep = Annotated[list[str] | None, Query(max_length=100)]
 RowsDep = Annotated[Literal["all", "different"], Query()]
 
 
+def boards_to_compare(session: Session, services: Services) -> list[tuple[str, str, int]]:
+    """Id and title of each board with two trainings or more, those with the most first."""
+    counts = count_submissions(session, services.benchmarks)
+    found = [(name, one.train) for name, one in counts.items() if one.train >= FEWEST]
+    most = sorted(found, key=lambda board: -board[1])[:MOST_BOARDS]
+    return [(name, services.benchmarks[name].title, count) for name, count in most]
+
+
 @router.get("/compare", response_class=HTMLResponse)
 def compare_page(
     services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None, rows: RowsDep = "all"
@@ -186,6 +196,7 @@ def compare_page(
     with services.database.read(viewer) as session:
         status, context = comparison_context(session, services, wanted)
         context |= board_beside(session, services, wanted)
+        context["boards"] = [] if wanted else boards_to_compare(session, services)
     return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
 
 

@@ -120,6 +120,7 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "id": submission.id,
         "benchmark": submission.benchmark_id,
         "model": submission.model,
+        "system": submission.system,
         "status": submission.status,
         **standing(submission),
         "withdrawn": submission.withdrawn_at is not None,

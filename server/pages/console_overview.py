@@ -48,7 +48,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
     return {
         "id": verification.id,
         "submission_id": submission.id,
-        "model": submission.model,
+        "system": submission.system,
         "submitter": submission.submitter,
         "benchmark": submission.benchmark_id,
         "standing": published_status(submission),

@@ -23,6 +23,7 @@ from server.submissions.listing import (
     list_submissions,
     list_verifications,
 )
+from web.names import row_name
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -154,7 +155,7 @@ def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
         for column in (Submission.model, system)
     ]
     rows = session.execute(
-        select(Submission.id, Submission.model, system.label("system"), SUBMITTER)
+        select(Submission.id, Submission.model, Submission.system, SUBMITTER)
         .join(User, User.id == Submission.user_id)
         .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
         .where(or_(Submission.id == words, Submission.id.in_(latest) & or_(*like)))
@@ -162,5 +163,5 @@ def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
         .limit(MOST_FOUND)
     )
     return [
-        (f"{row.model} by {row.submitter}, {row.system}", f"/submissions/{row.id}") for row in rows
+        (f"{row_name(dict(row._mapping))}: {row.model}", f"/submissions/{row.id}") for row in rows
     ]

@@ -432,7 +432,9 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     older = unescape(re.findall(r'<a class="next" href="([^"]+)"', page)[0])
     rest = alices.get(older).text
 
-    shown = [re.findall(r'class="mono" href="/submissions/(\w+)"', text) for text in (page, rest)]
+    shown = [
+        re.findall(r'class="model"><a href="/submissions/(\w+)"', text) for text in (page, rest)
+    ]
     assert shown == [[third, second], [first]]
     assert others not in page + rest
     assert ("epochs agree" in page, "epochs agree" in rest) == (False, True)

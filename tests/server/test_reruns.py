@@ -138,7 +138,7 @@ def test_a_submission_page_shows_what_is_published_and_what_waits(
 
     assert page.count("published") >= 1
     assert "waits for a decision" in page
-    assert f"finishline decide {rerun_below.verification_id}" in page
+    assert f'href="/console/decide/{rerun_below.verification_id}"' in page
 
 
 def test_only_a_verdict_that_waits_is_decided_about(

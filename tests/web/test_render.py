@@ -201,7 +201,7 @@ def test_a_row_that_its_runs_cannot_tell_from_a_better_one_says_so(make: Make, r
     near = make["entry"](submission_id="b", rank=2, not_separated_from=1, visible_gap_percent=6.1)
     words = read(benchmark_page(make, make["board"](make["entry"](), near)))
 
-    assert "not separated from #1; a gap under 6.1 % could not be seen" in words
+    assert "not separated from #1 ; a gap under 6.1 % could not be seen" in words
     assert "statistically" not in words
 
 
@@ -298,7 +298,7 @@ def test_a_row_is_named_by_its_hardware_and_by_its_model_only_where_models_diffe
     assert alike.count(link) == several.count(link) == 2
     assert "digits-cnn" not in alike
     assert "digits-cnn" in several
-    assert "EPYC 7B13 alice · measured AMD EPYC 7B13 · two-core laptop" in read(
+    assert "EPYC 7B13 alice measured AMD EPYC 7B13 · two-core laptop" in read(
         benchmark_page(make, make["board"](make["entry"]()))
     )
 
