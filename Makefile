@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-firefox test-vision lint audit format bench chaos clean
+.PHONY: help install pictures wheels run test test-firefox test-integrations test-vision lint audit format bench chaos clean
 
 VENV := .venv
 comma := ,
@@ -14,6 +14,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VISION_VENV := .venv-vision
 AUDIT_VENV := .venv-audit
+INTEGRATIONS_VENV := .venv-integrations
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
 PROGRAMS := board_reads box box_clock digits dispatch export_rate harness_cost import_rate overload \
@@ -68,6 +69,18 @@ $(VISION_STAMP): $(PROJECTS) | $(STAMP)
 test-vision: $(VISION_STAMP)  ## run the tests of the ImageNet reference, which need torchvision
 	$(VISION_VENV)/bin/python -m pytest tests/reference_models/vision $(ARGS)
 
+# Beside the packages of .venv, which torch is of.
+$(INTEGRATIONS_VENV)/.installed: tests/integrations/requirements.txt | $(STAMP)
+	@$(BIN)/python -m venv $(INTEGRATIONS_VENV)
+	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+		"$$($(INTEGRATIONS_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/packages.pth"
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r tests/integrations/requirements.txt
+	@touch $@
+
+test-integrations: $(INTEGRATIONS_VENV)/.installed  ## run the callbacks in Lightning and Transformers
+	$(INTEGRATIONS_VENV)/bin/python -m pytest tests/integrations $(ARGS)
+
 lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -97,6 +110,6 @@ pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...
 	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays
-	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) $(INTEGRATIONS_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -108,6 +108,10 @@ class Recorder:
                 self._write("global_batch_size", int(value), at=self._entered_ms)
         return self
 
+    def leave_to_another_rank(self) -> None:
+        """Write nothing in this process; before the `with` is entered."""
+        self._folder = None
+
     def start(self) -> None:
         """Start the clock, after loading and warm-up. Before any evaluation, and once."""
         self._require_open()

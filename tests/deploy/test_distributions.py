@@ -27,9 +27,9 @@ HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi",
 BINARY = (".png", ".gz", ".zip", ".pyc")
 
 
-# Under fastapi, boto3, pydantic, celery and torchvision; psutil comes with the server that
-# `finishline up` starts.
-UNDER = {"starlette", "botocore", "pydantic-core", "kombu", "pil", "psutil"}
+# Under fastapi, boto3, pydantic, celery, torchvision and lightning; psutil comes with the server
+# that `finishline up` starts.
+UNDER = {"starlette", "botocore", "pydantic-core", "kombu", "pil", "psutil", "pytorch-lightning"}
 
 
 def project(path: str) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def test_no_file_names_a_registry_or_installs_a_bare_finishline() -> None:
 CHECKOUT = Path(__file__).parents[2]
 
 
-# Of the build that fits torch's on a machine, and of no use without its driver.
-NOT_PINNED = {"torchvision", "nvidia-ml-py"}
+# Of the build that fits torch's on a machine, and of no use without its driver; or a participant's.
+NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}
 
 
 def read_pins() -> dict[str, Version]:

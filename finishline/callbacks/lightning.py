@@ -1,0 +1,58 @@
+"""A callback that logs a run of PyTorch Lightning."""
+
+import math
+from typing import Any
+
+from finishline.callbacks.training_log import TrainingLog
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:  # The same code under its older name.
+    from pytorch_lightning import Callback
+
+
+class FinishlineCallback(Callback):  # type: ignore[misc]  # Lightning may be absent.
+    """Log the metric `quality` of each validation, times `scale`; the rest as finishline.log.run.
+
+    With `stop_at_target` the training ends at the target.
+    """
+
+    def __init__(
+        self,
+        benchmark: str,
+        *,
+        quality: str,
+        seed: int,
+        scale: float = 1.0,
+        stop_at_target: bool = False,
+        **options: Any,
+    ) -> None:
+        self._log = TrainingLog(benchmark, quality=quality, seed=seed, scale=scale, **options)
+        self._stop_at_target = stop_at_target
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Open the log before the model and the data are set up."""
+        if stage == "fit":
+            self._log.open(writes=trainer.is_global_zero)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the clock; the sanity check is over."""
+        self._log.start()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Log an evaluation after the epochs trained so far."""
+        if not self._log.is_open or trainer.sanity_checking:
+            return
+        batches = trainer.num_training_batches
+        share = (trainer.fit_loop.batch_idx + 1) / batches if math.isfinite(batches) else 1.0
+        epoch = trainer.current_epoch + share
+        if self._log.evaluate(trainer.callback_metrics, epoch=epoch) and self._stop_at_target:
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Stop the clock."""
+        self._log.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """End the log as aborted."""
+        self._log.close(exception)

@@ -1,0 +1,52 @@
+"""The log of a training whose framework calls back: opened, closed, and fed with its metrics."""
+
+import atexit
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from finishline import log
+
+
+class TrainingLog:
+    """A run whose quality is the metric `quality` of a framework, times `scale`.
+
+    A log that nobody closed ends as aborted when the program does.
+    """
+
+    def __init__(
+        self, benchmark: str, *, quality: str, seed: int, scale: float, **options: Any
+    ) -> None:
+        self._quality, self._scale = quality, scale
+        self._make = partial(log.run, benchmark, seed=seed, **options)
+        self._run = self._make()  # Refuses an unknown benchmark before anything is trained.
+        self.is_open = False
+
+    def open(self, *, writes: bool) -> None:
+        """Open the log of a further training; it is this process's to write if `writes`."""
+        self.close(RuntimeError("the training before did not end"))
+        self._run = self._make()
+        if not writes:
+            self._run.leave_to_another_rank()
+        self._run.__enter__()
+        self.is_open = True
+        atexit.register(self.close, RuntimeError("the program ended"))
+
+    def start(self) -> None:
+        """Start the clock."""
+        self._run.start()
+
+    def evaluate(self, metrics: Mapping[str, Any], *, epoch: float) -> bool:
+        """Log an evaluation; whether the target is reached. Raises ValueError without a metric."""
+        if self._quality not in metrics:
+            known = ", ".join(sorted(metrics)) or "none"
+            raise ValueError(f"There is no metric {self._quality!r}; this training has: {known}.")
+        quality = self._scale * float(metrics[self._quality])
+        return self._run.evaluation(epoch=epoch, quality=quality)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Stop the clock, where it runs; with an error the run is aborted."""
+        if self.is_open:
+            self.is_open = False
+            atexit.unregister(self.close)
+            self._run.__exit__(None if error is None else type(error), error, None)
