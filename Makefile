@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-firefox test-integrations test-vision lint audit format bench chaos clean
+.PHONY: help install pictures wheels run test test-firefox test-integrations test-vision lint audit format bench proofs chaos clean
 
 VENV := .venv
 comma := ,
@@ -101,6 +101,9 @@ bench: $(STAMP)  ## measure what the server and the worker cost
 	@missed=""; for program in $(PROGRAMS); do echo "== $$program"; \
 	$(BIN)/python -m "perf.$$program" || missed="$$missed $$program"; done; \
 	if [ -n "$$missed" ]; then echo "Below its bar, or not measured:$$missed" >&2; exit 1; fi
+
+proofs: $(STAMP)  ## check 100 real and 100 tampered proofs in Python, Node and Chromium
+	FINISHLINE_PROOFS=100 $(BIN)/python -m pytest -s tests/server/browser/test_proof_verifier.py $(ARGS)
 
 chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everything must end well
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \

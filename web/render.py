@@ -46,6 +46,7 @@ verification.html  shown (verification, race, picture or None, ghost (its role),
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
+proof.html         keys (the JSON of /api/v1/keys)
 prices.html        prices, filters (current query values), query (their text, with its "?")
 join.html          code, link (InvitationView or None), typed, errors, refusal
 mail_link.html     address, purpose (confirm or unsubscribe), done

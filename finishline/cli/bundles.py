@@ -1,113 +1,173 @@
 """Proof bundles: read in memory within limits, never unpacked, their signatures checked."""
 
-import io
 import json
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from finishline.cli.errors import CliError, ExitCode, Problem
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.strict_zip import read_zip
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.check import Check
+from finishline.rules.proof.check import Check, check_proof
+from finishline.rules.proof.envelope import (
+    ENVELOPE_NAME,
+    LOGS_FOLDER,
+    Envelope,
+    check_subjects,
+    is_envelope,
+    read_envelope,
+    read_statement,
+)
 from finishline.rules.proof.hash_chain import read_json
 from finishline.rules.proof.proof import PROOF_NAME, key_id_of, signed_bytes
-from finishline.rules.text import count_text
+from finishline.rules.proof.score import WITHOUT_LOGS
 
 MIB = 1024 * 1024
 PROOF_LIMIT_BYTES = 32 * MIB
 FILE_LIMIT_BYTES = 64 * MIB
 BUNDLE_LIMIT_BYTES = 512 * MIB  # of the zip, and of all that is in it
-FILES_LIMIT = 110  # proof.json, a claim, and as many run logs as a submission may have
-ALLOWED_NAME = re.compile(r"proof\.json|logs/[0-9a-f]{64}")
+FILES_LIMIT = 110  # a proof, a claim, and as many run logs as a submission may have
+PROOF_NAMES = (ENVELOPE_NAME, PROOF_NAME)
+LOG_NAME = re.compile(f"{LOGS_FOLDER}[0-9a-f]{{64}}")
+Logs = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A proof's document and its files by hash; None if it came without files."""
+    """A proof's JSON, an envelope or a document of format 1, and its files by hash.
 
-    document: dict[str, Any]
+    The files are None if it came without.
+    """
+
+    proof: dict[str, Any]
     logs: dict[str, bytes] | None
 
 
-def read_bundle_file(path: Path) -> Bundle:
-    """The bundle in a proof.zip or proof.json. Raises CliError."""
+def read_file(path: Path) -> bytes:
+    """The content of a proof.zip, proof.json or proof.dsse.json. Raises CliError."""
     try:
-        if path.stat().st_size > BUNDLE_LIMIT_BYTES:
-            raise _refusal(path.name, "too large", expected=f"at most {BUNDLE_LIMIT_BYTES} bytes")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(BUNDLE_LIMIT_BYTES + 1)
     except OSError as error:
         raise CliError(
             f"Cannot read {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
-    return read_bundle(content, file=path.name)
 
 
-def read_bundle(content: bytes, *, file: str) -> Bundle:
-    """The bundle in these bytes: a zip, or the JSON alone. Raises CliError."""
+def read_bundle(content: bytes) -> Bundle:
+    """The bundle in these bytes: a zip, or the JSON alone. Raises RuleError."""
+    if len(content) > BUNDLE_LIMIT_BYTES:
+        raise RuleError("too large", expected=f"at most {BUNDLE_LIMIT_BYTES} bytes")
     if not content.startswith(b"PK"):
-        return Bundle(_document(content, file=file), logs=None)
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as opened:
-            files = _read_files(opened, file=file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        raise _refusal(file, f"not a readable zip ({error})", expected="a proof bundle") from error
-    if PROOF_NAME not in files:
-        raise _refusal(file, f"contains no {PROOF_NAME}", expected="a proof bundle")
-    document = _document(files.pop(PROOF_NAME), file=f"{file}/{PROOF_NAME}")
-    return Bundle(document, {name.partition("/")[2]: found for name, found in files.items()})
-
-
-def _read_files(opened: zipfile.ZipFile, *, file: str) -> dict[str, bytes]:
-    entries = opened.infolist()
-    if len(entries) > FILES_LIMIT:
-        raise _refusal(file, count_text(len(entries), "file"), expected=f"at most {FILES_LIMIT}")
-    files: dict[str, bytes] = {}
-    left = BUNDLE_LIMIT_BYTES
-    for entry in entries:
-        place = f"{file}/{entry.filename[:100]}"
-        if not ALLOWED_NAME.fullmatch(entry.filename):
-            raise _refusal(place, "unexpected file name", expected=f"{PROOF_NAME} or logs/SHA")
-        if entry.filename in files:
-            raise _refusal(place, "appears twice", expected="each file once")
-        if entry.flag_bits & 1:
-            raise _refusal(place, "is encrypted", expected="a file that can be read")
-        limit = PROOF_LIMIT_BYTES if entry.filename == PROOF_NAME else FILE_LIMIT_BYTES
-        with opened.open(entry) as source:
-            files[entry.filename] = _read_at_most(source, min(limit, left), place=place)
-        left -= len(files[entry.filename])
-    return files
-
-
-def _read_at_most(source: IO[bytes], limit: int, *, place: str) -> bytes:
-    """A file's bytes, however many its header says there are."""
-    content = source.read(limit + 1)
-    if len(content) > limit:
-        raise _refusal(place, "too large unpacked", expected=f"at most {limit} bytes")
-    return content
-
-
-def _document(content: bytes, *, file: str) -> dict[str, Any]:
-    if len(content) > PROOF_LIMIT_BYTES:
-        raise _refusal(file, "too large", expected=f"at most {PROOF_LIMIT_BYTES} bytes")
-    try:
-        return read_json(content, file=file)
-    except RuleError as error:
-        raise _refusal(file, error.message, expected="a proof bundle") from error
-
-
-def _refusal(file: str, message: str, *, expected: str) -> CliError:
-    return CliError(
-        "This is not a valid proof bundle.",
-        exit_code=ExitCode.REFUSED,
-        problems=[Problem(message=message, file=file, expected=expected)],
+        if len(content) > PROOF_LIMIT_BYTES:
+            raise RuleError("too large", expected=f"at most {PROOF_LIMIT_BYTES} bytes")
+        return Bundle(read_json(content, file="proof"), logs=None)
+    files = read_zip(
+        content, limit_of=_limit_of, most_files=FILES_LIMIT, most_bytes=BUNDLE_LIMIT_BYTES
     )
+    names = [name for name in PROOF_NAMES if name in files]
+    if len(names) != 1:
+        raise RuleError(
+            f"has {len(names)} proofs", expected=f"one {ENVELOPE_NAME}, or one {PROOF_NAME}"
+        )
+    proof = read_json(files.pop(names[0]), file=names[0])
+    if is_envelope(proof) != (names[0] == ENVELOPE_NAME):
+        raise RuleError("of another format", file=names[0], expected="the format of its name")
+    return Bundle(proof, {name.removeprefix(LOGS_FOLDER): found for name, found in files.items()})
+
+
+def _limit_of(name: str) -> int:
+    if name in PROOF_NAMES:
+        return PROOF_LIMIT_BYTES
+    if LOG_NAME.fullmatch(name):
+        return FILE_LIMIT_BYTES
+    expected = f"{ENVELOPE_NAME} or {LOGS_FOLDER}SHA256"
+    raise RuleError("unexpected file name", file=name[:100], expected=expected)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Every check of a bundle, and its document as far as it could be read."""
+
+    checks: list[Check]
+    document: Mapping[str, Any]
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the checks that failed."""
+        return [check.name for check in self.checks if check.result == "fail"]
+
+
+def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
+    """Check a proof of any format with the keys to trust.
+
+    A check that leaves nothing to go on with is the last.
+    """
+    compared = "each file once, and nothing beside them"
+    try:
+        bundle = read_bundle(content)
+    except RuleError as error:
+        return Checked([Check("bundle", "fail", compared, str(error))], {})
+    checks = [Check("bundle", "pass", compared)]
+    if is_envelope(bundle.proof):
+        return _check_envelope(bundle, keys, checks)
+    checks += [*check_signature(bundle.proof, keys), *check_proof(bundle.proof, bundle.logs)]
+    return Checked(checks, bundle.proof)
+
+
+def _check_envelope(bundle: Bundle, keys: Sequence[bytes], checks: list[Check]) -> Checked:
+    compared = "type of the payload, its base64, its signatures"
+    try:
+        envelope = read_envelope(bundle.proof)
+    except RuleError as error:
+        return Checked([*checks, Check("envelope", "fail", compared, str(error))], {})
+    checks += [Check("envelope", "pass", compared), *_check_signed(envelope, keys)]
+    compared = "the payload's RFC 8785 form, its types and fields"
+    try:
+        statement = read_statement(envelope.payload)
+    except RuleError as error:
+        return Checked([*checks, Check("statement", "fail", compared, str(error))], {})
+    checks += [
+        Check("statement", "pass", compared),
+        _check_subjects(statement.subjects, bundle.logs),
+        *check_proof(statement.predicate, bundle.logs),
+    ]
+    return Checked(checks, statement.predicate)
+
+
+def _check_subjects(subjects: Sequence[str], logs: Logs | None) -> Check:
+    compared = "SHA-256 of every file, and the subjects that name them"
+    if logs is None:
+        return Check("subjects", "open", compared, WITHOUT_LOGS)
+    try:
+        check_subjects(subjects, logs)
+    except RuleError as error:
+        return Check("subjects", "fail", compared, str(error))
+    return Check("subjects", "pass", compared)
+
+
+def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> list[Check]:
+    """Two checks: that a trusted key is named, and that each such signature is that key's."""
+    known = {key_id_of(key): key for key in keys}
+    named = [(known[key_id], value) for key_id, value in envelope.signatures if key_id in known]
+    signed_by = ", ".join(key_id[:40] for key_id, _ in envelope.signatures)
+    compared = f"key {signed_by} against {len(keys)} trusted"
+    why = "" if named else NOT_TRUSTED if keys else NO_KEY
+    signer = Check("signer", "fail" if why else "pass", compared, why)
+    compared = "Ed25519 signature over the payload and its type"
+    if not named:
+        return [Check("signature", "fail", compared, "no trusted key to check it with"), signer]
+    try:
+        for key, value in named:
+            Ed25519PublicKey.from_public_bytes(key).verify(value, envelope.signed_bytes)
+    except InvalidSignature:
+        return [Check("signature", "fail", compared, CHANGED), signer]
+    return [Check("signature", "pass", compared), signer]
 
 
 KEY_BYTES = 32
@@ -116,6 +176,8 @@ NO_KEY = (
     "no trusted key given, and anyone can sign with a key of their own; pass the server's public "
     "key with --key"
 )
+NOT_TRUSTED = "not signed by any trusted key"
+CHANGED = "the document was changed after it was signed"
 
 
 def read_keys(path: Path) -> list[bytes]:
@@ -145,7 +207,7 @@ def _key(text: str) -> bytes:
 
 
 def check_signature(document: Mapping[str, Any], keys: Sequence[bytes]) -> list[Check]:
-    """Two checks: that the document is as it was signed, and that one of `keys` signed it."""
+    """Two checks of format 1: the document is as it was signed, and one of `keys` signed it."""
     signature = document.get("signature")
     table = signature if isinstance(signature, Mapping) else {}
     return [_intact(document, table), _signer(table, keys)]
@@ -160,7 +222,7 @@ def _intact(document: Mapping[str, Any], signature: Mapping[str, Any]) -> Check:
         value = bytes.fromhex(signature["value"])
         Ed25519PublicKey.from_public_bytes(public).verify(value, signed_bytes(document))
     except InvalidSignature:
-        return Check("signature", "fail", compared, "the document was changed after it was signed")
+        return Check("signature", "fail", compared, CHANGED)
     except (KeyError, ValueError, TypeError, RuleError) as error:
         return Check("signature", "fail", compared, f"unreadable signature: {error!r}")
     return Check("signature", "pass", compared)
@@ -172,5 +234,5 @@ def _signer(signature: Mapping[str, Any], keys: Sequence[bytes]) -> Check:
     if not keys:
         return Check("signer", "fail", compared, NO_KEY)
     if signature.get("public_key") not in {key.hex() for key in keys}:
-        return Check("signer", "fail", compared, "not signed by any trusted key")
+        return Check("signer", "fail", compared, NOT_TRUSTED)
     return Check("signer", "pass", compared)

@@ -31,9 +31,9 @@ class Signer:
     key_id: str
     public_key: str
 
-    def sign(self, content: bytes) -> str:
-        """The signature of some bytes in hex; the same bytes always have the same one."""
-        return self.key.sign(content).hex()
+    def sign(self, content: bytes) -> bytes:
+        """The signature of some bytes; the same bytes always have the same one."""
+        return self.key.sign(content)
 
 
 def load_signer(path: Path) -> Signer:

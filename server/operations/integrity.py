@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.envelope import read_envelope, read_statement
 from finishline.rules.proof.hash_chain import check_chain, read_json
-from finishline.rules.proof.proof import key_id_of, signed_bytes
+from finishline.rules.proof.proof import key_id_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import names_where
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
@@ -94,7 +95,7 @@ def check_records(session: Session, findings: Findings) -> None:
 def check_evidence(services: Services, findings: Findings, say: Progress = silent) -> None:
     """Make the proof of every replay that ended, check its signature, and audit it."""
     with services.database.read(ORGANISER) as session:
-        known = set(session.scalars(select(SigningKey.public_key)))
+        known = {key.id: key.public_key for key in session.scalars(select(SigningKey))}
         has_proof = Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool))
         query = (
             select(Verification.id)
@@ -117,23 +118,25 @@ def _audit(
     proof: SignedProof,
     verification_id: str,
     store: ArtifactStore,
-    known: set[str],
+    known: dict[str, str],
     findings: Findings,
 ) -> None:
-    document = read_json(proof.content, file=f"proof of {verification_id}")
-    signature = document["signature"]
-    try:
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
-        public.verify(bytes.fromhex(signature["value"]), signed_bytes(document))
-    except (InvalidSignature, ValueError):
-        findings.faults.append(f"proof of {verification_id}: its signature is not over its content")
-    if signature["public_key"] not in known:
-        findings.faults.append(f"proof of {verification_id}: signed with a key that is not listed")
-    names = sorted(set(proof.files))
-    logs = LogFiles(names, lambda name: _read(store, name))
-    for check in check_proof(document, logs):
+    name = f"proof of {verification_id}"
+    envelope = read_envelope(read_json(proof.content, file=name))
+    for key_id, value in envelope.signatures:
+        if key_id not in known:
+            findings.faults.append(f"{name}: signed with a key that is not listed")
+            continue
+        try:
+            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(known[key_id]))
+            public.verify(value, envelope.signed_bytes)
+        except (InvalidSignature, ValueError):
+            findings.faults.append(f"{name}: its signature is not over its content")
+    statement = read_statement(envelope.payload)
+    logs = LogFiles(statement.subjects, lambda sha256: _read(store, sha256))
+    for check in check_proof(statement.predicate, logs):
         if check.result == "fail":
-            findings.faults.append(f"proof of {verification_id}, {check.name}: {check.why}")
+            findings.faults.append(f"{name}, {check.name}: {check.why}")
 
 
 def _read(store: ArtifactStore, sha256: str) -> bytes:

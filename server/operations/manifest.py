@@ -90,7 +90,7 @@ def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> None:
         algorithm="ed25519",
         key_id=signer.key_id,
         public_key=signer.public_key,
-        value=signer.sign(signed_bytes(document)),
+        value=signer.sign(signed_bytes(document)).hex(),
     )
     document["signature"] = asdict(signature)
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)

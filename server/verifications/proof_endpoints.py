@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from finishline.api.proofs import KeyList, KeyView
-from finishline.rules.proof.proof import LOGS_FOLDER, PROOF_NAME
+from finishline.rules.proof.envelope import ENVELOPE_NAME, LOGS_FOLDER
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.errors import LostFileError
 from server.base.models import SigningKey
 from server.base.services import ServicesDep
 from server.base.settings import MIB
 from server.people.signed_in import ViewerDep
-from server.verifications.proofs import current_signer, known_keys, sign_proof
+from server.verifications.proofs import current_signer, known_keys, sign_document, sign_proof
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:
@@ -32,17 +32,24 @@ def key_view(key: SigningKey, *, current: str) -> KeyView:
 
 router = APIRouter(tags=["proofs"])
 
+DSSE = "application/vnd.dsse.envelope.v1+json"
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "`proof.json` and the claim's files under `logs/`, named by their SHA-256.",
+        "description": "`proof.dsse.json` and, under `logs/`, the claim's files, named by their "
+        "SHA-256.",
         "content": {
             "application/zip": {"schema": {"type": "string", "format": "binary"}},
+            DSSE: {"schema": {"type": "object"}},
             "application/json": {"schema": {"type": "object"}},
         },
     }
 }
 Format = Annotated[
-    Literal["zip", "json"], Query(alias="format", description="json: proof.json alone.")
+    Literal["zip", "dsse", "json"],
+    Query(
+        alias="format",
+        description="dsse: the envelope alone; json: the same evidence as a document of format 1.",
+    ),
 ]
 
 
@@ -51,9 +58,12 @@ def get_proof(
     verification_id: str, services: ServicesDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
     """Download the signed evidence of a verdict. `finishline check-proof` checks it anywhere."""
-    signed = sign_proof(services, verification_id, viewer)
     if kind == "json":
-        return Response(signed.content, media_type="application/json")
+        document = sign_document(services, verification_id, viewer)
+        return Response(document, media_type="application/json")
+    signed = sign_proof(services, verification_id, viewer)
+    if kind == "dsse":
+        return Response(signed.content, media_type=DSSE)
     bundle = write_bundle(signed.content, signed.files, services.artifacts)
     name = f'attachment; filename="proof-{verification_id}.zip"'
     return StreamingResponse(
@@ -83,7 +93,7 @@ def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
         with zipfile.ZipFile(target, "w") as bundle:
-            bundle.writestr(_entry(PROOF_NAME), proof)
+            bundle.writestr(_entry(ENVELOPE_NAME), proof)
             for sha256 in sorted(set(files)):
                 _add(bundle, sha256, artifacts)
         target.seek(0)

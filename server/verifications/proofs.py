@@ -8,9 +8,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.proof import envelope
+from finishline.rules.proof.envelope import pre_authentication, statement_of, write_envelope
 from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import (
-    FORMAT,
+    FORMAT_1,
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
@@ -221,18 +223,42 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SignedProof:
-    """Canonical JSON of a signed proof, and the hashes of the files it names."""
+    """JSON of a signed proof, and the hashes of the files it names."""
 
     content: bytes
     files: tuple[str, ...]
 
 
 def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
-    """Sign the proof of an ended verification with the current key.
+    """Sign the statement of an ended verification with the current key, in an envelope.
 
     Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
     sealed until then.
     """
+    parts = _ended_parts(services, verification_id, viewer)
+    files = _files(parts["submission"])
+    payload = envelope.canonical(statement_of(parts, files))
+    signer = current_signer(services)
+    signature = signer.sign(pre_authentication(payload))
+    content = write_envelope(payload, key_id=signer.key_id, signature=signature)
+    return SignedProof(content, files)
+
+
+def sign_document(services: Services, verification_id: str, viewer: Viewer) -> bytes:
+    """Sign the same evidence as a document of format 1. Raises as `sign_proof` does."""
+    document = {"format": FORMAT_1, **_ended_parts(services, verification_id, viewer)}
+    document["parts"] = part_hashes(document)
+    signer = current_signer(services)
+    document["signature"] = {
+        "algorithm": ALGORITHM,
+        "key_id": signer.key_id,
+        "public_key": signer.public_key,
+        "value": signer.sign(signed_bytes(document)).hex(),
+    }
+    return canonical(document)
+
+
+def _ended_parts(services: Services, verification_id: str, viewer: Viewer) -> Table:
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
@@ -245,16 +271,7 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
                 f"Verification {verification_id} was under way at the server that this one was "
                 "made from: its draw stayed sealed there, and there is no proof of it."
             )
-        document = {"format": FORMAT, **proof_parts(session, verification)}
-    document["parts"] = part_hashes(document)
-    signer = current_signer(services)
-    document["signature"] = {
-        "algorithm": ALGORITHM,
-        "key_id": signer.key_id,
-        "public_key": signer.public_key,
-        "value": signer.sign(signed_bytes(document)),
-    }
-    return SignedProof(canonical(document), _files(document["submission"]))
+        return proof_parts(session, verification)
 
 
 def _files(submission: dict[str, Any]) -> tuple[str, ...]:

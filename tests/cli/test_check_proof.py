@@ -1,8 +1,6 @@
 """Files that a submitter makes and checks: submissions, entries, commits and proof bundles."""
 
-import io
 import json
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from finishline.cli import bundles
-from finishline.cli.bundles import read_bundle
+from finishline.cli.bundles import check_bundle, read_bundle
 from finishline.cli.checkout import commit_of
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.submission_tables import find_submission_files
@@ -18,6 +16,7 @@ from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key
 from tests.cli.conftest import Finishline, StandIn
+from tests.support.proofs import zip_of
 
 SHA = "ab" * 32
 
@@ -25,28 +24,18 @@ SHA = "ab" * 32
 KEYS = {"keys": [{"id": "x", "public_key": "cd" * 32}]}
 
 
-def zip_of(*entries: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    target = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of the duplicate name that is wanted here.
-        with zipfile.ZipFile(target, "w", method) as opened:
-            for name, content in entries:
-                opened.writestr(name, content)
-    return target.getvalue()
-
-
 def refused(content: bytes) -> str:
-    with pytest.raises(CliError) as error:
-        read_bundle(content, file="x.zip")
-    assert error.value.exit_code == 1
-    return str(error.value.problems[0])
+    """The reason of the only check that is made of what is no bundle."""
+    (check,) = check_bundle(content, []).checks
+    assert (check.name, check.result) == ("bundle", "fail")
+    return check.why
 
 
 def test_a_bundle_is_its_document_and_its_files_by_hash() -> None:
-    found = read_bundle(zip_of(("proof.json", b'{"a": 1}'), (f"logs/{SHA}", b"x")), file="x.zip")
+    found = read_bundle(zip_of(("proof.json", b'{"a": 1}'), (f"logs/{SHA}", b"x")))
 
-    assert (found.document, found.logs) == ({"a": 1}, {SHA: b"x"})
-    assert read_bundle(b'{"a": 1}', file="x.json").logs is None
+    assert (found.proof, found.logs) == ({"a": 1}, {SHA: b"x"})
+    assert read_bundle(b'{"a": 1}').logs is None
 
 
 @pytest.mark.parametrize(
@@ -96,15 +85,15 @@ def test_a_size_that_is_a_lie_is_refused() -> None:
 
 def test_what_cannot_be_unpacked_is_refused() -> None:
     good = zip_of(("proof.json", b'{"a": 1}' * 20), method=zipfile.ZIP_STORED)
-    broken = good.replace(b'{"a": 1}', b'{"a": 2}', 1)
-    encrypted = bytearray(good)
-    encrypted[good.index(b"PK\x01\x02") + 8] |= 1
     unknown = bytearray(good)
-    unknown[good.index(b"PK\x01\x02") + 10] = 99
-    for content in (broken, bytes(unknown), b"PK", b"PK\x03\x04rubbish", good[:-30]):
+    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        unknown[good.index(mark) + offset] = 99
+    for content in (b"PK", b"PK\x03\x04rubbish", good[:-30], good + b"x"):
         assert "not a readable zip" in refused(content)
-    assert "is encrypted" in refused(bytes(encrypted))
-    assert "contains no proof.json" in refused(zip_of((f"logs/{SHA}", b"x")))
+    assert "packed in another way" in refused(bytes(unknown))
+    assert "has 0 proofs" in refused(zip_of((f"logs/{SHA}", b"x")))
+    assert "has 2 proofs" in refused(zip_of(("proof.json", b"{}"), ("proof.dsse.json", b"{}")))
+    assert "of another format" in refused(zip_of(("proof.dsse.json", b"{}")))
     assert "not JSON" in refused(zip_of(("proof.json", b"{")))
     assert "given twice" in refused(b'{"a": 1, "a": 2}')
 
@@ -120,10 +109,10 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
     assert ran.err == ""
     lines = ran.out.splitlines()
     assert lines[0] == "Verification ? of submission ?, ?: ?"
-    assert [line.split()[:2] for line in lines[2:5]] == [
-        ["signature", "fail"], ["signer", "fail"], ["format", "fail"],
+    assert [line.split()[:2] for line in lines[2:6]] == [
+        ["bundle", "pass"], ["signature", "fail"], ["signer", "fail"], ["format", "fail"],
     ]  # fmt: skip
-    assert "expected finishline-proof/1" in ran.out
+    assert "expected 2 or finishline-proof/1" in ran.out
     assert lines[-1] == "Do not rely on this: signature, signer, format failed."
 
 
@@ -148,7 +137,7 @@ def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
     view = finishline("check-proof", str(path), "--json")
 
     assert view.code == 1
-    assert {check["result"] for check in view.json()["checks"]} == {"fail"}
+    assert {check["result"] for check in view.json()["checks"][1:]} == {"fail"}
 
 
 @pytest.mark.parametrize(

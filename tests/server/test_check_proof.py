@@ -5,10 +5,8 @@ signs whatever it likes. The second kind is caught by what the rules derive agai
 """
 
 import hashlib
-import io
 import json
 import re
-import zipfile
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from finishline.rules.verification.job import Draw, seal
 from server.base.models import Evidence, Verification
 from server.base.settings import Settings
 from server.base.signing import load_signer
+from tests.support.proofs import TakenApart, take_apart, zip_of
 
 INTERVAL = ("tta_low_seconds", "tta_high_seconds")
 
@@ -32,30 +31,28 @@ INTERVAL = ("tta_low_seconds", "tta_high_seconds")
 class Bundle:
     """A proof and its files, to be changed and audited."""
 
-    document: dict[str, Any]
-    files: dict[str, bytes]
+    proof: TakenApart
     key: Path
-    settings: Settings
     folder: Path
     capsys: Any = field(repr=False)
 
+    @property
+    def document(self) -> dict[str, Any]:
+        return self.proof.document
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return self.proof.files
+
     def sign(self) -> None:
         """Hash and sign what is in the document, as only the server can."""
-        signer = load_signer(self.settings.signing_key_path)
-        self.document["parts"] = part_hashes(self.document)
-        self.document["signature"]["value"] = signer.sign(signed_bytes(self.document))
+        self.proof.sign()
 
     def audit(self, *more: str, name: str = "proof.zip") -> tuple[int, dict[str, str]]:
         """The exit code, and the result of each check."""
         path = self.folder / name
-        content = json.dumps(self.document).encode()
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(path, "w") as opened:
-                opened.writestr("proof.json", content)
-                for sha256, log in self.files.items():
-                    opened.writestr(f"logs/{sha256}", log)
-        else:
-            path.write_bytes(content)
+        is_zip = name.endswith(".zip")
+        path.write_bytes(zip_of(*self.proof.entries()) if is_zip else self.proof.proof()[1])
         code = main(["check-proof", str(path), "--json", *(more or ("--key", str(self.key)))])
         view = json.loads(self.capsys.readouterr().out)
         assert view["passed"] == (code == 0)
@@ -63,81 +60,102 @@ class Bundle:
         return code, {name: check["result"] for name, check in self.checks.items()}
 
     def failed(self) -> set[str]:
-        """The names of the checks that fail."""
+        """The names of the checks that fail; a format 2 alone has subjects, which logs are too."""
         code, results = self.audit()
         found = {name for name, result in results.items() if result == "fail"}
         assert code == (1 if found else 0)
-        return found
+        return found - {"subjects"} if "logs" in found else found
 
 
 @pytest.fixture
+def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+    """An honest verification that has ended."""
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    return replay
+
+
+@pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
 def bundle(
-    replay: Any, make_report: Callable[..., Any], settings: Settings, tmp_path: Path, capsys: Any
+    request: pytest.FixtureRequest, ended: Any, settings: Settings, tmp_path: Path, capsys: Any
 ) -> Bundle:
     """The bundle of an honest verification, and the server's public key in a file."""
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
-    return fetch(replay, settings, tmp_path, capsys)
+    return fetch(ended, settings, tmp_path, capsys, kind=request.param)
 
 
-def fetch(replay: Any, settings: Settings, folder: Path, capsys: Any) -> Bundle:
-    address = f"/api/v1/verifications/{replay.verification_id}/proof"
-    opened = zipfile.ZipFile(io.BytesIO(replay.client.get(address).content))
+@pytest.fixture
+def old_bundle(ended: Any, settings: Settings, tmp_path: Path, capsys: Any) -> Bundle:
+    """A bundle of format 1, whose signature is part of the document."""
+    return fetch(ended, settings, tmp_path, capsys, kind=1)
+
+
+def fetch(replay: Any, settings: Settings, folder: Path, capsys: Any, *, kind: int = 2) -> Bundle:
     key = folder / "keys.json"
+    proof = take_apart(
+        replay.client, replay.verification_id, signing_key=settings.signing_key_path, kind=kind
+    )
     key.write_bytes(replay.client.get("/api/v1/keys").content)
-    files = {name: opened.read(name) for name in opened.namelist()}
-    document = json.loads(files.pop("proof.json"))
-    logs = {name.removeprefix("logs/"): content for name, content in files.items()}
-    return Bundle(document, logs, key, settings, folder, capsys)
+    return Bundle(proof, key, folder, capsys)
+
+
+OF_BOTH = (
+    "format", "parts", "definition", "logs", "score", "seal", "seeds", "calibration", "band",
+    "runs", "times", "posted", "curves", "attempts", "verdict",
+)  # fmt: skip
+FIRST = {
+    1: ("bundle", "signature", "signer"),
+    2: ("bundle", "envelope", "signature", "signer", "statement", "subjects"),
+}
 
 
 def test_an_honest_bundle_passes_every_check(bundle: Bundle) -> None:
     code, results = bundle.audit()
 
     assert code == 0, bundle.checks
-    assert results == dict.fromkeys(
-        ("signature", "signer", "format", "parts", "definition", "logs", "score", "seal", "seeds",
-         "calibration", "band", "runs", "times", "posted", "curves", "attempts", "verdict"),
-        "pass",
-    )  # fmt: skip
+    kind = 2 if bundle.proof.statement else 1
+    assert results == dict.fromkeys((*FIRST[kind], *OF_BOTH), "pass")
     page = (Path(__file__).parents[2] / "docs" / "verifying.md").read_text()
     rows = re.findall(r"^\| `?([a-z]+)`? \|", page, re.MULTILINE)
     parts = rows.index("part")
-    assert rows[1:parts] == list(results), "the page lists every check, in order"
-    named = set(rows[parts + 1 :]) | {"format"}
-    assert named == set(bundle.document), "the page lists every part"
+    assert rows[1:parts] == [*FIRST[2], *OF_BOTH], "the page lists every check, in order"
+    named = set(rows[parts + 1 :])
+    assert set(bundle.document) == named | {"format"} | ({"signature"} if kind == 1 else set()), (
+        "the page lists every part"
+    )
 
 
 def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:
     code, results = bundle.audit(name="proof.json")
 
     assert code == 0
-    assert {name for name, result in results.items() if result == "open"} == {"logs", "score"}
+    needed = {"logs", "score", "subjects"} & set(results)
+    assert {name for name, result in results.items() if result == "open"} == needed
     assert "not in this file" in bundle.checks["logs"]["why"]
 
 
 def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
-    public = bundle.document["signature"]["public_key"]
+    public = load_signer(bundle.proof.signing_key).public_key
     bundle.key.write_text(public + "\n")
     assert bundle.failed() == set()
     listed = json.dumps({"keys": [{"public_key": "ab" * 32}, {"public_key": public}]})
     bundle.key.write_text(f"\n{listed}")
     assert bundle.failed() == set()
     bundle.key.write_text("ab" * 32)
-    assert bundle.failed() == {"signer"}
+    # Format 1 names the key itself, so that its signature can be checked without trust.
+    assert bundle.failed() == ({"signer", "signature"} if bundle.proof.statement else {"signer"})
 
 
-def test_without_a_key_nobody_vouches_for_a_file(bundle: Bundle, tmp_path: Path) -> None:
+def test_without_a_key_nobody_vouches_for_a_file(old_bundle: Bundle, tmp_path: Path) -> None:
     """Whoever signs a forgery with a key of their own passes the signature, not the signer."""
     forger = load_signer(tmp_path / "forger.pem")
-    bundle.document["verdict"]["outcome"] = "rejected"
-    bundle.document["signature"] |= {"key_id": forger.key_id, "public_key": forger.public_key}
-    bundle.document["parts"] = part_hashes(bundle.document)
-    bundle.document["signature"]["value"] = forger.sign(signed_bytes(bundle.document))
+    old_bundle.document["verdict"]["outcome"] = "rejected"
+    old_bundle.document["signature"] |= {"key_id": forger.key_id, "public_key": forger.public_key}
+    old_bundle.document["parts"] = part_hashes(old_bundle.document)
+    old_bundle.document["signature"]["value"] = forger.sign(signed_bytes(old_bundle.document)).hex()
 
-    assert bundle.failed() == {"signer", "verdict"}
-    _, results = bundle.audit("--json")
+    assert old_bundle.failed() == {"signer", "verdict"}
+    _, results = old_bundle.audit("--json")
     assert (results["signature"], results["signer"]) == ("pass", "fail")
-    assert "pass the server's public key with --key" in bundle.checks["signer"]["why"]
+    assert "pass the server's public key with --key" in old_bundle.checks["signer"]["why"]
 
 
 Change = Callable[[dict[str, Any]], None]
@@ -332,31 +350,31 @@ def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Ch
     bundle.sign()
 
     assert bundle.failed() == {"definition"}
-    assert set(bundle.checks) == {"signature", "signer", "format", "parts", "definition"}
+    assert list(bundle.checks)[-1] == "definition"
 
 
-def test_a_flipped_signature_fails_alone(bundle: Bundle) -> None:
-    value = bundle.document["signature"]["value"]
-    bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
+def test_a_flipped_signature_fails_alone(old_bundle: Bundle) -> None:
+    value = old_bundle.document["signature"]["value"]
+    old_bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
 
-    assert bundle.failed() == {"signature"}
+    assert old_bundle.failed() == {"signature"}
 
 
-def test_a_key_id_that_is_another_keys_fails_alone(bundle: Bundle) -> None:
+def test_a_key_id_that_is_another_keys_fails_alone(old_bundle: Bundle) -> None:
     """It is what people compare, and no part of what is signed."""
-    bundle.document["signature"]["key_id"] = "ab" * 8
+    old_bundle.document["signature"]["key_id"] = "ab" * 8
 
-    assert bundle.failed() == {"signature"}
+    assert old_bundle.failed() == {"signature"}
 
 
 @pytest.mark.parametrize(
     "signature",
     [None, {}, [], {"value": 1}, {"public_key": "zz"}, {"public_key": "ab" * 32, "value": "x"}],
 )
-def test_a_signature_that_is_none_fails(bundle: Bundle, signature: Any) -> None:
-    bundle.document["signature"] = signature
+def test_a_signature_that_is_none_fails(old_bundle: Bundle, signature: Any) -> None:
+    old_bundle.document["signature"] = signature
 
-    assert {"signature", "signer", "format"} <= bundle.failed()
+    assert {"signature", "signer", "format"} <= old_bundle.failed()
 
 
 def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:
@@ -377,7 +395,7 @@ def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(
     content = bundle.files.pop(log["sha256"]).replace(b"1790000000", b"1790000001", 1)
     log["sha256"] = hashlib.sha256(content).hexdigest()
     bundle.files[log["sha256"]] = content.replace(b"98.1", b"97.9")
-    log["sha256"], bundle.files = rehash(log["sha256"], bundle.files)
+    log["sha256"], bundle.proof.files = rehash(log["sha256"], bundle.files)
     log["size_bytes"] = len(bundle.files[log["sha256"]])
     bundle.sign()
 
@@ -539,7 +557,7 @@ def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
     def told() -> str:
         bundle.sign()
         path = bundle.folder / "proof.json"
-        path.write_text(json.dumps(bundle.document))
+        path.write_bytes(bundle.proof.proof()[1])
         main(["check-proof", str(path), "--key", str(bundle.key)])
         return " ".join(bundle.capsys.readouterr().out.split())
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.cli.bundles import check_bundle, keys_in
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import canonical, sha256_of
 from finishline.rules.proof.proof import part_hashes
@@ -507,7 +508,10 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
     path = f"/api/v1/verifications/{entries.measurement(entry_id)}/proof"
-    document = client.get(path, params={"format": "json"}).json()
+    keys = keys_in(client.get("/api/v1/keys").json())
+    whole = check_bundle(client.get(path).content, keys)
+    assert {check.result for check in whole.checks} == {"pass"}, whole.checks
+    document = dict(whole.document)
     index = canonical(package_index(FILES))
     logs = {sha256_of(package_index(FILES)): index}
 

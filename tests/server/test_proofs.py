@@ -1,15 +1,15 @@
 """Proof bundles and signing keys as the server gives them out."""
 
+import base64
 import hashlib
-import io
 import json
 import threading
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
@@ -27,6 +27,7 @@ from server.base.errors import ServerError
 from server.base.models import Submission
 from server.base.settings import Settings
 from server.base.signing import load_signer
+from tests.support.proofs import files_of
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
@@ -56,15 +57,45 @@ def test_a_bundle_holds_the_document_and_the_files_as_they_were_sent(
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/zip"
     assert f"proof-{ended.verification_id}.zip" in answer.headers["content-disposition"]
-    bundle = zipfile.ZipFile(io.BytesIO(answer.content))
+    files = files_of(answer.content)
     sent = {hashlib.sha256(log).hexdigest(): log for log in digits_submission.logs.values()}
-    names = bundle.namelist()
-    assert names == ["proof.json", *sorted(names[1:])]
-    files = {name.removeprefix("logs/"): bundle.read(name) for name in names[1:]}
-    (claim,) = set(files) - set(sent)
-    assert json.loads(files.pop(claim)) == digits_submission.claim
-    assert files == sent
-    assert bundle.read("proof.json") == proof_of(ended, format="json").content
+    assert list(files) == ["proof.dsse.json", *sorted(list(files)[1:])]
+    assert files.pop("proof.dsse.json") == proof_of(ended, format="dsse").content
+    logs = {name.removeprefix("logs/"): content for name, content in files.items()}
+    (claim,) = set(logs) - set(sent)
+    assert json.loads(logs.pop(claim)) == digits_submission.claim
+    assert logs == sent
+
+
+def test_the_envelope_is_dsse_over_the_canonical_form_of_an_in_toto_statement(
+    ended: Any, client: TestClient
+) -> None:
+    """By the texts of DSSE, in-toto and RFC 8785, with nothing of this server's code."""
+    envelope = proof_of(ended, format="dsse").json()
+    (key,) = client.get("/api/v1/keys").json()["keys"]
+    payload = base64.b64decode(envelope["payload"], validate=True)
+    statement = json.loads(payload)
+    predicate = statement["predicate"]
+    logs = [name for name in files_of(proof_of(ended).content) if name.startswith("logs/")]
+
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    assert [signature["keyid"] for signature in envelope["signatures"]] == [key["id"]]
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(key["public_key"])).verify(
+        base64.b64decode(envelope["signatures"][0]["sig"], validate=True),
+        b"DSSEv1 28 application/vnd.in-toto+json %d %s" % (len(payload), payload),
+    )
+    assert payload == rfc8785.dumps(statement)
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["subject"] == [
+        {"name": name, "digest": {"sha256": name.removeprefix("logs/")}} for name in logs
+    ]
+    document = proof_of(ended, format="json").json()
+    parts = set(document) - {"format", "parts", "signature"}
+    assert (predicate["format"], set(predicate)) == (2, parts | {"format", "parts"})
+    assert {name: predicate[name] for name in parts} == {name: document[name] for name in parts}
+    assert predicate["parts"] == {
+        name: hashlib.sha256(rfc8785.dumps(predicate[name])).hexdigest() for name in parts
+    }
 
 
 def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestClient) -> None:

@@ -1,6 +1,6 @@
 """`finishline check-proof` and `audit-log`: check that a proof or a log is consistent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +12,10 @@ from rich.text import Text
 from finishline.cli.audit_logs import check_log_file, fetch_log, write_log
 from finishline.cli.bundles import (
     BUNDLE_LIMIT_BYTES,
-    Bundle,
-    check_signature,
+    Checked,
+    check_bundle,
     keys_in,
-    read_bundle,
-    read_bundle_file,
+    read_file,
     read_keys,
 )
 from finishline.cli.client import ServerClient, segment
@@ -25,7 +24,6 @@ from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import open_screen
 from finishline.cli.submission_tables import check_table
-from finishline.rules.proof.check import Check, check_proof
 from finishline.rules.text import count_text
 
 FILE_ENDINGS = (".zip", ".json")
@@ -38,7 +36,7 @@ def check_proof_of(
     proof: Annotated[
         str | None,
         typer.Argument(
-            metavar="VERIFICATION|FILE", help="Id of a verification, or a proof.zip or proof.json."
+            metavar="VERIFICATION|FILE", help="Id of a verification, or its proof in a file."
         ),
     ] = None,
     key: Annotated[
@@ -70,19 +68,21 @@ def check_proof_of(
         return check_log_file(log, head=head, screen=open_screen(as_json=as_json))
     assert proof is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
-    if is_file(proof):
-        bundle = read_bundle_file(Path(proof))
+    offline = is_file(proof)
+    if offline:
+        content = read_file(Path(proof))
     else:
-        bundle, listed = _fetch(url, token, proof, with_keys=key is None)
+        content, listed = _fetch(url, token, proof, with_keys=key is None)
         keys = keys or listed
-    checks = [
-        *check_signature(bundle.document, keys),
-        *check_proof(bundle.document, bundle.logs),
-    ]
-    failed = any(check.result == "fail" for check in checks)
-    view = {"passed": not failed, "checks": [asdict(check) for check in checks]}
-    open_screen(as_json=as_json).answer(view, _lines(bundle, checks))
-    return int(ExitCode.REFUSED if failed else ExitCode.OK)
+    checked = check_bundle(content, keys)
+    if not offline:
+        _require_asked_for(checked.document, proof)
+    view = {
+        "passed": not checked.failed,
+        "checks": [asdict(check) for check in checked.checks],
+    }
+    open_screen(as_json=as_json).answer(view, _lines(checked))
+    return int(ExitCode.REFUSED if checked.failed else ExitCode.OK)
 
 
 def is_file(name: str) -> bool:
@@ -92,7 +92,7 @@ def is_file(name: str) -> bool:
 
 def _fetch(
     url: str, token: str | None, verification: str, *, with_keys: bool
-) -> tuple[Bundle, list[bytes]]:
+) -> tuple[bytes, list[bytes]]:
     with ServerClient(url, token) as server:
         path = f"/verifications/{segment(verification)}/proof"
         try:
@@ -108,9 +108,7 @@ def _fetch(
         raise CliError(
             f"{url} did not return valid public keys ({error!r}).", exit_code=ExitCode.SERVER
         ) from error
-    bundle = read_bundle(content, file="proof.zip")
-    _require_asked_for(bundle.document, verification)
-    return bundle, keys
+    return content, keys
 
 
 def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
@@ -125,16 +123,16 @@ def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
         )
 
 
-def _lines(bundle: Bundle, checks: Sequence[Check]) -> list[RenderableType]:
-    failed = [check.name for check in checks if check.result == "fail"]
-    unmade = [check.name for check in checks if check.result == "open"]
-    lines: list[RenderableType] = [_headline(bundle.document), check_table(checks)]
+def _lines(checked: Checked) -> list[RenderableType]:
+    failed = checked.failed
+    unmade = [check.name for check in checked.checks if check.result == "open"]
+    lines: list[RenderableType] = [_headline(checked.document), check_table(checked.checks)]
     if unmade:
         lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))
     if failed:
         lines.append(Text(f"Do not rely on this: {', '.join(failed)} failed.", style="bold red"))
         if DERIVED.issuperset(failed):
-            lines.append(_judged_by(bundle.document))
+            lines.append(_judged_by(checked.document))
     else:
         lines.append(Text("Every check that could be made passed.", style="bold green"))
     return lines
@@ -151,7 +149,7 @@ def _judged_by(document: Mapping[str, Any]) -> Text:
     )
 
 
-def _headline(document: dict[str, Any]) -> Text:
+def _headline(document: Mapping[str, Any]) -> Text:
     def word(part: str, name: str) -> str:
         table = document.get(part)
         return str(table.get(name))[:60] if isinstance(table, dict) else "?"

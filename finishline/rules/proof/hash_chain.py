@@ -31,10 +31,11 @@ def sha256_of(value: Any) -> str:
 def read_json(content: bytes, *, file: str) -> dict[str, Any]:
     """A JSON object that can be read in one way only.
 
-    A name given twice, NaN and infinity are refused. Raises RuleError naming the file.
+    A name given twice, NaN, infinity and bytes that are not UTF-8 are refused. Raises RuleError
+    naming the file.
     """
     try:
-        value = json.loads(content, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
     if not isinstance(value, dict):

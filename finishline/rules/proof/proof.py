@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from finishline.rules.errors import RuleError
+from finishline.rules.proof import envelope
+from finishline.rules.proof.envelope import FORMAT_2
 from finishline.rules.proof.hash_chain import canonical, sha256_of
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
@@ -14,10 +16,10 @@ from finishline.rules.untrusted import read_plain
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_stream import StreamedEvent
 
-FORMAT = "finishline-proof/1"
+FORMAT_1 = "finishline-proof/1"
 PROOF_NAME = "proof.json"
-LOGS_FOLDER = "logs/"
-# Every part has its hash in `parts`; the rest of the document is the hashes and the signature.
+# Every part has its hash in `parts`; the rest of a document is its format, the hashes and, in
+# format 1, the signature.
 PARTS = (
     "verification", "benchmark", "calibration", "submission", "draw", "plan", "attempts", "report",
     "verdict", "code",
@@ -208,9 +210,8 @@ class SignaturePart:
 
 @dataclass(frozen=True)
 class Proof:
-    """A proof bundle's document, read."""
+    """A proof bundle's document, read: all but its format and signature."""
 
-    format: str
     verification: VerificationPart
     benchmark: BenchmarkPart
     calibration: CalibrationPart | None
@@ -222,24 +223,31 @@ class Proof:
     verdict: VerdictPart
     code: CodePart
     parts: dict[str, str]
-    signature: SignaturePart
 
 
 def read_proof(document: Mapping[str, Any]) -> Proof:
-    """Read a proof field by field. Raises RuleError naming the faulty field."""
-    found = document.get("format")
-    if found != FORMAT:
-        raise RuleError(f"got {str(found)[:60]!r}", field="format", expected=FORMAT)
-    return read_plain(Proof, document, path="")
+    """Read a proof field by field: one of format 1, or the predicate of format 2.
+
+    Raises RuleError naming the faulty field.
+    """
+    fields = dict(document)
+    found = fields.pop("format", None)
+    if found == FORMAT_1:
+        read_plain(SignaturePart, fields.pop("signature", None), path="signature")
+    elif found != FORMAT_2:
+        expected = f"{FORMAT_2} or {FORMAT_1}"
+        raise RuleError(f"got {str(found)[:60]!r}", field="format", expected=expected)
+    return read_plain(Proof, fields, path="")
 
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the canonical JSON of each part."""
-    return {name: sha256_of(document.get(name)) for name in PARTS}
+    """SHA-256 over the canonical JSON of each part, as its format writes it."""
+    hashed = envelope.sha256_of if document.get("format") == FORMAT_2 else sha256_of
+    return {name: hashed(document.get(name)) for name in PARTS}
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """Bytes that are signed: the canonical JSON of everything but the signature."""
+    """Bytes that format 1 signs: the canonical JSON of everything but the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 

@@ -1,0 +1,104 @@
+"""Proof bundles taken apart, so that a test can change them, sign them again and pack them."""
+
+import io
+import json
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from finishline.rules.proof.envelope import (
+    ENVELOPE_NAME,
+    canonical,
+    pre_authentication,
+    read_envelope,
+    read_statement,
+    statement_of,
+    write_envelope,
+)
+from finishline.rules.proof.proof import PARTS, part_hashes, signed_bytes
+from server.base.signing import load_signer
+
+
+def zip_of(*entries: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A zip of these entries, in order, also of a name that is there twice."""
+    target = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of the duplicate name that is wanted here.
+        with zipfile.ZipFile(target, "w", method) as opened:
+            for name, content in entries:
+                opened.writestr(name, content)
+    return target.getvalue()
+
+
+def files_of(content: bytes) -> dict[str, bytes]:
+    """The files of a zip by name."""
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+@dataclass
+class TakenApart:
+    """A proof's document, a predicate in format 2, and its files by hash.
+
+    `statement` and `signed` (key id and signature) are those of format 2.
+    """
+
+    document: dict[str, Any]
+    files: dict[str, bytes]
+    signing_key: Path
+    statement: dict[str, Any] = field(default_factory=dict)
+    signed: tuple[str, bytes] = ("", b"")
+
+    def payload(self) -> bytes:
+        """The RFC 8785 form of the statement."""
+        return canonical(self.statement | {"predicate": self.document})
+
+    def sign(self) -> None:
+        """Hash and sign the document as it is, as only the server can."""
+        signer = load_signer(self.signing_key)
+        self.document["parts"] = part_hashes(self.document)
+        if self.statement:
+            subject = statement_of({}, self.files)["subject"]
+            self.statement["subject"] = subject
+            self.sign_payload()
+        else:
+            self.document["signature"]["value"] = signer.sign(signed_bytes(self.document)).hex()
+
+    def sign_payload(self) -> None:
+        """Sign the statement as it is."""
+        signer = load_signer(self.signing_key)
+        self.signed = (signer.key_id, signer.sign(pre_authentication(self.payload())))
+
+    def proof(self) -> tuple[str, bytes]:
+        """Name and content of the proof's JSON."""
+        if not self.statement:
+            return "proof.json", json.dumps(self.document).encode()
+        key_id, signature = self.signed
+        return ENVELOPE_NAME, write_envelope(self.payload(), key_id=key_id, signature=signature)
+
+    def entries(self) -> list[tuple[str, bytes]]:
+        """The files of its zip."""
+        logs = [(f"logs/{sha256}", log) for sha256, log in self.files.items()]
+        return [self.proof(), *logs]
+
+
+def take_apart(
+    client: TestClient, verification_id: str, *, signing_key: Path, kind: int = 2
+) -> TakenApart:
+    """Fetch a proof of a format from a server; with the files of its zip in both."""
+    address = f"/api/v1/verifications/{verification_id}/proof"
+    files = files_of(client.get(address).content)
+    envelope = read_envelope(json.loads(files.pop(ENVELOPE_NAME)))
+    logs = {name.removeprefix("logs/"): content for name, content in files.items()}
+    if kind == 1:
+        document = client.get(address, params={"format": "json"}).json()
+        return TakenApart(document, logs, signing_key)
+    document = read_statement(envelope.payload).predicate
+    assert set(document) == {"format", "parts", *PARTS}
+    return TakenApart(
+        document, logs, signing_key, json.loads(envelope.payload), envelope.signatures[0]
+    )
