@@ -31,6 +31,7 @@ from finishline.cli.commands import (
 from finishline.cli.commands.calibration import calibrate
 from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
+from finishline.cli.commands.convert import convert
 from finishline.cli.commands.copies import backup, restore
 from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.login import login, logout
@@ -77,7 +78,7 @@ def options(
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
-    lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout,
+    lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     completion.completion,
 ):  # fmt: skip
     app.command()(command)

@@ -45,11 +45,16 @@ class Submission:
 
 
 def create_log(folder: Path, submission: Submission) -> BinaryIO:
-    """The next run_N.log of a folder, open and unbuffered.
+    """The next log of a folder for this submission.
 
     Raises ClaimError if the folder has a submission of another benchmark, division or settings.
     """
     _read_claim(folder, submission)
+    return next_log(folder)
+
+
+def next_log(folder: Path) -> BinaryIO:
+    """The next run_N.log of a folder, which is made if need be: new, open and unbuffered."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in count():
         with suppress(FileExistsError):

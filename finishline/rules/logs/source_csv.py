@@ -1,0 +1,74 @@
+"""Tables of measurements as CSV: one row for each moment, one column for each name."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.source import SourceRow, read_moment
+from finishline.rules.logs.text import MAX_FILE_BYTES
+
+MOST_COLUMNS = 1000
+MOST_ROWS = 1_000_000
+
+
+def read_csv(content: bytes, *, file: str, time: str | None) -> list[SourceRow]:
+    """The rows of a table; `time` is the column of times, in seconds or as ISO dates.
+
+    A cell that holds no number is left out. Raises LogFormatError naming line and column.
+    """
+    if len(content) > MAX_FILE_BYTES:
+        raise LogFormatError(
+            f"{len(content):,} bytes", file=file, expected=f"at most {MAX_FILE_BYTES:,} bytes"
+        )
+    text = content.decode("utf-8-sig", "replace")
+    table = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = [name.strip() for name in next(table, [])]
+        _check_header(header, time, file=file)
+        return list(_rows(table, header, time, file=file))
+    except csv.Error as error:
+        raise LogFormatError(f"no CSV: {error}", file=file, line=table.line_num) from error
+
+
+def _check_header(header: list[str], time: str | None, *, file: str) -> None:
+    if not 0 < len(header) <= MOST_COLUMNS:
+        expected = f"1 to {MOST_COLUMNS:,} names of columns"
+        raise LogFormatError(f"{len(header):,} columns", file=file, line=1, expected=expected)
+    if time is not None and time not in header:
+        raise LogFormatError(
+            f"time unknown: no column {time[:80]!r}",
+            file=file,
+            line=1,
+            expected=f"--time with one of {', '.join(header[:20])}",
+        )
+
+
+def _rows(
+    table: Iterator[list[str]], header: list[str], time: str | None, *, file: str
+) -> Iterator[SourceRow]:
+    for number, cells in enumerate(table, 2):
+        if number > MOST_ROWS:
+            expected = f"at most {MOST_ROWS:,}"
+            raise LogFormatError("too many rows", file=file, line=number, expected=expected)
+        named = dict(zip(header, cells, strict=False))
+        seconds = None
+        if time is not None and (told := named.pop(time, "").strip()):
+            seconds = read_moment(told)
+            if seconds is None:
+                expected = "seconds or an ISO date"
+                message = f"{told[:60]!r} is no time"
+                raise LogFormatError(message, file=file, line=number, field=time, expected=expected)
+        values = {
+            name: value for name, cell in named.items() if (value := _number(cell)) is not None
+        }
+        yield SourceRow(values, seconds)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,186 @@
+"""TensorBoard's event files: records with masked checksums, each one an Event in protobuf.
+
+Sources: tensorflow, lib/io/record_writer.h (the records), lib/hash/crc32c.h (the mask),
+core/util/event.proto, core/framework/summary.proto and tensor.proto (the fields).
+"""
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.source import STEP, SourceRow
+
+MOST_EVENTS = 1_000_000
+LARGEST_RECORD = 256 * 1024 * 1024
+# Scalars are small; larger records are pictures and graphs, and are passed over.
+LARGEST_SCALARS = 64 * 1024
+MOST_VALUES = 1_000
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+FLOAT, DOUBLE = 1, 2
+Field = tuple[int, int, int | bytes]
+
+
+def read_tfevents(opened: BinaryIO, *, file: str) -> list[SourceRow]:
+    """The scalars of an event file, each with its step and its time, in seconds since 1970.
+
+    Raises LogFormatError for a record that is cut off, altered or too large.
+    """
+    rows: list[SourceRow] = []
+    for number, record in enumerate(_records(opened, file=file), 1):
+        if number > MOST_EVENTS:
+            raise LogFormatError("too many events", file=file, expected=f"at most {MOST_EVENTS:,}")
+        try:
+            rows += _scalars(record)
+        except (ValueError, struct.error) as error:
+            message = f"event {number} is no protobuf of an Event: {error}"
+            raise LogFormatError(message, file=file) from error
+    return rows
+
+
+def _records(opened: BinaryIO, *, file: str) -> Iterator[bytes]:
+    """The content of each record that is small enough to hold scalars."""
+    number = 0
+    while header := opened.read(12):
+        number += 1
+        if len(header) < 12:
+            raise _cut_off(number, file)
+        length, check = struct.unpack("<QI", header)
+        if masked_crc32c(header[:8]) != check:
+            expected = "an event file of TensorBoard, not altered"
+            message = f"wrong checksum of the length of record {number}"
+            raise LogFormatError(message, file=file, expected=expected)
+        if length > LARGEST_RECORD:
+            expected = f"at most {LARGEST_RECORD:,}"
+            message = f"record {number} has {length:,} bytes"
+            raise LogFormatError(message, file=file, expected=expected)
+        if length > LARGEST_SCALARS:
+            opened.seek(length - 1, 1)
+            if len(opened.read(5)) < 5:
+                raise _cut_off(number, file)
+            continue
+        content = opened.read(length + 4)
+        if len(content) < length + 4:
+            raise _cut_off(number, file)
+        record = content[:length]
+        if masked_crc32c(record) != struct.unpack("<I", content[length:])[0]:
+            message = f"wrong checksum of record {number}"
+            raise LogFormatError(message, file=file, expected="an event file that is not altered")
+        yield record
+
+
+def _cut_off(number: int, file: str) -> LogFormatError:
+    return LogFormatError(f"record {number} is cut off", file=file, expected="a whole file")
+
+
+def _scalars(record: bytes) -> Iterator[SourceRow]:
+    """The scalars of an Event: wall_time is field 1, step 2, summary 5 with values in 1."""
+    seconds: float | None = None
+    step = 0
+    summaries: list[bytes] = []
+    for number, kind, value in read_fields(record):
+        if (number, kind) == (1, FIXED64) and isinstance(value, bytes):
+            (seconds,) = struct.unpack("<d", value)
+        elif (number, kind) == (2, VARINT) and isinstance(value, int):
+            step = value
+        elif (number, kind) == (5, BYTES) and isinstance(value, bytes):
+            summaries.append(value)
+    told = seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+    for summary in summaries:
+        for count, (number, kind, value) in enumerate(read_fields(summary)):
+            if count >= MOST_VALUES:
+                raise ValueError(f"more than {MOST_VALUES:,} values")
+            if (number, kind) == (1, BYTES) and isinstance(value, bytes):
+                tag, scalar = _value(value)
+                if tag and scalar is not None and math.isfinite(scalar):
+                    yield SourceRow({STEP: float(step), tag: scalar}, told)
+
+
+def _value(message: bytes) -> tuple[str, float | None]:
+    """Tag and scalar of a Summary.Value: tag is field 1, simple_value 2, tensor 8."""
+    tag, scalar = "", None
+    for number, kind, value in read_fields(message):
+        if not isinstance(value, bytes):
+            continue
+        if (number, kind) == (1, BYTES):
+            tag = value.decode("utf-8", "replace")
+        elif (number, kind) == (2, FIXED32):
+            (scalar,) = struct.unpack("<f", value)
+        elif (number, kind) == (8, BYTES):
+            scalar = _scalar_of_tensor(value)
+    return tag, scalar
+
+
+def _scalar_of_tensor(message: bytes) -> float | None:
+    """The one number of a TensorProto: dtype is field 1, content 4, float_val 5, double_val 6."""
+    dtype, content = 0, b""
+    for number, kind, value in read_fields(message):
+        if (number, kind) == (1, VARINT) and isinstance(value, int):
+            dtype = value
+        elif number in (4, 5, 6) and isinstance(value, bytes):
+            content = value
+    if dtype == FLOAT and len(content) == 4:
+        return float(struct.unpack("<f", content)[0])
+    if dtype == DOUBLE and len(content) == 8:
+        return float(struct.unpack("<d", content)[0])
+    return None
+
+
+def read_fields(message: bytes) -> Iterator[Field]:
+    """Number, kind and value of each field of a protobuf message. Raises ValueError."""
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, place = _varint(message, place)
+            yield number, kind, value
+            continue
+        if kind == BYTES:
+            length, place = _varint(message, place)
+        elif kind in (FIXED64, FIXED32):
+            length = 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError(f"a field of kind {kind}")
+        if length > len(message) - place:
+            raise ValueError("a field that ends beyond its message")
+        yield number, kind, message[place : place + length]
+        place += length
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(message):
+            break
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (2**64 - 1), place
+    raise ValueError("a number without an end")
+
+
+def _make_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_TABLE = _make_table()
+
+
+def masked_crc32c(content: bytes) -> int:
+    """Castagnoli's checksum, turned by 15 bits and moved, as records have it.
+
+    Source of the polynomial: RFC 3720, appendix B.4.
+    """
+    table, crc = _TABLE, 0xFFFFFFFF
+    for byte in content:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
