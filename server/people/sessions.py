@@ -271,7 +271,7 @@ def leave_notice(session: Session, secret: str, notice: Notice) -> None:
 
 def take_notices(session: Session, secret: str) -> list[Notice]:
     """Return the queued notices and delete them."""
-    found = session.get(ConsoleSession, hash_token(secret), with_for_update=True)
+    found = session.get(ConsoleSession, hash_token(secret), with_for_update={"of": ConsoleSession})
     if found is None:
         return []
     notices = [Notice(item["text"], _opened(secret, item["sealed"])) for item in found.notices]
