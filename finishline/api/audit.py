@@ -37,9 +37,13 @@ class AuditHead(Schema):
 
 
 class AuditCheck(Schema):
-    """Result of a check of the log: each hash is derived again and compared with the chain."""
+    """Result of a check of the log: each hash is derived again and compared with the chain.
+
+    `redacted` counts records in which the name of an erased person was replaced.
+    """
 
     records: int
     head: AuditHead
     whole: bool
+    redacted: int = 0
     problems: list[str]

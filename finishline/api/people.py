@@ -234,6 +234,14 @@ class UserChange(Schema):
     disabled: StrictBool = False
 
 
+class UserErasure(Schema):
+    """Erasure of a user, and why. `name` repeats the one in the address: nothing brings it back."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "alice"}]})
+
+    name: str = Field(max_length=100)
+
+
 class UserKnown(Schema):
     """Whether an organiser knows a user, since when.
 

@@ -78,6 +78,7 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
         "whole": not problems,
         "records": chain.records,
         "head": asdict(chain.head),
+        "redacted": chain.redacted,
         "problems": problems,
     }
     screen.answer(view, _lines(chain, problems))
@@ -86,6 +87,8 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
 
 def _lines(chain: Chain, problems: list[str]) -> list[RenderableType]:
     told = f"{count_text(chain.records, 'record')}, head {chain.head.sha256}"
+    if chain.redacted:
+        told += f"; in {count_text(chain.redacted, 'record')} the name of an erased person"
     if not problems:
         return [told, Text("Every record matches its hash.", style="bold green")]
     return [told, *(Text(f"  {problem}", style="bold red") for problem in problems)]

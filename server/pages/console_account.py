@@ -15,7 +15,7 @@ from server.base.database import utc_now
 from server.base.models import Submission, Token
 from server.base.standing import pending_verifications, standing
 from server.pages.console_page import Console, Done, OwnerDep, filled
-from server.people import token_issue
+from server.people import erasure, token_issue
 from server.people.accounts import (
     ROLES,
     SCOPES,
@@ -72,6 +72,7 @@ def account_page(
             "before": before,
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
+            "asks_erasure_since": erasure.asked_at(session, caller.name),
             "quota": own_quotas(session, console.services.settings, caller),
         }
     return console.page(
@@ -86,6 +87,17 @@ def account_page(
         session_ends_at=console.signed_in.ends_at.isoformat(),
         **wrong,
     )
+
+
+@router.post(ADDRESS + "/erasure")
+def ask_erasure(console: OwnerDep, _form: FormDep) -> Response:
+    """Ask the admins for one's erasure."""
+
+    def ask(session: Session) -> Done:
+        erasure.ask_erasure(session, console.caller)
+        return ADDRESS, Notice("The admins see that you ask to be erased.")
+
+    return console.change(ask, partial(account_page, console))
 
 
 def token_row(token: Token) -> dict[str, Any]:

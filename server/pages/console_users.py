@@ -9,10 +9,17 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.people import OrganisationCreate, OrganisationView, UserChange, UserCreate
+from finishline.api.people import (
+    OrganisationCreate,
+    OrganisationView,
+    UserChange,
+    UserCreate,
+    UserErasure,
+)
+from server.base.errors import ContentError
 from server.pages.console_account import token_row
 from server.pages.console_page import AdminDep, Console, Done, filled, read_query, renamed
-from server.people import users
+from server.people import erasure, users
 from server.people.accounts import ROLES
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
@@ -89,6 +96,21 @@ def enable(user_name: str, console: AdminDep, _form: FormDep) -> Response:
     return _change(user_name, console, {"disabled": False}, "enabled")
 
 
+@router.post(ADDRESS + "/{user_name}/erase")
+def erase(user_name: str, console: AdminDep, form: FormDep) -> Response:
+    """Erase a person, once their name is typed again."""
+
+    def change(session: Session, wanted: UserErasure) -> Done:
+        if wanted.name != user_name:
+            raise ContentError(f"Nothing was erased: type the name {user_name} to erase it.")
+        former = erasure.erase_user(session, console.caller, user_name).name
+        return _address(former), Notice(f"This account is {former} from now on.")
+
+    sent = {"name": form.get("erased_name", "").strip()}
+    page = renamed(partial(_one, console, user_name), name="erased_name")
+    return console.submit(UserErasure, sent, change, page)
+
+
 def _change(
     user_name: str,
     console: Console,
@@ -114,6 +136,7 @@ def _list(
     asked = only or UserFilter()
     with console.services.database.read() as session:
         found = users.list_users(session, limit=PAGE + 1, after=asked.after, search=asked.q)
+        erasures = erasure.erasures_asked(session)
         organisations = users.list_organisations(session)
     filters = asked.model_dump(exclude={"after"}, exclude_none=True)
     next_page = None
@@ -123,6 +146,7 @@ def _list(
         "users.html",
         typed=typed,
         users=found[:PAGE],
+        erasures=erasures,
         organisations=organisations,
         organisation_choices=_choices(organisations),
         roles=ROLE_CHOICES,
@@ -137,6 +161,7 @@ def _one(
 ) -> HTMLResponse:
     with console.services.database.read() as session:
         user = users.read_user(session, user_name)
+        asked = erasure.asked_at(session, user_name)
         organisations = users.list_organisations(session)
         found = list_visible_tokens(session, console.caller, user_name=user_name)
         tokens = [token_row(token) for token in found]
@@ -149,6 +174,7 @@ def _one(
         organisation_choices=_choices(organisations),
         roles=ROLE_CHOICES,
         address=_address(user_name),
+        asks_erasure_since=asked,
         is_self=user.id == console.caller.user_id,
         **wrong,
     )

@@ -1,6 +1,7 @@
 """Accounts: tokens and their holders, roles, scopes and names."""
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from server.people.audit import Actor, Subject, record
 
 # Any number that no other lock of this database has.
 LOCK = 0x66696E6E616D65
+# The name of an account that was erased.
+FORMER = re.compile(r"former-\d+")
 
 
 def require_new_name(session: Session, name: str) -> None:
@@ -31,6 +34,8 @@ def require_new_name(session: Session, name: str) -> None:
     """
     if fault := fault_in(name):
         raise ContentError(f"The name {name!r} {fault}.")
+    if FORMER.fullmatch(name.casefold()):
+        raise ContentError(f"The name {name!r} is kept for an account that was erased.")
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
     taken = union_all(

@@ -49,5 +49,6 @@ def check_audit(services: ServicesDep, _caller: OrganiserDep) -> AuditCheck:
         records=chain.records,
         head=AuditHead(id=chain.head.id, sha256=chain.head.sha256),
         whole=not chain.problems,
+        redacted=chain.redacted,
         problems=[str(problem) for problem in chain.problems],
     )

@@ -14,14 +14,16 @@ from finishline.api.people import (
     OrganisationView,
     UserChange,
     UserCreate,
+    UserErasure,
     UserKnown,
     UserKnownChange,
     UserList,
     UserView,
 )
 from server.base.addresses import site_address
+from server.base.errors import ContentError
 from server.base.services import ServicesDep
-from server.people import invitations, users
+from server.people import erasure, invitations, users
 from server.people.dependencies import AdminDep, OrganiserDep
 
 router = APIRouter(tags=["users"])
@@ -63,6 +65,16 @@ def change_user(name: str, services: ServicesDep, caller: AdminDep, body: UserCh
     """Change role, organisation or e-mail, disable or enable. Omitted fields stay."""
     with services.database.write() as session:
         user = users.change_user(session, caller, name, body)
+        return users.read_user(session, user.name)
+
+
+@router.post("/users/{name}/erasure")
+def erase_user(name: str, services: ServicesDep, caller: AdminDep, body: UserErasure) -> UserView:
+    """Erase a person: their name becomes former-17, their access ends. Results stay. For ever."""
+    if body.name != name:
+        raise ContentError(f"The body names {body.name!r}. To erase {name!r}, name it again.")
+    with services.database.write() as session:
+        user = erasure.erase_user(session, caller, name)
         return users.read_user(session, user.name)
 
 

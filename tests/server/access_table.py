@@ -53,6 +53,7 @@ API = {
     "POST /api/v1/users": ADMINS,
     "GET /api/v1/users/{name}": ADMINS,
     "PATCH /api/v1/users/{name}": ADMINS,
+    "POST /api/v1/users/{name}/erasure": ADMINS,
     "PUT /api/v1/users/{name}/known": ORGANISERS,
     "GET /api/v1/invitations": ORGANISERS,
     "POST /api/v1/invitations": ORGANISERS,
@@ -169,6 +170,7 @@ CONSOLE = {
     "POST /console/sign-out": WHO_AM_I,
     "GET /console": SIGNED_IN_PAGE,
     "GET /account": SIGNED_IN_PAGE,
+    "POST /account/erasure": OWN_TOKENS,
     "POST /account/tokens": OWN_TOKENS,
     "POST /account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
     "POST /account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
@@ -225,6 +227,7 @@ CONSOLE = {
     "GET /console/users/{user_name}": ADMINS_PAGE,
     "POST /console/users/{user_name}": ADMINS,
     "POST /console/users/{user_name}/disable": ADMINS,
+    "POST /console/users/{user_name}/erase": ADMINS,
     "POST /console/users/{user_name}/enable": ADMINS,
     "POST /console/organisations": ADMINS,
 }

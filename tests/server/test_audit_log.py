@@ -192,7 +192,8 @@ def test_an_exported_log_is_checked_offline(
     capsys.readouterr()
     assert main(["check-proof", "--log", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "whole": True, "records": 3, "head": {"id": 3, "sha256": head}, "problems": [],
+        "whole": True, "records": 3, "head": {"id": 3, "sha256": head}, "redacted": 0,
+        "problems": [],
     }  # fmt: skip
     write_log(path, records[:2])
     assert main(["check-proof", "--log", str(path)]) == 0

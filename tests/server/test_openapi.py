@@ -123,6 +123,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/users",
         "GET /api/v1/users/{name}",
         "PATCH /api/v1/users/{name}",
+        "POST /api/v1/users/{name}/erasure",
         "PUT /api/v1/users/{name}/known",
         "GET /api/v1/organisations",
         "POST /api/v1/organisations",

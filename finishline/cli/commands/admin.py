@@ -129,7 +129,9 @@ def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
     open_screen(as_json=as_json).answer(view, lines)
 
 
-users = typer.Typer(no_args_is_help=True, help="Users: list, add, set, disable, enable, approve.")
+users = typer.Typer(
+    no_args_is_help=True, help="Users: list, add, set, disable, enable, approve, erase."
+)
 organisations = typer.Typer(no_args_is_help=True, help="Organisations: list, add.")
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
 Organisation = Annotated[
@@ -244,6 +246,26 @@ def disapprove_user(
 ) -> int:
     """Send a user's packages only to workers with a memory cgroup (organisers)."""
     return _set_known(name, known=False, url=url, token=token, as_json=as_json)
+
+
+@users.command("erase")
+def erase_user(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Nothing brings the name back.")] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Replace a person's name by former-17 wherever it stands, and end their access.
+
+    Their submissions stay under that name.
+    """
+    if not yes:
+        raise CliError(f"Nothing was erased. To erase {name}, add --yes.", exit_code=ExitCode.USAGE)
+    with ServerClient(url, token) as server:
+        view = server.post(f"/users/{segment(name)}/erasure", {"name": name})
+    open_screen(as_json=as_json).answer(view, [f"{name} is {view['name']} from now on."])
+    return int(ExitCode.OK)
 
 
 def _set_known(name: str, *, known: bool, url: str, token: str | None, as_json: bool) -> int:

@@ -69,13 +69,21 @@ class Head:
     sha256: str
 
 
+# Of a record that names the hashes of others, in which a person's name was replaced.
+ERASURE = "user.erase"
+
+
 @dataclass(frozen=True)
 class Chain:
-    """Result of checking a log: its head, the count of records, and the faults found."""
+    """Result of checking a log: its head, the count of records, and the faults found.
+
+    `redacted` counts records in which the name of an erased person was replaced.
+    """
 
     head: Head
     records: int
     problems: tuple[RuleError, ...]
+    redacted: int = 0
 
 
 def record_sha256(record: Mapping[str, Any]) -> str:
@@ -87,16 +95,54 @@ def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 10
     """Check each record of a whole log, oldest first, against its hash and the record before.
 
     Ids count from 1 without a gap. Records cut off at the end leave no trace in the log itself:
-    compare the head with one noted earlier.
+    compare the head with one noted earlier. A record that another hash is derived of is whole if a
+    later erasure names that one.
     """
     head, count = Head(0, FIRST_PREVIOUS), 0
-    problems: list[RuleError] = []
+    problems: list[tuple[int, RuleError]] = []
+    other: dict[int, str] = {}
+    erasures: dict[int, Mapping[str, str]] = {}
     for count, record in enumerate(records, start=1):
         problem = _problem_of(record, count, head)
-        if problem is not None and len(problems) < most_problems:
-            problems.append(problem)
+        if problem is None:
+            try:
+                derived = record_sha256(record)
+            except RuleError as error:
+                problem = error
+            else:
+                if derived != record["sha256"]:
+                    other[count] = derived
+                if record["action"] == ERASURE:
+                    erasures[count] = _named_in(record)
+        if problem is not None:
+            problems.append((count, problem))
         head = Head(count, str(record.get("sha256")))
-    return Chain(head, count, tuple(problems))
+    redacted = _redacted(other, erasures)
+    problems += (
+        (number, RuleError("it was changed", field=f"record {number}.sha256", expected=derived))
+        for number, derived in other.items()
+        if number not in redacted
+    )
+    problems.sort(key=lambda found: found[0])
+    found = tuple(problem for _, problem in problems[:most_problems])
+    return Chain(head, count, found, len(redacted))
+
+
+def _named_in(erasure: Mapping[str, Any]) -> Mapping[str, str]:
+    named = (erasure["after"] or {}).get("records")
+    return named if isinstance(named, dict) else {}
+
+
+def _redacted(other: Mapping[int, str], erasures: Mapping[int, Mapping[str, str]]) -> set[int]:
+    """Records whose other hash the latest erasure that changed them names.
+
+    An erasure counts if it is whole itself, or redacted by a later one.
+    """
+    latest: dict[str, str] = {}
+    for number in sorted(erasures, reverse=True):
+        if number not in other or latest.get(str(number)) == other[number]:
+            latest = {**erasures[number], **latest}
+    return {number for number, derived in other.items() if latest.get(str(number)) == derived}
 
 
 def has_head(records: Iterable[Mapping[str, Any]], sha256: str) -> bool:
@@ -117,10 +163,4 @@ def _problem_of(record: Mapping[str, Any], number: int, before: Head) -> RuleErr
             field=f"{place}.previous_sha256",
             expected=before.sha256,
         )
-    try:
-        derived = record_sha256(record)
-    except RuleError as error:
-        return error
-    if derived != record["sha256"]:
-        return RuleError("it was changed", field=f"{place}.sha256", expected=derived)
     return None

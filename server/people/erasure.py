@@ -1,0 +1,203 @@
+"""Erasure of a person: their name becomes former-17 wherever this server keeps it.
+
+Decision 0024 says what stays: results with their files, and hashes.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Text, and_, cast, delete, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from server.base.board_versions import raise_all_board_versions
+from server.base.database import utc_now
+from server.base.errors import ConflictError
+from server.base.models import (
+    Attempt,
+    AuditRecord,
+    BenchmarkPhases,
+    Calibration,
+    ConsoleSession,
+    Decision,
+    Delivery,
+    Evidence,
+    Identity,
+    Invitation,
+    MailSubscription,
+    NoticeEvent,
+    Organisation,
+    Pool,
+    QueueRow,
+    Quota,
+    Submission,
+    Token,
+    User,
+    Verification,
+    Webhook,
+    WorkerRow,
+)
+from server.people.accounts import FORMER
+from server.people.audit import Subject, record, redact
+from server.people.dependencies import Caller
+from server.people.users import find_user
+
+ASKED = "user.ask-erasure"
+# Names and prose about what people did; the content of submissions is not among them.
+COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
+    Submission.withdrawn_by,
+    Submission.withdrawn_because,
+    Submission.witnessed_by,
+    WorkerRow.held_by,
+    WorkerRow.held_because,
+    QueueRow.paused_by,
+    QueueRow.paused_because,
+    Verification.reason,
+    Verification.reasons,
+    Calibration.reason,
+    Calibration.adopted_because,
+    Decision.reason,
+    Pool.closed_because,
+    Quota.subject,
+    Quota.reason,
+    BenchmarkPhases.reason,
+    Attempt.failure,
+    NoticeEvent.content,
+    ConsoleSession.notices,
+    Invitation.name,
+)
+# Values that are no names, though somebody may be called "admin".
+WORDS = frozenset({"role", "scopes", "status", "state", "kind", "kinds", "division", "benchmark"})
+Rename = Callable[[Any], Any]
+
+
+def former_name(user_id: int) -> str:
+    """Name of an erased account."""
+    return f"former-{user_id}"
+
+
+def ask_erasure(session: Session, caller: Caller) -> None:
+    """Note that a person asks for their erasure; an admin decides."""
+    if asked_at(session, caller.name) is None:
+        subject = Subject("user", caller.name)
+        record(session, caller, ASKED, subject, reason=None, before=None, after=None)
+
+
+def asked_at(session: Session, name: str) -> datetime | None:
+    """Time at which somebody asked for their erasure."""
+    return session.scalar(
+        select(AuditRecord.at)
+        .where(AuditRecord.action == ASKED, AuditRecord.subject_id == name)
+        .order_by(AuditRecord.id)
+        .limit(1)
+    )
+
+
+def erasures_asked(session: Session) -> list[str]:
+    """Names of everybody who asked for their erasure, the first first."""
+    asked = select(AuditRecord.subject_id).where(AuditRecord.action == ASKED)
+    names = session.scalars(asked.order_by(AuditRecord.id))
+    return [name for name in dict.fromkeys(names) if not FORMER.fullmatch(name)]
+
+
+def erase_user(session: Session, caller: Caller, name: str) -> User:
+    """Erase a person. Raises NotFoundError, ConflictError for oneself or one who is erased.
+
+    Their submissions stay under the new name. Tokens, sessions, links, webhooks, mails, e-mail and
+    identities end.
+    """
+    user = find_user(session, name)
+    former = former_name(user.id)
+    if user.id == caller.user_id:
+        raise ConflictError("Only another admin can erase your account.")
+    if name == former:
+        raise ConflictError(f"{name} is erased already.")
+    rename, words = _rename(session, user, former), (name, *([user.email] if user.email else []))
+    _end_access(session, user)
+    user.name, user.email, user.disabled_at = former, None, user.disabled_at or utc_now()
+    session.flush()
+    for column in COLUMNS:
+        _rewrite(session, column, words, rename)
+    _rename_in_evidence(session, user)
+    raise_all_board_versions(session)
+    changed = redact(session, rename)
+    after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
+    subject = Subject("user", former)
+    record(session, caller, "user.erase", subject, reason=None, before=None, after=after)
+    return user
+
+
+def _rename(session: Session, user: User, former: str) -> Rename:
+    """Replace a name as a whole word, wherever it stands in a value; and the e-mail address."""
+    everybody = [*session.scalars(select(User.name)), *session.scalars(select(Organisation.name))]
+    # Of "alice" in the name "alice b" nothing is theirs.
+    longer = sorted((one for one in everybody if user.name in one), key=len, reverse=True)
+    words = re.compile(
+        rf"(?<![\w@.-])(?:{'|'.join(re.escape(one) for one in longer)})(?![\w@-]|\.\w)"
+    )
+    name, email = user.name, user.email
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, str):
+            found = value.replace(email, former) if email else value
+            return words.sub(lambda m: former if m[0] == name else m[0], found)
+        if isinstance(value, dict):
+            return {k: each if k in WORDS else rename(each) for k, each in value.items()}
+        return [rename(each) for each in value] if isinstance(value, list) else value
+
+    return rename
+
+
+def _end_access(session: Session, user: User) -> None:
+    own = select(Token.id).where(Token.user_id == user.id)
+    hooks = select(Webhook.id).where(Webhook.user_id == user.id)
+    mails = select(MailSubscription.id).where(MailSubscription.user_id == user.id)
+    for gone in (
+        delete(ConsoleSession).where(ConsoleSession.token_id.in_(own)),
+        delete(Identity).where(Identity.user_id == user.id),
+        delete(Delivery).where(or_(Delivery.webhook_id.in_(hooks), Delivery.mail_id.in_(mails))),
+        delete(Webhook).where(Webhook.user_id == user.id),
+        delete(MailSubscription).where(MailSubscription.user_id == user.id),
+    ):
+        session.execute(gone)
+    now = utc_now()
+    for token in session.scalars(select(Token).where(Token.user_id == user.id)):
+        token.revoked_at, token.label = token.revoked_at or now, None
+        token.token_sha256 = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+    session.execute(
+        update(Invitation)
+        .where(Invitation.made_by == user.id, Invitation.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+
+
+def _holding(column: InstrumentedAttribute[Any], name: str) -> ColumnElement[bool]:
+    """The condition of a column whose text has a name in it."""
+    found: ColumnElement[bool] = cast(column, Text).contains(name, autoescape=True)
+    return found
+
+
+def _rewrite(
+    session: Session, column: InstrumentedAttribute[Any], words: tuple[str, ...], rename: Rename
+) -> None:
+    """Rename in the values of a column that have one of the words in them."""
+    table = column.class_.__table__
+    keys = tuple(table.primary_key.columns)
+    source = table.columns[column.key]
+    holding = or_(*(_holding(source, word) for word in words))
+    for *key, value in session.execute(select(*keys, source).where(holding)).all():
+        renamed = rename(value)
+        if renamed != value:
+            row = and_(*(part == known for part, known in zip(keys, key, strict=True)))
+            session.execute(update(table).where(row).values({source.name: renamed}))
+
+
+def _rename_in_evidence(session: Session, user: User) -> None:
+    """Proofs are signed when they are read, from what was kept: the submitter's name alone."""
+    own = select(Submission.id).where(Submission.user_id == user.id)
+    checked = select(Verification.id).where(Verification.submission_id.in_(own))
+    for kept in session.scalars(select(Evidence).where(Evidence.verification_id.in_(checked))):
+        kept.submission = kept.submission | {"submitter": user.name}

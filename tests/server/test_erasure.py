@@ -1,0 +1,262 @@
+"""Erasure of a person: their name is nowhere afterwards, and every hash and proof still checks."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from server.base.database import Database, utc_now
+from server.base.models import Base, ConsoleSession, Identity, Token, User
+from server.operations.export import Wanted, export_everything
+from server.operations.integrity import check_server
+from server.people.accounts import create_token
+from tests.server.conftest import list_stored_files
+from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.every_address import NAMES, addresses, ask
+from tests.support.services import services_of
+
+NAME = "qwyjibo.smith"
+LIKE = f"{NAME}-junior"
+MAIL = "q.smith@uni.example"
+ORIGIN = {"Origin": "http://testserver"}
+WORD = re.compile(rf"{re.escape(NAME)}(?!-junior)|{re.escape(MAIL)}")
+
+
+@pytest.fixture
+def person(make_person: Callable[..., Any], database: Database) -> Any:
+    """Somebody with a mail address and an identity; another has a name that begins as theirs."""
+    made = make_person(NAME, "organiser")
+    make_person(LIKE, "submitter")
+    with database.write() as session:
+        user = session.query(User).filter(User.name == NAME).one()
+        user.email = MAIL
+        token = session.query(Token).filter(Token.user_id == user.id).one()
+        identity = Identity(issuer="https://x.example", subject="17", user=user)
+        identity.created_at, identity.token_id = utc_now(), token.id
+        session.add(identity)
+    return made
+
+
+@pytest.fixture
+def traces(
+    person: Any,
+    client: TestClient,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    replay: Any,
+    make_report: Callable[..., Any],
+    olivia: Any,
+    ada: Any,
+) -> dict[str, str]:
+    """What a person leaves: submissions, verdicts, decisions, links, webhooks, quotas, holds."""
+
+    def post(path: str, body: dict[str, Any], by: Any = person, method: str = "POST") -> Any:
+        answer = client.request(method, f"/api/v1{path}", json=body, headers=by.headers)
+        assert answer.is_success, (path, answer.text)
+        return answer.json() if answer.content else {}
+
+    sent = submit(digits_submission, by=person).json()["id"]
+    again = submit(replay_again(digits_submission), by=person).json()["id"]
+    asked = post(f"/submissions/{sent}/verifications", {"reason": f"{NAME} asks, and {LIKE}"})
+    replay.submission_id, replay.verification_id = sent, asked["id"]
+    assert replay.report(replay.claim().json(), make_report(replay.seeds())).is_success
+    post(f"/submissions/{again}/withdrawal", {"reason": f"by {NAME}."})
+    post("/workers/walter-1/pause", {"reason": f"{NAME}'s wish"})
+    post(f"/quotas/user/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
+    post("/tokens", {"user": NAME, "role": "submitter", "label": f"of {NAME}"}, ada)
+    post(f"/users/{NAME}", {"email": MAIL}, ada, "PATCH")
+    post("/invitations", {"name": "grace"})
+    body = {"url": "https://hooks.example/x", "kinds": ["verdict"], "scope": "own"}
+    made = client.post("/api/v1/webhooks", json=body, headers=person.headers)
+    assert made.status_code in (201, 422), made.text
+    client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
+    client.cookies.clear()
+    return NAMES | {
+        "submission_id": sent,
+        "public": again,
+        "verification_id": asked["id"],
+        "rerun": asked["id"],
+        "waiting": asked["id"],
+        "duel": asked["id"],
+        "submitter:path": "olivia",
+    }
+
+
+def replay_again(submission: Any) -> Any:
+    submission.claim = submission.claim | {"notes": "another"}
+    return submission
+
+
+def quota(reason: str) -> dict[str, Any]:
+    return {"submissions_per_day": 7, "reason": reason}
+
+
+def erase(client: TestClient, by: Any, name: str, *, typed: str | None = None) -> Any:
+    return client.post(
+        f"/api/v1/users/{name}/erasure", json={"name": typed or name}, headers=by.headers
+    )
+
+
+def stored_texts(database: Database) -> dict[str, str]:
+    """The whole text of each table."""
+    with database.engine.connect() as connection:
+        return {
+            table.name: json.dumps(
+                [list(row) for row in connection.execute(text(f"SELECT * FROM {table.name}"))],  # noqa: S608
+                default=str,
+                ensure_ascii=False,
+            )
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def found_in_routes(client: TestClient, known: dict[str, str], by: Any) -> set[str]:
+    headers = by.headers
+    return {
+        path
+        for path, address in addresses(client, known)
+        if not path.endswith("/events") and WORD.search(ask(client, address, headers).text)
+    }
+
+
+def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
+    traces: dict[str, str],
+    client: TestClient,
+    database: Database,
+    settings: Any,
+    person: Any,
+    ada: Any,
+    tmp_path: Path,
+) -> None:
+    services = services_of(client)
+    before = {name for name, found in stored_texts(database).items() if WORD.search(found)}
+    assert before >= {"users", "audit_log", "submissions", "workers", "quotas", "evidence"}
+    assert found_in_routes(client, traces, ada) >= {
+        "/submissions/{submission_id}", "/api/v1/leaderboards/{benchmark_id}", "/api/v1/audit",
+        "/api/v1/users", "/api/v1/workers/{name}", "/api/v1/quotas", "/api/v1/submissions",
+        "/api/v1/verifications/{verification_id}/proof",
+    }  # fmt: skip
+    head = client.get("/api/v1/audit/head").json()
+    with database.read() as session:
+        former = f"former-{session.query(User).filter(User.name == NAME).one().id}"
+
+    answer = erase(client, ada, NAME)
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["name"] == former
+    left = {name for name, found in stored_texts(database).items() if WORD.search(found)}
+    assert left == set()
+    assert found_in_routes(client, traces, ada) == set()
+    assert not [name for name in list_stored_files(settings) if WORD.search(name)]
+    export_everything(services, tmp_path / "export", Wanted())
+    for path in (tmp_path / "export").rglob("*"):
+        assert not path.is_file() or not WORD.search(path.read_bytes().decode("latin-1")), path
+    # Who is called nearly so keeps their name, where both stood in one text too.
+    assert LIKE in stored_texts(database)["users"]
+    reason = client.get(f"/api/v1/verifications/{traces['verification_id']}").json()["reason"]
+    assert reason == f"{former} asks, and {LIKE}"
+    board = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert former in {entry["submitter"] for entry in board}
+    assert client.get(f"/submitters/{former}").status_code == 200
+    # The chain is whole, an earlier head is still in it, and each proof checks.
+    checked = client.get("/api/v1/audit/check", headers=ada.headers).json()
+    assert (checked["whole"], checked["problems"]) == (True, [])
+    assert checked["redacted"] > 3
+    log = client.get("/api/v1/audit?limit=1000", headers=ada.headers).json()["records"]
+    assert head["sha256"] in {record["sha256"] for record in log}
+    findings = check_server(services, files=True, proofs=True)
+    assert findings.faults == []
+    proof = client.get(f"/api/v1/verifications/{traces['verification_id']}/proof?format=json")
+    assert proof.json()["submission"]["submitter"] == former
+
+
+def test_nothing_of_theirs_opens_anything_afterwards(
+    traces: dict[str, str], client: TestClient, database: Database, person: Any, ada: Any
+) -> None:
+    assert erase(client, ada, NAME).status_code == 200
+    assert client.get("/api/v1/me", headers=person.headers).status_code == 401
+    with database.read() as session:
+        assert session.query(ConsoleSession).count() == 0
+        assert session.query(Identity).count() == 0
+    links = client.get("/api/v1/invitations", headers=ada.headers).json()["invitations"]
+    assert {link["state"] for link in links} == {"revoked"}
+    # Nobody can be taken for them, nor for another who was erased.
+    for name in ("former-1", "Former-99"):
+        body = {"name": name}
+        assert client.post("/api/v1/users", json=body, headers=ada.headers).status_code == 422
+    former = client.get("/api/v1/users?q=former", headers=ada.headers).json()["users"][0]["name"]
+    assert erase(client, ada, former).status_code == 409
+
+
+def test_a_record_changed_otherwise_is_still_found(
+    traces: dict[str, str], client: TestClient, database: Database, ada: Any, olivia: Any
+) -> None:
+    erase(client, ada, NAME)
+    grace = client.post("/api/v1/users", json={"name": "grace"}, headers=ada.headers)
+    assert grace.status_code == 201
+    # The record of an erasure may be redacted itself, by that of its admin.
+    with database.write() as session:
+        other = create_token(session, user_name="adam", role="admin", expires_in=None)
+    headers = {"Authorization": f"Bearer {other.secret}"}
+    answer = client.post("/api/v1/users/ada/erasure", json={"name": "ada"}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert client.get("/api/v1/audit/check", headers=headers).json()["whole"]
+    with database.write() as session:
+        name = "audit_log_refuses"
+        if session.get_bind().dialect.name == "postgresql":
+            session.execute(text(f"ALTER TABLE audit_log DISABLE TRIGGER {name}"))
+        else:
+            session.execute(text(f"DROP TRIGGER {name}_update"))
+        redacted = "SELECT min(id) FROM audit_log WHERE actor LIKE 'former-%'"
+        number = session.execute(text(redacted)).scalar_one()
+        session.execute(text(f"UPDATE audit_log SET reason = 'x' WHERE id = {number}"))  # noqa: S608
+    checked = client.get("/api/v1/audit/check", headers=headers).json()
+    assert not checked["whole"]
+    assert f"record {number}" in checked["problems"][0]
+
+
+def test_the_log_refuses_changes_after_an_erasure_too(
+    traces: dict[str, str], client: TestClient, database: Database, ada: Any
+) -> None:
+    erase(client, ada, NAME)
+    with pytest.raises(Exception, match="only ever added to"), database.write() as session:
+        session.execute(text("UPDATE audit_log SET actor = 'x'"))
+
+
+def test_only_another_admin_erases_and_names_the_person_twice(
+    client: TestClient, alice: Any, olivia: Any, ada: Any
+) -> None:
+    assert erase(client, olivia, "alice").status_code == 403
+    assert erase(client, ada, "ada").status_code == 409
+    assert erase(client, ada, "alice", typed="bob").status_code == 422
+    assert erase(client, ada, "nobody").status_code == 404
+    assert client.get("/api/v1/me", headers=alice.headers).status_code == 200
+    assert erase(client, ada, "alice").status_code == 200
+    assert erase(client, ada, "alice").status_code == 404
+
+
+def sign_in(client: TestClient, person: Any) -> Callable[..., Any]:
+    client.cookies.clear()
+    client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
+    page = client.get("/account").text
+    csrf = re.findall(r'name="csrf" value="([0-9a-f]+)"', page)[0]
+    return lambda path, **form: client.post(path, data={"csrf": csrf} | form, headers=ORIGIN)
+
+
+def test_a_person_asks_and_an_admin_decides(client: TestClient, alice: Any, ada: Any) -> None:
+    asked = sign_in(client, alice)("/account/erasure")
+    assert "You asked to be erased" in asked.text
+    send = sign_in(client, ada)
+    assert "Asks to be erased" in client.get("/console/users").text
+    assert "alice asked to be erased" in client.get("/console/users/alice").text
+    refused = send("/console/users/alice/erase", erased_name="alicia")
+    assert "Nothing was erased" in refused.text
+    done = send("/console/users/alice/erase", erased_name="alice")
+    assert "This account is former-" in done.text
+    assert "alice" not in client.get("/console/users").text
+    assert "Asks to be erased" not in client.get("/console/users").text
