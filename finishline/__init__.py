@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from finishline.client.async_client import AsyncClient
     from finishline.client.client import Client
     from finishline.client.errors import (
         Conflict,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "Conflict",
     "FinishlineError",
@@ -42,5 +44,5 @@ def __getattr__(name: str) -> Any:
         return version("finishline-tta")
     if name not in __all__:
         raise AttributeError(name)
-    module = "client" if name == "Client" else "errors"
+    module = {"AsyncClient": "async_client", "Client": "client"}.get(name, "errors")
     return getattr(import_module(f"finishline.client.{module}"), name)

@@ -11,15 +11,18 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
-from finishline.api.boards import BoardView, PreviewView
+from finishline.api.boards import PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.people import MeView
 from finishline.api.prices import PriceList, PriceView
 from finishline.api.queues import QueueView
 from finishline.api.quotas import MyQuotaView
 from finishline.api.runs import RunExport, RunRecord
-from finishline.api.submissions import SubmissionList, SubmissionView
+from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
 from finishline.api.verifications import AskedFor, VerificationView
+from finishline.api.workers import WorkerList, WorkerView
+from finishline.client.board import Board
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable
 from finishline.client.files import Upload, idempotency_key, open_parts
@@ -31,7 +34,7 @@ from finishline.client.transport import Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
-PageType = TypeVar("PageType", SubmissionList, RunExport)
+PageType = TypeVar("PageType", SubmissionList, RunExport, WorkerList)
 
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
@@ -161,15 +164,21 @@ class Client:
         found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}")
         return read_view(BenchmarkView, found)
 
-    def leaderboard(self, benchmark_id: str, **filters: object) -> BoardView:
-        """A page of a benchmark's leaderboard.
+    def leaderboard(self, benchmark_id: str, **filters: object) -> Board:
+        """A benchmark's leaderboard: its first page, and on iteration all the others.
 
+        With `limit`, `page` or `cursor` it is one page alone.
         The filters are those of the board's address: division, metric, status, q, sort, order,
         limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
         date_to, withdrawn, evidence, check, accelerator, vendor, size, ids.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
-        return read_view(BoardView, self._transport.get(path, **filters))
+        board = read_view(Board, self._transport.get(path, **filters))
+        if not filters.keys().isdisjoint(("limit", "page", "cursor")):
+            return board
+        return board.followed_by(
+            lambda cursor: read_view(Board, self._transport.get(path, **filters, cursor=cursor))
+        )
 
     def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
         """The same page as if the benchmark's embargo were over now; for organisers."""
@@ -221,6 +230,12 @@ class Client:
         for page in self._pages(RunExport, path, {"limit": page_size}):
             yield from page.runs
 
+    def curve(self, submission: SubmissionView | str, run: int) -> CurveView:
+        """Every evaluation of a run (counted from 0)."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/runs/{run}/curve"
+        return read_view(CurveView, self._transport.get(path))
+
     def log(self, submission: SubmissionView | str, run: int) -> bytes:
         """The raw log of a run (counted from 0), byte for byte as it was sent."""
         submission_id = submission if isinstance(submission, str) else submission.id
@@ -270,6 +285,11 @@ class Client:
         path = f"/verifications/{segment(verification_id)}"
         return read_view(VerificationView, self._transport.get(path))
 
+    def proof(self, verification_id: str) -> bytes:
+        """The signed evidence of a verdict, as `finishline check-proof` reads it."""
+        path = f"/verifications/{segment(verification_id)}/proof"
+        return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
+
     def cancel(self, verification_id: str) -> VerificationView:
         """Cancel a verification that has not ended; for organisers."""
         path = f"/verifications/{segment(verification_id)}/cancel"
@@ -302,6 +322,15 @@ class Client:
                     f" after {timeout_seconds:g} s."
                 )
             self._pause(poll_seconds)
+
+    def workers(self) -> list[WorkerView]:
+        """Every worker that said hello, the latest first."""
+        pages = self._pages(WorkerList, "/workers", {})
+        return [worker for page in pages for worker in page.workers]
+
+    def me(self) -> MeView:
+        """Your user name, and role, scopes and expiry of your token."""
+        return read_view(MeView, self._transport.get("/me"))
 
     def queue(self) -> QueueView:
         """Queue of waiting attempts, by hardware class."""
@@ -341,7 +370,7 @@ class Client:
         while True:
             page = read_view(kind, self._transport.get(path, **query, cursor=cursor))
             yield page
-            cursor = page.next_cursor
+            cursor = getattr(page, "next_cursor", None)
             if cursor is None:
                 return
 

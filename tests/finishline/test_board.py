@@ -1,0 +1,111 @@
+"""Boards in programs and notebooks, and the client for asyncio."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+import finishline
+from finishline import AsyncClient, Client
+from tests.server.conftest import Person, SubmissionParts
+
+pytestmark = pytest.mark.usefixtures("shown_claims")
+
+
+@pytest.fixture
+def made(digits_submission: SubmissionParts, submit: Callable[..., Any]) -> list[str]:
+    """Three submissions, the first one first."""
+    return [submit(digits_submission).json()["id"] for _ in range(3)]
+
+
+class TwoAPage(httpx2.BaseTransport):
+    """Asks the server for two entries a page, whoever asks without a limit."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._inner = httpx2.HTTPTransport()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        if "/leaderboards/" in request.url.path and "limit" not in request.url.params:
+            request.url = request.url.copy_merge_params({"limit": "2"})
+        self.asked.append(str(request.url.params))
+        return self._inner.handle_request(request)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def test_iterating_goes_on_over_the_pages(site: str, alice: Person, made: list[str]) -> None:
+    pages = TwoAPage()
+    with Client(site, alice.secret, transport=pages) as client:
+        board = client.leaderboard("digits", division="closed")
+        assert len(board.entries) == 2
+        assert sorted(entry.submission_id for entry in board) == sorted(made)
+        assert len(pages.asked) == 2
+        assert all("division=closed" in asked for asked in pages.asked)
+        assert len(list(client.leaderboard("digits", limit=2))) == 2
+
+
+def test_a_board_is_a_data_frame(site: str, alice: Person, made: list[str]) -> None:
+    with Client(site, alice.secret, transport=TwoAPage()) as client:
+        table = client.leaderboard("digits").to_pandas()
+        empty = client.leaderboard("cifar10").to_pandas()
+    assert sorted(table["submission_id"]) == sorted(made)
+    assert set(table["system_hardware_class"]) == {"cpu-test"}
+    assert (table["tta_seconds"] > 0).all()
+    assert len(empty) == 0
+    assert "submission_id" in empty.columns
+
+
+def test_without_pandas_the_install_command_is_said(
+    site: str, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with Client(site) as client, pytest.raises(ImportError, match=r"finishline-tta\[pandas\]"):
+        client.leaderboard("digits").to_pandas()
+
+
+def test_a_notebook_shows_a_table_without_markup_of_strangers(
+    site: str, alice: Person, made: list[str]
+) -> None:
+    with Client(site, alice.secret) as client:
+        board = client.leaderboard("digits")
+    first = board.entries[0].model_copy(update={"model": "<script>alert(1)</script>"})
+    shown = board.model_copy(update={"entries": [first, *board.entries[1:]]})._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert shown.count("<tr>") == 4
+    assert "3 of 3 entries" in shown
+
+
+def test_curves_workers_and_oneself_are_read(site: str, alice: Person, made: list[str]) -> None:
+    with Client(site, alice.secret) as client:
+        assert client.me().user == alice.name
+        curve = client.curve(made[0], 1)
+        assert curve.index == 1
+        assert len(curve.evaluations) > 1
+        assert client.workers() == []
+        with pytest.raises(finishline.NotFound):
+            client.proof("none")
+
+
+def test_the_async_client_answers_as_the_other(site: str, alice: Person, made: list[str]) -> None:
+    async def ask() -> None:
+        pages = TwoAPage()
+        async with AsyncClient(site, alice.secret, transport=pages) as client:
+            assert client.url == site
+            me, board = await asyncio.gather(client.me(), client.leaderboard("digits"))
+            assert me.user == alice.name
+            assert sorted(entry.submission_id for entry in board.entries) == sorted(made)
+            found = [each.id async for each in client.submissions(benchmark="digits", page_size=2)]
+            assert found == made[::-1]
+            with pytest.raises(finishline.NotFound):
+                await client.submission("none")
+            with pytest.raises(AttributeError):
+                client.no_such_method  # noqa: B018
+            assert "leaderboard" in dir(client)
+
+    asyncio.run(ask())
