@@ -117,7 +117,7 @@ from web import board_table, formats, names
 from web.assets import static_url, style_ids
 from web.board_table import target_range
 from web.chart_parts import left_out
-from web.charts import CHARTS
+from web.charts import CHARTS, curves_figure
 from web.citation import bibtex, plain_citation
 from web.compare import (
     LETTERS,
@@ -129,6 +129,8 @@ from web.compare import (
     probability,
     ratio,
 )
+from web.compare_chart import overlaid_curves, run_times_figure
+from web.curves_chart import convergence_figure
 from web.entries import outcome_word, says_code, trust_words
 from web.home_words import (
     COUNTERS,
@@ -156,7 +158,7 @@ from web.progress import (
 )
 from web.race import whiskers
 from web.records_chart import record_sparkline
-from web.replay_chart import largest_shift
+from web.replay_chart import duel_figure, largest_shift
 from web.rounds import SHOWN
 from web.run_measurements import (
     ledger_bars,
@@ -167,6 +169,7 @@ from web.run_measurements import (
 )
 from web.stamps import TABS, place_sentence, stamp_of, subject_title, submission_title
 from web.steps import convergence_unit, rank_steps, shown_steps
+from web.svg_chart import draw
 from web.verdicts import reads_between_evaluations, standing_words, verdict_checks
 from web.workers import (
     box_text,
@@ -177,6 +180,7 @@ from web.workers import (
     off_text,
     queue_sentence,
     roof_name,
+    roofline_figure,
     run_text,
     speed_text,
     subject_of,
@@ -306,7 +310,14 @@ def environment() -> Environment:
         only_differences=only_differences,
         outcome_word=outcome_word,
         pair_seen_from=against,
+        convergence_figure=convergence_figure,
+        curves_figure=curves_figure,
+        draw=draw,
+        duel_figure=duel_figure,
+        overlaid_curves=overlaid_curves,
         pair_sentence=pair_sentence,
+        roofline_figure=roofline_figure,
+        run_times_figure=run_times_figure,
         phases_used=phases_used,
         plain_citation=plain_citation,
         probability=probability,

@@ -8,12 +8,13 @@ from sqlalchemy.orm import Session
 
 from finishline.api.calibrations import CalibrationSummary
 from server.base.models import Calibration
-from server.base.services import ServicesDep
+from server.base.services import Services, ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
+from web.chart_parts import Figure
 from web.curves_chart import convergence_figure
 from web.render import render
 from web.replay_chart import calibration_figure
@@ -71,10 +72,12 @@ def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuer
         own = _summaries(session, calibration.benchmark_id, services.benchmarks)
         shown = views.calibration_view(session, calibration, services.benchmarks)
         comparison = views.comparison_view(session, calibration, second)
+        bands = _bands(session, services, calibration)
     return render(
         "calibration.html",
         calibration=shown.model_dump(mode="json"),
         comparison=comparison.model_dump(mode="json"),
+        bands=bands,
         benchmark=benchmark_view(benchmark).model_dump(mode="json"),
         judging=judging.id if judging is not None else None,
         others=[each.model_dump(mode="json") for each in own if each.id != calibration_id],
@@ -85,14 +88,15 @@ def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuer
 def bands_chart(calibration_id: str, services: ServicesDep) -> dict[str, Any]:
     """The curves of the runs with their band, batch size by batch size."""
     with services.database.read() as session:
-        calibration = queries.find_calibration(session, calibration_id)
-        benchmark = definition(session, calibration.benchmark_sha256)
-        shown = views.calibration_view(session, calibration, services.benchmarks).model_dump(
-            mode="json"
-        )
-        runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
+        return _bands(session, services, queries.find_calibration(session, calibration_id))
+
+
+def _bands(session: Session, services: Services, calibration: Calibration) -> Figure:
+    benchmark = definition(session, calibration.benchmark_sha256)
+    shown = views.calibration_view(session, calibration, services.benchmarks)
+    runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
     target = benchmark_view(benchmark).target.model_dump(mode="json")
-    return calibration_figure(shown["sizes"], runs, target)
+    return calibration_figure(shown.model_dump(mode="json")["sizes"], runs, target)
 
 
 def _summaries(

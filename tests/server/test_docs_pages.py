@@ -321,7 +321,7 @@ def test_the_page_has_chart_table_and_a_way_there(
     made = submit(digits_submission).json()
     page = client.get("/benchmarks/digits/convergence").text
 
-    assert 'data-chart="/benchmarks/digits/charts/convergence.json"' in page
+    assert '<figure class="chart figure" id="chart">' in page
     assert f'href="/submissions/{made["id"]}"' in page
     assert 'href="/benchmarks/digits/convergence"' in client.get("/benchmarks/digits").text
     figure = client.get("/benchmarks/digits/charts/convergence.json").json()

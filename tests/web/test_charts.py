@@ -432,7 +432,7 @@ def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Re
     assert "0.800 s 8 epochs 1.000 s 9 epochs 0.800 challenger" in words
     assert "0.790 s 8 epochs missed – challenger" in words
     assert "challenger faster" in words
-    assert 'data-chart="/verifications/ver-1/charts/duel.json"' in page
+    assert '<figure class="chart figure" id="duel-chart">' in page
     assert "Run 2 holder" in words
 
 
