@@ -66,6 +66,7 @@ from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
+from server.verifications.pulls import PullDesk
 
 API = "/api/v1"
 # A request is matched with the routes in this order: the heaviest are found first.
@@ -136,6 +137,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     version_reader = services.put(VersionReader(services.database))
     last_uses = services.put(LastUses(services.database))
+    services.put(PullDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
     services.put(CachedFigures(services.database, settings))

@@ -61,12 +61,10 @@ def make_app(
 
     def replay(payload: object) -> None:
         job = read_job(payload)
-        state.busy = True
         try:
-            with attempt_in_logs(job):
+            with state.at_work(), attempt_in_logs(job):
                 make_attempt(job)
         finally:
-            state.busy = False
             on_free()
 
     app.task(name=REPLAY_TASK, shared=False)(replay)
@@ -88,10 +86,7 @@ def run_worker(
     """
 
     def note_shutdown(**_: Any) -> None:
-        if not state.busy or not stop_grace_seconds or state.leave_by is not None:
-            state.stopping = True
-        else:  # The stop guard looks at the time: a signal may come while a lock is held.
-            state.leave_by = time.monotonic() + stop_grace_seconds
+        state.leave(stop_grace_seconds)
 
     queue = queue_of(name)
     worker_shutting_down.connect(note_shutdown, weak=False)
@@ -185,7 +180,7 @@ class Intake:
         self._is_closed = close
         if self._must_end():  # This loop is at no attempt, and takes none any more.
             self._is_ending = True
-            log.info("drained: ending")
+            log.info("drained: ending" if self._state.drained else "at its limit: ending")
             self._end()
 
     def _is_deaf(self, consumer: Any) -> bool:
@@ -196,4 +191,4 @@ class Intake:
         return not taking.channel.qos.can_consume()
 
     def _must_end(self) -> bool:
-        return self._state.drained and not self._is_ending
+        return self._state.is_done and not self._is_ending

@@ -30,6 +30,7 @@ from finishline.rules.verification.messages import (
     EvaluationBatch,
     HelloAnswer,
     Lease,
+    ReplayJob,
     ReplayReport,
     TrainingGrant,
     WorkerHello,
@@ -92,6 +93,16 @@ class WorkerLink:
         )
         return decode(content, ProbeAnswer)
 
+    def next(self, name: str, *, wait_seconds: float) -> ReplayJob | None:
+        """Wait for the next attempt of this worker; None if there is none yet. One try."""
+        content = self._post(
+            f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}",
+            b"{}",
+            retries=NEVER,
+            timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0),
+        )
+        return decode(content, ReplayJob) if content else None
+
     def claim(self, attempt_id: str, request: ClaimRequest) -> Lease:
         """Take an attempt. Raises Conflict if it is taken, over or cancelled."""
         content = self._post(
@@ -141,11 +152,14 @@ class WorkerLink:
         *,
         retries: Retries | Patience,
         lease: Lease | None = None,
+        timeout: httpx2.Timeout = REQUEST_TIMEOUT,
     ) -> bytes:
         """Post with the token of this worker, or with that and the fence of a lease."""
         headers = {} if lease is None else _headers(lease)
         try:
-            return self._transport.post_bytes(path, content, headers=headers, retries=retries)
+            return self._transport.post_bytes(
+                path, content, headers=headers, retries=retries, timeout=timeout
+            )
         except FinishlineError as error:
             if error.status is not None and retries is not NEVER:  # A hello logs changes alone.
                 log.info("%s: the server answered %d", path, error.status)

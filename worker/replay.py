@@ -135,8 +135,8 @@ def replay(
     host: Host,
     state: WorkerState,
     checks: AttemptChecks | None = None,
-) -> None:
-    """Make one attempt at a verification.
+) -> bool:
+    """Make one attempt at a verification; whether this worker got it.
 
     Quiet when the attempt belongs to another worker or is over: a message may come twice, and the
     server, which knows better, is asked before and during the training. `checks` surround the runs;
@@ -144,20 +144,21 @@ def replay(
     """
     if checks is not None and not checks.may_claim():
         log.info("attempt %s is left to another worker: this one is out", job.attempt_id)
-        return
+        return False
     request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
     try:
         lease = server.claim(job.attempt_id, request)
     except Conflict as refusal:
         log.info("attempt %s is not to be made: %s", job.attempt_id, refusal)
-        return
+        return False
     except (FinishlineError, ValueError) as error:
         log.error("attempt %s was not claimed: %s", job.attempt_id, error)
-        return
+        return False
     log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.trainings), job.benchmark_id)
     report = _train(job, lease, server=server, system=system, host=host, state=state, checks=checks)
     if report is not None:
         _hand_in(report, lease, server=server)
+    return True
 
 
 def _train(

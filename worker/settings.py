@@ -25,7 +25,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
 
-    broker_url: str = Field(min_length=1)
+    broker_url: str | None = None
     broker_password_file: Path | None = None
     server_url: str = "http://127.0.0.1:8000"
     worker_token: SecretStr | None = None
@@ -54,8 +54,14 @@ class Settings(BaseSettings):
     def broker_address(self) -> str:
         """The broker's address with the password from its file, where one is named.
 
-        Stops the program with a sentence if the file cannot be read.
+        Stops the program with a sentence if there is none, or the file cannot be read.
         """
+        if not self.broker_url:
+            sys.exit(
+                "FINISHLINE_BROKER_URL is missing: expected the broker's address, which an "
+                "organiser gets by `python -m server.admin worker-account NAME`; or start the "
+                "worker with --pull, and it asks the server itself for work"
+            )
         if self.broker_password_file is None:
             return self.broker_url
         try:

@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from finishline.rules.verification.messages import WorkerWord
 
@@ -18,6 +19,14 @@ STOP_LIMIT_SECONDS = 12.0
 POLL_SECONDS = 0.5
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits after which a worker ends by itself: attempts made, and seconds without one."""
+
+    attempts: int | None = None
+    idle_seconds: float | None = None
+
+
 @dataclass
 class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
@@ -26,7 +35,8 @@ class WorkerState:
     an organiser's orders. `leave_by`, on time.monotonic(), is the deadline for its present attempt
     once its own operator told it to stop. `refused` is the server's sentence where it refuses this
     worker's token: the worker ends. `roof_wanted` is whether the server knows no roof of this
-    worker's hardware class.
+    worker's hardware class. `made` counts the attempts that it leased, and `idle_since`, on
+    time.monotonic(), is when it was last at one.
     """
 
     busy: bool = False
@@ -37,6 +47,9 @@ class WorkerState:
     leave_by: float | None = None
     refused: str | None = None
     roof_wanted: bool = False
+    limits: Limits = Limits()
+    made: int = 0
+    idle_since: float = field(default_factory=time.monotonic)
 
     @property
     def exit_code(self) -> int:
@@ -46,13 +59,44 @@ class WorkerState:
     @property
     def takes_nothing(self) -> bool:
         """Whether messages are left in their queue, for the worker beside it."""
-        return self.out or self.paused or self.drained
+        return self.out or self.paused or self.is_done
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the worker ends once it is free: it is drained, or at one of its limits."""
+        most = self.limits.attempts
+        is_spent = most is not None and self.made >= most
+        return self.drained or is_spent or (not self.busy and self.seconds_left(1.0) <= 0)
+
+    def seconds_left(self, most: float) -> float:
+        """Seconds until this worker has been idle for as long as it may, at most `most`."""
+        longest = self.limits.idle_seconds
+        if longest is None:
+            return most
+        return min(most, max(self.idle_since + longest - time.monotonic(), 0.0))
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Busy until the end of the block."""
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.idle_since = time.monotonic()
+            self.busy = False
+
+    def leave(self, grace_seconds: float) -> None:
+        """Follow a request to stop: at once, or after the grace if an attempt is under way."""
+        if not self.busy or not grace_seconds or self.leave_by is not None:
+            self.stopping = True
+        else:  # The stop guard looks at the time: a signal may come while a lock is held.
+            self.leave_by = time.monotonic() + grace_seconds
 
     def word(self) -> WorkerWord:
         """The state as a hello tells it."""
         if self.stopping:
             return "stopping"
-        if self.leave_by is not None:
+        if self.leave_by is not None or self.is_done:
             return "draining"
         return "busy" if self.busy else "idle"
 

@@ -135,14 +135,21 @@ class Transport:
         )
 
     def post_bytes(
-        self, path: str, content: bytes, *, headers: Mapping[str, str], retries: Retries | Patience
+        self,
+        path: str,
+        content: bytes,
+        *,
+        headers: Mapping[str, str],
+        retries: Retries | Patience,
+        timeout: httpx2.Timeout = TIMEOUT,
     ) -> bytes:
-        """The content that answers posted JSON text, with headers and retries of its own."""
-        headers = {"Content-Type": "application/json"} | dict(headers)
-        return self._attempt(
-            retries,
-            lambda: self._request("POST", API + path, content=content, headers=headers).content,
-        )
+        """The content that answers posted JSON text, with headers, retries and timeout as given."""
+        request: dict[str, Any] = {
+            "content": content,
+            "headers": {"Content-Type": "application/json"} | dict(headers),
+            "timeout": timeout,
+        }
+        return self._attempt(retries, lambda: self._request("POST", API + path, **request).content)
 
     def get_bytes(
         self, path: str, *, headers: Mapping[str, str], retries: Retries | Patience

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import has_body, refuse
 from server.base.request_metrics import RequestMetrics
-from server.operations.rates import REQUESTER, Requester, is_free, is_worker_post
+from server.operations.rates import REQUESTER, Requester, is_free, is_wait_for_work, is_worker_post
 
 MOST_WAITING = 64
 # Beside all others. A worker gives up on an answer after five seconds.
@@ -89,7 +89,7 @@ class OpenResponses:
             del self._by_key[key]
 
 
-def is_of_worker(scope: Scope) -> bool:
+def is_post_of_worker(scope: Scope) -> bool:
     """Whether a request is a post of a worker with a valid token.
 
     A report is compared with the times of its worker's posts, so one that waits behind readers
@@ -119,10 +119,12 @@ class InFlight:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_free(scope):
+        is_of_worker = scope["type"] == "http" and is_post_of_worker(scope)
+        # A worker that waits for work holds no slot: another limit holds their number.
+        if scope["type"] != "http" or is_free(scope) or (is_of_worker and is_wait_for_work(scope)):
             await self._app(scope, receive, send)
             return
-        slots = self.posts if is_of_worker(scope) else self.slots
+        slots = self.posts if is_of_worker else self.slots
         if not await slots.acquire():
             await self.refuse("requests", scope, receive, send)
             return

@@ -41,6 +41,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 FREE = frozenset({"/healthz", "/readyz", "/metrics", "/favicon.ico", "/robots.txt"})
 FREE_UNDER = ("/static/", "/docs-assets/")
 WORKER_POSTS = frozenset({"/api/v1/workers/hello", "/api/v1/workers/probes"})
+WORKERS_UNDER, WAIT_ENDS = "/api/v1/workers/", "/next"
 WORKER_UNDER = "/api/v1/attempts/"
 # Reads of many rows, and those that draw, compress or sign.
 EXPENSIVE_ENDS = (
@@ -168,7 +169,13 @@ def is_worker_post(scope: Scope) -> bool:
     """Whether a request is a post of a worker while it trains."""
     path: str = scope["path"]
     is_under = path in WORKER_POSTS or path.startswith(WORKER_UNDER)
-    return scope["method"] not in SAFE and is_under
+    return scope["method"] not in SAFE and (is_under or is_wait_for_work(scope))
+
+
+def is_wait_for_work(scope: Scope) -> bool:
+    """Whether a request waits until there is work for a worker."""
+    path: str = scope["path"]
+    return path.startswith(WORKERS_UNDER) and path.endswith(WAIT_ENDS)
 
 
 class RateLimiting:

@@ -147,6 +147,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
         "baseline_since confirmed_at confirmed_by witness_for box",
+        pulled_at=FOR_ONE_SERVER,
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,
         held_by=FOR_ONE_SERVER,

@@ -155,6 +155,8 @@ class Dispatcher:
             return take_due(session, alive_seconds=alive_seconds)
 
     def _send(self, sending: Sending) -> bool:
+        if sending.is_asked_for:
+            return True
         body: dict[str, Any] = asdict(sending.job)
         try:
             self._broker.send_task(

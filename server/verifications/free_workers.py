@@ -25,6 +25,9 @@ from server.verifications.jobs import NOBODY_YET
 from server.verifications.workers import is_organisers, owner_of
 
 LONGEST_SILENCE_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 20.0  # Of a worker that asks for work.
+# Longer than a wait and the way here and back.
+STILL_ASKS = timedelta(seconds=LONGEST_WAIT_SECONDS + 10)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class FreeWorkers:
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
     that wants a present or a paused class waits for it and goes to no other. `boxes` has the
     BoxWord of each worker that trains packages. `witnesses` has the
-    free workers with a witness's token, by the submission that they serve.
+    free workers with a witness's token, by the submission that they serve. `asking` are the workers
+    that ask the server itself for their work.
     """
 
     free: dict[str, list[str]]
@@ -43,6 +47,7 @@ class FreeWorkers:
     owners: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     witnesses: Mapping[str, list[str]] = field(default_factory=dict)
+    asking: Set[str] = frozenset()
 
     def only(self, hardware_classes: Set[str]) -> "FreeWorkers":
         """Copy with the free workers of some classes only."""
@@ -104,6 +109,7 @@ def read_free_workers(
             WorkerRow.user_id,
             WorkerRow.witness_for,
             WorkerRow.box,
+            WorkerRow.pulled_at,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
             WorkerRow.state != "stopping",
@@ -125,6 +131,7 @@ def read_free_workers(
         if worker.name not in taken:
             own = witnesses.setdefault(worker.witness_for, []) if worker.witness_for else None
             (free.setdefault(worker.hardware_class, []) if own is None else own).append(worker.name)
+    asking = {worker.name for worker in workers if still_asks(worker.pulled_at, now)}
     workers = [worker for worker in workers if worker.witness_for is None]
     present: dict[str, list[str]] = {}
     for worker in workers:
@@ -132,7 +139,12 @@ def read_free_workers(
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
     boxes = {one.name: one.box for one in workers if one.box}
-    return FreeWorkers(free, present, pauses, owners, boxes, witnesses)
+    return FreeWorkers(free, present, pauses, owners, boxes, witnesses, asking)
+
+
+def still_asks(pulled_at: datetime | None, now: datetime) -> bool:
+    """Whether a worker asks for its work, so that no message is sent to it."""
+    return pulled_at is not None and now - pulled_at < STILL_ASKS
 
 
 def _taken(session: Session | Connection, now: datetime) -> set[str | None]:

@@ -85,10 +85,11 @@ LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
 
 @dataclass(frozen=True)
 class Sending:
-    """Job and the queue it goes to."""
+    """Job, and the queue it goes to unless its worker asks the server itself for it."""
 
     job: ReplayJob
     queue: str
+    is_asked_for: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,11 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
     heads = _heads(session) if idle.free else []
     for hardware_class in sorted(idle.free):
         chosen += _by_turns(session, idle, hardware_class, heads, now)
-    return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+    sendings = [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+    return [
+        replace(one, is_asked_for=to in idle.asking)
+        for one, (_, to) in zip(sendings, chosen, strict=True)
+    ]
 
 
 def _send_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:

@@ -1,8 +1,10 @@
 """Worker endpoints: hello, claim, events, report; holds of workers and queues."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Header, Query, Response
+from fastapi.concurrency import run_in_threadpool
 
 from finishline.api.queues import Hold, QueueHold, QueueResume, QueueView, Resume
 from finishline.api.workers import (
@@ -21,6 +23,7 @@ from finishline.rules.verification.messages import (
     EvaluationBatch,
     HelloAnswer,
     Lease,
+    ReplayJob,
     ReplayReport,
     TrainingGrant,
     WorkerHello,
@@ -32,14 +35,18 @@ from server.base.viewer import ORGANISER
 from server.people.dependencies import Caller, OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
+from server.verifications.free_workers import LONGEST_WAIT_SECONDS
 from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
+from server.verifications.pulls import PullDesk, job_of, note_asking
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import read_worker
 
 MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+WaitDep = Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds at most.")]
+NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker yet."}
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
@@ -73,6 +80,23 @@ def hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloA
     attempts.refuse_unstorable(body)
     with services.database.write() as session:
         return workers.greet(session, body, caller=caller)
+
+
+@router.post("/workers/{name}/next", response_model=ReplayJob, responses={204: NO_WORK})
+async def next_attempt(
+    name: str, services: ServicesDep, caller: WorkerDep, wait: WaitDep = LONGEST_WAIT_SECONDS
+) -> Response:
+    """Wait for the next attempt of a worker, which then claims it. 204: there is none yet.
+
+    For workers that cannot reach the broker. The same attempt is answered until it is claimed.
+    """
+    await run_in_threadpool(note_asking, services.database, name, caller)
+    attempt_id = await services.of(PullDesk).wait(name, wait)
+    if attempt_id is not None:
+        job = await run_in_threadpool(job_of, services.database, attempt_id, name)
+        if job is not None:
+            return Response(orjson.dumps(job), media_type="application/json")
+    return Response(status_code=204)
 
 
 @router.post("/workers/probes")

@@ -118,6 +118,7 @@ API = {
     "POST /api/v1/queue/resume": ORGANISERS,
     "POST /api/v1/workers/hello": WORKERS,
     "POST /api/v1/workers/probes": WORKERS,
+    "POST /api/v1/workers/{name}/next": WORKERS,
     "GET /api/v1/workers/{name}": PUBLIC,
     "GET /api/v1/workers/{name}/probes": PUBLIC,
     "POST /api/v1/workers/{name}/baseline": ORGANISERS,

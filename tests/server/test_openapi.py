@@ -159,6 +159,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/pools/{pool_id}/fresh-runs",
         "POST /api/v1/workers/hello",
         "POST /api/v1/workers/probes",
+        "POST /api/v1/workers/{name}/next",
         "POST /api/v1/workers/{name}/baseline",
         "POST /api/v1/workers/{name}/pause",
         "POST /api/v1/workers/{name}/drain",

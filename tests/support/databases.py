@@ -42,16 +42,16 @@ INTERPRETER = re.compile(r"/root/[\w./-]+/lib/python")
 IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULTILINE)
 
 
-# The revision before the newest one, and the tables that it lacked.
-BEFORE = "0050"
-ADDED = ("identities",)
+# The revision before the newest one, and how to take away what it lacked.
+BEFORE = "0051"
+UNDO = ("ALTER TABLE workers DROP COLUMN pulled_at",)
 
 
 def set_back(database: Database) -> None:
     """Leave a migrated database as its release of before would."""
     with database.engine.begin() as connection:
-        for table in ADDED:
-            connection.exec_driver_sql(f"DROP TABLE {table}")
+        for statement in UNDO:
+            connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{BEFORE}'")  # noqa: S608
 
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -152,13 +153,13 @@ def fake_server():
 
         def do_POST(self):
             content = self.rfile.read(int(self.headers["content-length"]))
-            kind = self.path.rsplit("/", 1)[-1]
+            kind = urlsplit(self.path).path.rsplit("/", 1)[-1]
             with fake.changed:
                 status, answer = fake.answer_to(kind)
                 fake.posts.append((kind, self.headers["authorization"], json.loads(content)))
                 fake.fence_headers.append((kind, self.headers["finishline-fence"]))
                 fake.changed.notify_all()
-            body = json.dumps(answer).encode()
+            body = json.dumps(answer).encode() if status != 204 else b""
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()

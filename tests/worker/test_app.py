@@ -22,6 +22,7 @@ from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
+from worker.__main__ import parse_arguments
 from worker.app import Intake, make_app
 from worker.state import WorkerState
 
@@ -105,12 +106,12 @@ def start_worker(broker_url, fake_server, tmp_path):
     """
     workers = []
 
-    def start(*, measure="off", url=None):
+    def start(*options, measure="off", url=None):
         environment = os.environ | {
             "FINISHLINE_MEASURE": measure,
             "FINISHLINE_ENTRIES": "off",
             "TEST_HELLO_SECONDS": "0.5",
-            "FINISHLINE_BROKER_URL": url or broker_url,
+            "FINISHLINE_BROKER_URL": broker_url if url is None else url,
             "FINISHLINE_SERVER_URL": fake_server.url,
             "FINISHLINE_WORKER_TOKEN": "worker-token",
             "FINISHLINE_WORKER_NAME": "grace",
@@ -118,7 +119,7 @@ def start_worker(broker_url, fake_server, tmp_path):
         }
         log = (tmp_path / f"worker-{len(workers)}.log").open("wb")
         worker = subprocess.Popen(
-            [sys.executable, str(WORKER_WITH_FAKES)],
+            [sys.executable, str(WORKER_WITH_FAKES), *options],
             env=environment, stdout=log, stderr=log,
         )  # fmt: skip
         log.close()
@@ -267,6 +268,75 @@ def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
     fake_server.answers["hello"] = [(200, {"order": "drain", "why": "new fans"})]
     assert start_worker().wait(timeout=60) == 0
     assert fake_server.bodies("hello")[-1]["state"] == "stopping"
+
+
+@pytest.fixture
+def work(fake_server, make_job, monkeypatch):
+    """Offers jobs at the server itself; a worker that pulls them is told of no broker."""
+    monkeypatch.setenv("FINISHLINE_BROKER_URL", "")
+    nothing = (204, {})
+
+    def offer(*trainers):
+        jobs = [(200, asdict(make_job(trainer, run_limit_seconds=600))) for trainer in trainers]
+        fake_server.answers["next"] = [*jobs, nothing]
+
+    return offer
+
+
+@pytest.mark.processes
+def test_a_worker_that_pulls_makes_its_attempts_and_ends_once_it_is_idle(
+    start_worker, work, fake_server
+):
+    work("climb", "climb")
+    worker = start_worker("--pull", "--exit-when-idle", "3", url="")
+    assert worker.wait(timeout=60) == 0
+    assert [body["runs"][0]["status"] for body in fake_server.bodies("report")] == ["reached"] * 2
+    assert fake_server.tokens("next") == {"Bearer worker-token"}
+    assert fake_server.bodies("hello")[-1]["state"] == "stopping"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("pulls", [True, False])
+def test_a_worker_ends_after_as_many_attempts_as_it_may_make(
+    pulls, start_worker, work, send, fake_server, make_job
+):
+    if pulls:
+        work("climb", "climb")
+    else:
+        send(make_job("climb"))
+        send(make_job("climb"))
+    options = ["--pull"] if pulls else []
+    assert start_worker(*options, "--max-attempts", "1").wait(timeout=60) == 0
+    assert len(fake_server.bodies("report")) == 1
+    # An attempt that another worker has is none of its own.
+    fake_server.answers["claim"] = [(409, {"detail": "it is taken"})]
+    if not pulls:
+        assert start_worker("--exit-when-idle", "1").wait(timeout=60) == 0
+    assert len(fake_server.bodies("report")) == 1
+
+
+@pytest.mark.processes
+def test_sigterm_ends_a_worker_that_pulls_as_any_other(start_worker, work, fake_server):
+    work("hang")
+    worker = start_worker("--pull")
+    fake_server.wait_for(lambda: fake_server.events(), seconds=60)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=60) == 0
+    [report] = fake_server.bodies("report")
+    assert report["failure"]["code"] == "worker_stopped"
+
+    asked = len(fake_server.bodies("next"))
+    idle = start_worker("--pull")
+    fake_server.wait_for(lambda: len(fake_server.bodies("next")) > asked, seconds=60)
+    idle.send_signal(signal.SIGTERM)
+    assert idle.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("options", [["--max-attempts", "0"], ["--exit-when-idle", "soon"]])
+def test_a_limit_that_is_none_stops_the_start(options, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse_arguments(options)
+    assert options[0] in capsys.readouterr().err
 
 
 @pytest.mark.processes

@@ -18,7 +18,8 @@ class WorkerRow(Base):
     It is `confirmed_by` an organiser, or by the server's own administration where that is None.
     One on a submitter's machine, with a witness's token, is never confirmed: it is sent the
     verification of the submission `witness_for` and nothing else. `box` is a BoxWord: whose
-    packages it trains, and in which environments; None of a worker of an earlier version.
+    packages it trains, and in which environments; None of a worker of an earlier version. One that
+    asked the server itself for work last did so at `pulled_at`.
     """
 
     __tablename__ = "workers"
@@ -41,6 +42,7 @@ class WorkerRow(Base):
     confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     witness_for: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     box: Mapped[dict[str, Any] | None]
+    pulled_at: Mapped[datetime | None]
 
 
 class HardwareClassRow(Base):
