@@ -67,10 +67,12 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.pulls import PullDesk
+from server.verifications.workers import LastSeen
 
 API = "/api/v1"
-# A request is matched with the routes in this order: the heaviest are found first.
+# A request is matched with the routes in this order: the most frequent and heaviest come first.
 FEATURES = (
+    workers,
     submissions,
     packages,
     tickets,
@@ -85,7 +87,6 @@ FEATURES = (
     verifications,
     proofs,
     calibrations,
-    workers,
     rescoring,
     quotas,
     prices,
@@ -137,6 +138,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     version_reader = services.put(VersionReader(services.database))
     last_uses = services.put(LastUses(services.database))
+    last_seen = services.put(LastSeen(services.database))
     services.put(PullDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
@@ -148,6 +150,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         if dispatch:
             dispatcher.start()
             last_uses.thread.start()
+            last_seen.thread.start()
             phase_watch.thread.start()
             notice_loop.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
@@ -155,6 +158,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         if dispatch:
             notice_loop.stop()
             phase_watch.thread.stop()
+            last_seen.thread.stop()
             last_uses.thread.stop()
             dispatcher.stop()
         version_reader.close()

@@ -75,8 +75,18 @@ def get_queue(
 
 
 @router.post("/workers/hello")
-def hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
+async def hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
     """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
+    # No request comes as often: a small answer is written in this thread, without a third one.
+    return await run_in_threadpool(_hear, body, services, caller)
+
+
+def _hear(body: WorkerHello, services: Services, caller: Caller) -> HelloAnswer:
+    with services.database.read_columns() as connection:
+        answer = workers.answer_unchanged(connection, body, caller)
+    if answer is not None:
+        services.of(workers.LastSeen).note(body.system.worker)
+        return answer
     attempts.refuse_unstorable(body)
     with services.database.write() as session:
         return workers.greet(session, body, caller=caller)

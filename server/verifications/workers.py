@@ -1,10 +1,11 @@
 """Workers: their hellos, their owners, and whose word is the organisers'."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Connection, func, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
@@ -16,13 +17,14 @@ from server.base.models import HardwareClassRow, User, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
+from server.people.last_use import NotedTimes
 
 PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
 
 
 LONGEST_NAME = 200
 LARGEST_COUNT = 10**7
-MOST_WORKERS_EACH = 32
+MOST_WORKERS_EACH = 100
 # A container's name goes with it.
 FORGOTTEN_AFTER = timedelta(days=1)
 # Everybody who asks for the workers is sent all of it.
@@ -52,7 +54,13 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     require_own_name(session, name, caller)
     _require_room(session, name, caller)
     _require_like_no_other(session, name, caller)
-    first = {"user_id": caller.user_id, "witness_for": caller.submission_id, "first_seen_at": now}
+    first: dict[str, Any] = {
+        "user_id": caller.user_id,
+        "witness_for": caller.submission_id,
+        "first_seen_at": now,
+    }
+    if caller.submission_id is None:
+        first |= _confirmation_beside(session, hello.system, caller)
     insert_missing(session, WorkerRow, name=name, **first, **seen)
     require_own_name(session, name, caller)
     _forget_confirmation(session, hello.system)
@@ -68,6 +76,84 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     return replace(
         order_for(session, name), roof_wanted=no_roof and worker.confirmed_at is not None
     )
+
+
+_SEEN = (
+    select(
+        WorkerRow.user_id,
+        WorkerRow.witness_for,
+        WorkerRow.state,
+        WorkerRow.system,
+        WorkerRow.box,
+        HardwareClassRow.name.is_not(None) & HardwareClassRow.roof.is_(None),
+        WorkerRow.confirmed_at,
+    )
+    .outerjoin(HardwareClassRow, HardwareClassRow.name == WorkerRow.hardware_class)
+    .where(WorkerRow.held.is_(None))
+)
+
+
+class LastSeen(NotedTimes[str]):
+    """When each worker was last heard in this process."""
+
+    what = "last-seen"
+    gathered_seconds = 1.0
+
+    def note(self, key: str) -> None:
+        """Note that a worker was heard; without the thread, as in a test, it is written at once."""
+        super().note(key)
+        if not self.thread.is_running:
+            self.write()
+
+    def store(self, session: Session, times: Mapping[str, datetime]) -> None:
+        """Write these times, each unless another process heard the worker later."""
+        for name, moment in sorted(times.items()):
+            session.execute(
+                update(WorkerRow)
+                .where(WorkerRow.name == name, WorkerRow.last_seen_at < moment)
+                .values(last_seen_at=moment)
+            )
+
+
+def answer_unchanged(
+    connection: Connection, hello: WorkerHello, caller: Caller
+) -> HelloAnswer | None:
+    """The answer to a hello that says what the last one said; None for every other hello."""
+    row = connection.execute(_SEEN.where(WorkerRow.name == hello.system.worker)).one_or_none()
+    if row is None:
+        return None
+    *known, lacks_roof, confirmed_at = row
+    said = [
+        caller.user_id,
+        caller.submission_id,
+        hello.state,
+        asdict(hello.system),
+        asdict(hello.box),
+    ]
+    if known != said:
+        return None
+    return HelloAnswer(roof_wanted=bool(lacks_roof) and confirmed_at is not None)
+
+
+def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:
+    """Confirmation of a new worker whose owner has a confirmed one of this class on such a machine.
+
+    Jobs of a cluster bring a worker each, under a name of their own.
+    """
+    machine = asdict(replace(system, worker="", threads=0, software={}))
+    confirmed = session.execute(
+        select(WorkerRow.system, WorkerRow.confirmed_by)
+        .where(
+            WorkerRow.user_id == caller.user_id,
+            WorkerRow.hardware_class == system.hardware_class,
+            WorkerRow.confirmed_at.is_not(None),
+        )
+        .order_by(WorkerRow.confirmed_at)
+    )
+    for known, confirmed_by in confirmed:
+        if known | {"worker": "", "threads": 0, "software": {}} == machine:
+            return {"confirmed_at": utc_now(), "confirmed_by": confirmed_by}
+    return {}
 
 
 def _forget_confirmation(session: Session, system: WorkerSystem) -> None:

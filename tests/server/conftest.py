@@ -78,7 +78,7 @@ def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
     def insert_confirmed(session: Session, model: Any, **values: Any) -> Any:
         confirmed = {"confirmed_at": utc_now(), "confirmed_by": None}
-        return insert_missing(session, model, **values, **confirmed)
+        return insert_missing(session, model, **(values | confirmed))
 
     monkeypatch.setattr("server.verifications.workers.insert_missing", insert_confirmed)
 

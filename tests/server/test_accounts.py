@@ -14,7 +14,6 @@ from sqlalchemy import select
 from server.base.database import Database, utc_now
 from server.base.models import Token, User
 from server.pages import console_account
-from server.people import last_use
 from server.people.last_use import LastUses
 from tests.server.test_console import Console, error_of, unnamed
 from tests.server.test_submission_pages import judged
@@ -516,11 +515,11 @@ def test_a_request_is_answered_when_its_use_cannot_be_written(
 def test_the_thread_writes_what_was_noted_also_at_its_end(
     client: TestClient, alice: Any, bob: Any, last_uses: LastUses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_use, "GATHERED_SECONDS", 0.01)
+    monkeypatch.setattr(LastUses, "gathered_seconds", 0.01)
     last_uses.thread.start()
     client.get(ME, headers=alice.headers)
     wait_for(lambda: last_used(client, alice) is not None, seconds=10.0, what="a last use")
-    monkeypatch.setattr(last_use, "GATHERED_SECONDS", 60.0)
+    monkeypatch.setattr(LastUses, "gathered_seconds", 60.0)
     client.get(ME, headers=bob.headers)
     last_uses.thread.stop()
     assert last_used(client, bob) is not None

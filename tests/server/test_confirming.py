@@ -30,10 +30,10 @@ WORKERS, CLASSES = "/api/v1/workers", "/api/v1/hardware-classes"
 def hello(client: TestClient, walter: Person) -> Callable[..., Any]:
     """Says hello as a worker of walter's."""
 
-    def say(name: str = "walter-1", **changes: Any) -> Any:
+    def say(name: str = "walter-1", *, person: Person = walter, **changes: Any) -> Any:
         system = asdict(replace(WORKER_SYSTEM, worker=name, **changes))
         body = {"system": system, "state": "idle"}
-        return client.post(f"{WORKERS}/hello", json=body, headers=walter.headers)
+        return client.post(f"{WORKERS}/hello", json=body, headers=person.headers)
 
     return say
 
@@ -108,6 +108,32 @@ def test_the_first_worker_registers_its_class_and_others_must_fit(
     assert fewer.status_code == 422
     assert "hardware class 8x-h100 has 8" in fewer.json()["detail"]
     assert hello("walter-2", **eight).status_code == 200
+
+
+def test_another_worker_on_such_a_machine_of_its_owner_is_confirmed_with_the_first(
+    hello: Callable[..., Any],
+    confirm: Callable[..., Any],
+    client: TestClient,
+    make_person: Callable[..., Any],
+) -> None:
+    def states() -> dict[str, str]:
+        workers = client.get(WORKERS).json()["workers"]
+        return {worker["name"]: worker["state"] for worker in workers}
+
+    hello()
+    hello("walter-2")
+    confirm()
+    hello("walter-3", software={"torch": "2.13"})
+    hello("walter-4", processor="another one")
+    hello("mallory-1", person=make_person("mallory", "worker"))
+
+    assert states() == {
+        "walter-1": "idle",
+        "walter-2": "unconfirmed",  # It was here before: an organiser has seen it as it is.
+        "walter-3": "idle",
+        "walter-4": "unconfirmed",
+        "mallory-1": "unconfirmed",
+    }
 
 
 def test_a_worker_of_a_processors_class_has_as_many_processors(
