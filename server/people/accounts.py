@@ -17,7 +17,7 @@ from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
-from server.base.models import Organisation, Token, User
+from server.base.models import ConsoleSession, Organisation, Token, User
 from server.people.audit import Actor, Subject, record
 
 # Any number that no other lock of this database has.
@@ -86,16 +86,16 @@ def in_order(scopes: Iterable[str]) -> list[str]:
 
 
 _TOKEN = select(Token).where(Token.token_sha256 == bindparam("sha256"))
-_TOKENS, _USERS = (cast(Table, each.__table__) for each in (Token, User))
-_HOLDER = (
-    select(
-        *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
-        *(_TOKENS.c.scopes, _USERS.c.organisation_id),
-        *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
-        _TOKENS.c.submission_id,
-    )
-    .join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
-    .where(_TOKENS.c.token_sha256 == bindparam("sha256"))
+_TOKENS, _USERS, _SESSIONS = (cast(Table, each.__table__) for each in (Token, User, ConsoleSession))
+_HOLDERS = select(
+    *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
+    *(_TOKENS.c.scopes, _USERS.c.organisation_id),
+    *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
+    _TOKENS.c.submission_id,
+).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
+_HOLDER = _HOLDERS.where(_TOKENS.c.token_sha256 == bindparam("sha256"))
+_SIGNED_IN = _HOLDERS.join(_SESSIONS, _SESSIONS.c.token_id == _TOKENS.c.id).where(
+    _SESSIONS.c.id_sha256 == bindparam("sha256")
 )
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 
@@ -214,14 +214,15 @@ def find_holder(connection: Connection, secret: str) -> Holder:
 
 
 def find_role(connection: Connection, sha256: str) -> str | None:
-    """Role of the valid token of a hash; None without one."""
-    row = connection.execute(_HOLDER, {"sha256": sha256}).one_or_none()
-    if row is None:
-        return None
-    holder = Holder._make(row)
-    with suppress(NotSignedInError):
-        require_valid(holder)
-        return holder.role
+    """Role of the valid token of a hash, or of the session of one; None without one."""
+    for query in (_HOLDER, _SIGNED_IN):
+        row = connection.execute(query, {"sha256": sha256}).one_or_none()
+        if row is None:
+            continue
+        holder = Holder._make(row)
+        with suppress(NotSignedInError):
+            require_valid(holder)
+            return holder.role
     return None
 
 

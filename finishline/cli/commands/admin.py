@@ -1,9 +1,11 @@
 """`finishline admin`: users, organisations and tokens, for organisers."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from finishline.cli.class_lists import csv_line, read_class
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
@@ -13,7 +15,7 @@ from finishline.cli.people_tables import (
     token_table,
     user_table,
 )
-from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.rules.roles import Role
 from finishline.rules.text import count_text
 
@@ -323,22 +325,49 @@ def invite(
     name: Annotated[
         str | None, typer.Option("--name", help="Name proposed to a single person.")
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Make a link by which one person joins, or a class (organisers). It is shown only once."""
-    body = given(
-        role=role,
-        uses=uses,
-        last_day=until,
-        mail_domain=domain,
-        organisation=organisation,
-        name=name,
-    )
+    """Make a link by which one person joins, or a class (organisers). It is shown only once.
+
+    With --from each person of a list gets a link of their own, as CSV to send by mail merge.
+    """
+    body = given(role=role, last_day=until, mail_domain=domain, organisation=organisation)
+    screen = open_screen(as_json=as_json)
+    if file is not None:
+        if name is not None:
+            raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
+        return _invite_class(file, body, url=url, token=token, screen=screen)
     with ServerClient(url, token) as server:
-        view = server.post("/invitations", body)
-    open_screen(as_json=as_json).answer(view, [as_it_is(view["link"])])
+        view = server.post("/invitations", body | given(uses=uses, name=name))
+    screen.answer(view, [as_it_is(view["link"])])
+    return int(ExitCode.OK)
+
+
+def _invite_class(
+    file: Path, body: dict[str, object], *, url: str, token: str | None, screen: Screen
+) -> int:
+    """Make a link for each person of a list; each is written at once, so that none is lost."""
+    domain = body.get("mail_domain")
+    students, notes = read_class(file, domain=str(domain) if domain else None)
+    made: list[View] = []
+    if not screen.as_json:
+        for note in notes:
+            typer.echo(f"{file.name} {note}: left out.", err=True)
+        typer.echo(csv_line("name", "email", "link"))
+    with ServerClient(url, token) as server:
+        for each in students:
+            view = server.post("/invitations", body | given(name=each.name))
+            made.append({"name": each.name, "email": each.email, "link": view["link"]})
+            if not screen.as_json:
+                typer.echo(csv_line(each.name, each.email, view["link"]))
+    if screen.as_json:
+        screen.answer({"invitations": made, "left_out": notes}, [])
     return int(ExitCode.OK)
 
 

@@ -1,0 +1,73 @@
+"""A class joins from one address: by one link, with the usual limits."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.app import create_app
+from server.base.settings import Settings
+from tests.server.conftest import Person
+
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+STUDENTS = 30
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Limits that fewer people than a class use up."""
+    limits = {"rate_limits": True, "rate_writes": "10/minute", "rate_failed_sign_ins": "5/minute"}
+    return settings.model_copy(update=limits)
+
+
+@pytest.fixture
+def link(client: TestClient, olivia: Person) -> str:
+    """A link for the class."""
+    wanted = {"uses": STUDENTS, "mail_domain": "uni.example"}
+    answer = client.post("/api/v1/invitations", json=wanted, headers=olivia.headers)
+    return str(answer.json()["link"]).removeprefix("http://testserver")
+
+
+@pytest.fixture
+def join(client: TestClient, link: str) -> Callable[[int], Any]:
+    """A student joins, in a browser of their own."""
+
+    def as_student(number: int) -> Any:
+        client.cookies.clear()
+        typed = {"name": f"Jürgen Müller {number}", "email": f"s{number}@uni.example"}
+        return client.post(link, data=typed, headers=ORIGIN, follow_redirects=False)
+
+    return as_student
+
+
+def test_a_class_joins_within_a_minute_from_one_address(
+    client: TestClient, join: Callable[[int], Any], link: str
+) -> None:
+    for number in range(STUDENTS):
+        assert join(number).status_code == 303, number
+        assert len(re.findall(r">(fl_[\w-]{43})<", client.get("/account").text)) == 1
+    # One who is late is told why, and one who has joined already that the name is taken.
+    assert "which is the most" in join(STUDENTS).text
+
+
+def test_a_name_that_is_taken_is_told_in_the_form(join: Callable[[int], Any]) -> None:
+    assert join(1).status_code == 303
+    again = join(1)
+    assert again.status_code == 422
+    assert "There is a user &#39;Jürgen Müller 1&#39; already" in again.text
+    assert 'value="s1@uni.example"' in again.text
+
+
+def test_wrong_tokens_of_others_lock_nobody_out_who_is_signed_in(
+    client: TestClient, join: Callable[[int], Any], settings: Settings
+) -> None:
+    join(1)
+    wrong = {"Authorization": "Bearer fl_wrong"}
+    # Another process of the server, which has not seen the session yet.
+    with TestClient(create_app(settings, dispatch=False)) as other:
+        other.cookies.update(client.cookies)
+        while other.get("/api/v1/me", headers=wrong).status_code != 429:
+            pass
+        assert other.get("/account").status_code == 200
