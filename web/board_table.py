@@ -213,6 +213,7 @@ NARROWING = (
     "date_from",
     "date_to",
     "q",
+    "best",
 )
 # Fields that show the board under another clock, at another target or at other prices.
 WHAT_IF = ("clock", "target", "price", "prices_on")

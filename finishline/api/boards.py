@@ -61,7 +61,9 @@ FILTERS = (
     "date_to",
     "q",
     "ids",
+    "best",
 )
+Best = Literal["submitter", "system", "accelerator"]
 Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 
 
@@ -78,7 +80,8 @@ class BoardQuery(Schema):
 
     `accelerator` is a model such as "H100" and `vendor` its maker, as read off the system; "not
     stated" chooses the others. `size` is a range of the number of accelerators. `framework` is a
-    version or a whole family, such as "PyTorch". `ids` chooses submissions.
+    version or a whole family, such as "PyTorch". `ids` chooses submissions. `best` keeps the first
+    row of each submitter, system or model of accelerator, of those that fit the other filters.
 
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
@@ -105,6 +108,7 @@ class BoardQuery(Schema):
     size: Size | None = None
     framework: str | None = Field(default=None, max_length=4000)
     ids: list[str] | None = Field(default=None, max_length=100)
+    best: Best | None = None
     date_from: DayField = None
     date_to: DayField = None
     page: int = Field(default=1, ge=1, le=1_000_000)
@@ -125,6 +129,7 @@ class BoardQuery(Schema):
         "accelerator",
         "size",
         "framework",
+        "best",
         mode="before",
     )
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import SORTED_FIGURES, BoardQuery, SortColumn
+from finishline.api.boards import SORTED_FIGURES, Best, BoardQuery, SortColumn
 from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.accelerators import NOT_STATED, SIZES, Accelerator
@@ -51,6 +51,11 @@ SORT_KEYS: dict[SortColumn, Callable[[PlacedRow], Any]] = {
     "date": lambda row: row.row.standing.submitted_at,
     **{column: _figure(name) for column, name in SORTED_FIGURES.items()},
 }
+BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
+    "submitter": lambda row: str(row.row.shown["submitter"]),
+    "system": lambda row: str(row.row.shown["system"]["name"]),
+    "accelerator": lambda row: row.row.accelerator.model or NOT_STATED,
+}
 
 
 def select_page(
@@ -67,6 +72,8 @@ def select_page(
 def _selected(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
     """The rows that fit the filters, by one column; absent figures stand last in either order."""
     chosen = [row for row in rows if _matches(row, query)]
+    if query.best is not None:
+        chosen = _first_of_each(chosen, BEST_OF[query.best])
     if query.sort == "rank" and query.order == "asc":
         return chosen
     key = SORT_KEYS[query.sort]
@@ -74,6 +81,14 @@ def _selected(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
     present = [pair for pair in keyed if pair[0] is not None]
     present.sort(key=lambda pair: pair[0], reverse=query.order == "desc")
     return [row for _, row in present] + [row for value, row in keyed if value is None]
+
+
+def _first_of_each(rows: Sequence[PlacedRow], name: Callable[[PlacedRow], str]) -> list[PlacedRow]:
+    """The rows that stand first among those of their name, in the order of the board."""
+    firsts: dict[str, PlacedRow] = {}
+    for row in rows:
+        firsts.setdefault(name(row), row)
+    return list(firsts.values())
 
 
 def _matches(placed: PlacedRow, query: BoardQuery) -> bool:

@@ -31,7 +31,7 @@ from finishline.places import find_folder, installed_server
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
     "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
-    "withdrawn", "evidence", "check", "vendor", "accelerator", "size", "ids",
+    "withdrawn", "evidence", "check", "vendor", "accelerator", "size", "ids", "best",
 )  # fmt: skip
 
 

@@ -137,6 +137,27 @@ def test_filters_keep_the_rank_among_all(
     assert read(client, q="", division="", status="")["total"] == 2
 
 
+def test_the_best_of_each_submitter_system_or_accelerator_keeps_its_rank(
+    enter: Callable[..., str], client: TestClient, bob: Any, digits_submission: Any
+) -> None:
+    slow, fast = enter(seconds_per_epoch=0.3), enter(seconds_per_epoch=0.1)
+    digits_submission.claim["system"] |= {"name": "node", "accelerator": "H100", "processor": "?"}
+    digits_submission.claim["system"] |= {"accelerator_count": 8}
+    of_bob = enter(seconds_per_epoch=0.2, by=bob)
+
+    everything = places(read(client))
+    assert [place[0] for place in everything] == [fast, of_bob, slow]
+    for name in ("submitter", "system", "accelerator"):
+        assert places(read(client, best=name)) == everything[:2], name
+    assert places(read(client, best="submitter", q="bob")) == everything[1:2]
+    assert read(client, best="system")["total"] == 2
+    assert read(client, best="")["total"] == 3
+    page = client.get("/benchmarks/digits?best=submitter").text
+    assert '<option value="submitter" selected>' in page
+    assert f"/submissions/{slow}" not in page.partition("<tbody>")[2].partition("</table>")[0]
+    assert client.get("/api/v1/leaderboards/digits?best=me").status_code == 422
+
+
 def test_filters_by_hardware_framework_and_day(
     enter: Callable[..., str], client: TestClient, database: Database, digits_submission: Any
 ) -> None:
