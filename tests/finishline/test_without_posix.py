@@ -1,0 +1,88 @@
+"""The participants' commands and modules where a system has nothing of POSIX, as Windows."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_convert import EVENTS
+from tests.server.conftest import Person
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("shown_claims")]
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., str]
+MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "server", "worker")
+OF_OS = ("sysconf", "sched_getaffinity", "killpg", "getuid", "geteuid", "getpgid", "setsid")
+OF_SIGNAL = ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM", "alarm", "setitimer")
+WITHOUT = (
+    f"import os, signal, sys; sys.modules.update(dict.fromkeys({MODULES!r}))\n"
+    f"for name in {OF_OS!r}: delattr(os, name)\n"
+    f"for name in {OF_SIGNAL!r}: delattr(signal, name)\n"
+)
+COMMAND = WITHOUT + "from finishline.cli.main import main; sys.exit(main())"
+TRAIN = """
+import os, time
+import finishline.log
+seed = int(os.environ.get("FINISHLINE_SEED", "9"))
+with finishline.log.run("digits", seed=seed, out=os.environ.get("FINISHLINE_OUT", "mine")) as run:
+    run.start()
+    for epoch in (1, 2, 3):
+        time.sleep(0.002)
+        run.evaluation(epoch=epoch, quality=95.6 + epoch + seed % 10 / 10)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a Python program in an empty folder; what it prints."""
+
+    def run_python(program: str, *arguments: object, typed: str = "") -> str:
+        kept = {name: at for name, at in os.environ.items() if not name.startswith("FINISHLINE_")}
+        settings = {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path / "home")}
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program, *map(str, arguments)],
+            cwd=tmp_path,
+            env=kept | settings,
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run_python
+
+
+def test_a_participant_needs_nothing_of_posix(
+    run: Run, site: str, alice: Person, tmp_path: Path
+) -> None:
+    run(COMMAND, "login", site, typed=alice.secret)
+    (tmp_path / "train.py").write_text(WITHOUT + TRAIN)
+    run(COMMAND, "run", "digits", "--seed", "3", "--out", "mine", "--", sys.executable, "train.py")
+    run(WITHOUT + TRAIN)
+    assert "Accepted by the rules" in run(COMMAND, "check", "mine")
+    sent = json.loads(run(COMMAND, "submit", "mine", "--json"))
+    assert sent["submitter"] == alice.name
+    assert sent["id"] in run(COMMAND, "leaderboard", "digits", "--json")
+    assert alice.name in run(COMMAND, "account", "show")
+
+    (tmp_path / "events").write_bytes(EVENTS)
+    run(COMMAND, "convert", "--from", "tfevents", "events", "--benchmark", "digits",
+        "--out", "converted", "--quality", "val/acc")  # fmt: skip
+    assert (tmp_path / "converted" / "run_0.log").is_file()
+    run(COMMAND, "logout")
+    assert alice.secret not in (tmp_path / "home/finishline/profiles.json").read_text()
+
+
+def test_the_python_client_needs_nothing_of_posix(run: Run, site: str) -> None:
+    program = (
+        f"from finishline import Client\nwith Client({site!r}) as client:\n"
+        "    print(client.leaderboard('digits').total)\n"
+    )
+    assert run(WITHOUT + program) == "0\n"
