@@ -17,9 +17,9 @@ from finishline.cli.tables import (
     quality_text,
     standing_text,
     status_text,
+    time_text,
 )
 from finishline.rules.ranking.evidence import place_words, ranked_seconds
-from finishline.rules.scoring.tta import display_seconds
 
 
 def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
@@ -33,7 +33,8 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
             "No submission matches the filters."
             if filtered
             else "No submissions yet. Upload the first with `finishline submit PATH`, a package "
-            "with `finishline training submit PATH`.",
+            "with `finishline training submit PATH`; organisers bring published results with "
+            "`finishline import`.",
             style="dim",
         )
     if board.get("kind") == "inference":
@@ -50,7 +51,7 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
         seconds = ranked_seconds(entry)
         table.add_row(
             or_dash(place_words(entry)),
-            or_dash(None if seconds is None else display_seconds(seconds)),
+            time_text(seconds),
             number_text(seconds, digits=3),
             number_text(entry.get("cv_percent"), unit=" %"),
             _runs_of(entry),

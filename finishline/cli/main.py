@@ -135,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _report_usage(error, as_json="--json" in given)
     except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("Interrupted by Ctrl-C.\n")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output, for example `head`, has seen enough.

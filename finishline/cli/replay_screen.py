@@ -12,6 +12,7 @@ from rich.text import Text
 
 from finishline.cli.screen import Screen
 from finishline.cli.tables import quality_text, seconds_text
+from finishline.rules.benchmarks.quality import UNITS
 
 Place = Literal["inside", "below", "above"]
 
@@ -215,8 +216,10 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
         text.append(f"{progress.step} {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
     if run.status is None and run.place is not None and run.band is not None:
         text.append(f"  {run.place}", style=PLACE_STYLES[run.place])
-        # A band computed from a spread may pass zero, which no quality can.
-        text.append(f" {max(0.0, run.band.lower):.2f}..{run.band.upper:.2f}", style="dim")
+        # A band computed from a spread may pass what a quality can be.
+        lower = max(0.0, run.band.lower)
+        upper = min(run.band.upper, UNITS.get(progress.target.unit) or run.band.upper)
+        text.append(f" {lower:.2f}..{upper:.2f}", style="dim")
     if run.status is not None:
         text.append("  ").append_text(ending_of(run))
     elif run.epoch is None:

@@ -20,6 +20,7 @@ from finishline.cli.tables import (
     seconds_text,
     standing_text,
     status_text,
+    time_text,
 )
 from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
@@ -48,13 +49,19 @@ def submission_lines(view: View) -> list[RenderableType]:
     interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
     started = count_text(result.get("started", 0), "run")
     line = Text(
-        f"TTA {or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"
+        f"TTA {_exact_time(result.get('tta_seconds'))}"
         f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
         f"{result.get('reached', 0)} of {started} reached the target, "
         f"cost {cost_text(result.get('cost_usd'))}"
     )
     runs = view.get("runs") or []
     return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+
+
+def _exact_time(seconds: float | None) -> str:
+    """A time, with its seconds where it is of minutes."""
+    more = "" if seconds is None or seconds < 60 else f", {seconds_text(seconds)}"
+    return time_text(seconds) + more
 
 
 def place_line(preview: View) -> str:

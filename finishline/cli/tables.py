@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from finishline.rules.ranking.evidence import check_of_row, evidence_words
+from finishline.rules.scoring.tta import display_seconds
 
 GAP = 2
 READABLE = 11  # Characters that tell one name from another; fewer are a column of dots.
@@ -95,6 +96,11 @@ def seconds_text(seconds: float | None) -> str:
         return ABSENT
     digits = 3 if seconds < 10 else 2 if seconds < 100 else 1
     return f"{_fixed(seconds, digits)} s"
+
+
+def time_text(seconds: float | None) -> str:
+    """A time as read on a stopwatch: 1.294 s below a minute, else 0:01:05, rounded up."""
+    return seconds_text(seconds) if seconds is None or seconds < 60 else display_seconds(seconds)
 
 
 def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:

@@ -71,6 +71,10 @@ def _cells(entry: BoardEntry) -> tuple[str, ...]:
         entry.model,
         entry.submitter,
         entry.system.name,
-        "–" if seconds is None else display_seconds(seconds),
+        "–" if seconds is None else _time(seconds),
         evidence_words(row),
     )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds < 60 else display_seconds(seconds)

@@ -22,7 +22,7 @@ def test_a_good_submission_is_scored(finishline: Finishline, tmp_path: Path) -> 
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder))
     assert ran.code == 0
-    assert ran.out.startswith("Accepted by the rules: digits closed, TTA 0:00:20 (20.000 s)")
+    assert ran.out.startswith("Accepted by the rules: digits closed, TTA 20.00 s,")
     result = finishline("check", str(folder), "--json").json()["result"]
     assert (result["started"], result["reached"], result["tta_seconds"]) == (3, 3, 20.0)
 
@@ -531,7 +531,7 @@ def test_a_submission_is_checked_under_a_definition_file(tmp_path: Path) -> None
     assert "finishline benchmark fetch" in unknown.stderr
     assert "--url" in unknown.stderr
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("Accepted by the rules: digits closed, TTA 0:00:20")
+    assert ran.stdout.startswith("Accepted by the rules: digits closed, TTA 20.00 s")
     assert "warning: Tests and intervals by Student's t need SciPy" in ran.stdout
 
 

@@ -79,7 +79,7 @@ def test_submit_tells_people_the_result_and_the_page(
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder))
     assert "laptop [2 cores]" in ran.out
-    assert "TTA 0:00:01, 0.853 s (95 %: 0.800 to 0.900 s), CV 4.2 %" in ran.out
+    assert "TTA 0.853 s (95 %: 0.800 to 0.900 s), CV 4.2 %" in ran.out
     assert f"{standin.url}/submissions/s1" in ran.out
     assert ran.err == ""
 
@@ -335,7 +335,7 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=open&q=a+b&limit=50"
     _, *rows, first_reason, second_reason = ran.out.splitlines()
     firsts = [line.split()[:3] for line in rows]
-    assert firsts == [["=1", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
+    assert firsts == [["=1", "0.853", "s"], *[["–", "0.853", "s"]] * 3]
     assert first_reason == "not ranked, breaks a rule: s2, s3"
     assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
@@ -384,7 +384,8 @@ def test_an_empty_board_says_whether_others_were_left_out(
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
     assert finishline("leaderboard", "digits").out == (
         "No submissions yet. Upload the first with `finishline submit PATH`, a package with "
-        "`finishline training submit PATH`.\n"
+        "`finishline training submit PATH`; organisers bring published results with "
+        "`finishline import`.\n"
     )
     rejected = finishline("leaderboard", "digits", "--status", "rejected").out
     assert rejected == "No submission matches the filters.\n"
@@ -402,7 +403,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
 
     first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
-    assert first.split()[:3] == ["1", "0:00:03", "2.750"]
+    assert first.split()[:3] == ["1", "2.750", "s"]
     assert "10 sealed" in first
     assert second.split()[0] == "(2)"
     assert "claimed · epochs agree" in second

@@ -96,7 +96,7 @@ def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left
     assert header.split()[-4:] == ["submitter", "model", "system", "submission"]
     assert "seconds" not in header
     assert row.endswith("nkdf7dywwe82")
-    assert all(name in row for name in ("Four autho", "Custom Res", "Tesla V100", "0:00:10"))
+    assert all(name in row for name in ("Four autho", "Custom Res", "Tesla V100", "9.429 s"))
     assert told.startswith("Columns left out on a narrow terminal: epochs, seconds")
 
 
@@ -317,6 +317,9 @@ def test_a_line_tells_epoch_quality_seconds_place_and_end() -> None:
     assert line_of(run, progress).plain.split() == [
         "epoch", "1", "14.80", "%", "0.123", "s", "inside", "10.00..20.00",
     ]  # fmt: skip
+    progress.bands = {2: Band(-3.0, 101.5)}
+    wide = progress.take_event(evaluation(0, 90.0, epoch=2.0, seconds=0.2))
+    assert line_of(wide, progress).plain.endswith(" 0.00..100.00")
     ended = progress.take_event({"kind": "run_finished", "run": 0, "status": "below_band"})
     assert line_of(ended, progress).plain.endswith("  below band")
 

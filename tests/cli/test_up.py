@@ -435,3 +435,19 @@ def test_what_a_killed_service_leaves_in_another_session_is_ended_too(
     second_child = up.pid("first-child")
     assert up.end(signal.SIGTERM)[0] == 0
     assert not is_alive(second_child)
+
+
+def test_a_start_that_is_interrupted_says_why_it_stops(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "finishline.cli.main", "up"]
+    with subprocess.Popen(
+        [*command, "--no-worker", "--port", str(free_port()), "--var", str(tmp_path / "var")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "database is migrated" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read()
+    assert process.returncode == 0
+    assert "Stopping: Ctrl-C was pressed before everything was ready." in said

@@ -30,6 +30,7 @@ from finishline.cli.submission_tables import (
     run_table,
     violation_lines,
 )
+from finishline.cli.tables import time_text
 from finishline.client.files import problems_of
 from finishline.rules.archive.submissions import task_and_kind
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -230,7 +231,8 @@ def _lines(document: dict[str, Any]) -> list[RenderableType]:
     if claim["kind"] == "inference":
         return [Text.assemble(accepted, f"{where}, {inference_sentence(result)}")]
     seconds = result["tta_seconds"]
-    time = f"TTA {result['tta_display']} ({seconds:.3f} s)" if seconds else "no TTA"
+    exact = f" ({seconds:.3f} s)" if seconds and seconds >= 60 else ""
+    time = f"TTA {time_text(seconds)}{exact}" if seconds else "no TTA"
     reached = f"{result['reached']} of {count_text(result['started'], 'run')}"
     return [
         Text.assemble(

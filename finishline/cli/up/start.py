@@ -149,8 +149,10 @@ def _supervise(
 ) -> int:
     supervisor = Supervisor(say=screen.say)
     supervisor.listen_to_signals()
+    is_up = False
     try:
         document = _bring_up(plan, workers, supervisor)
+        is_up = True
         screen.answer(document, [])
         screen.say_as_is(*invitation(options, plan, workers))
         if options.demo is not None:
@@ -163,9 +165,20 @@ def _supervise(
         # Asked to exit after a verdict, a stop before it is not a verdict.
         return int(ExitCode.NOT_VERIFIED) if options.once else int(ExitCode.OK)
     finally:
-        screen.say("Stopping.")
+        screen.say(_farewell(supervisor.stopped_by, is_up=is_up))
         supervisor.stop()
     return int(ExitCode.OK)
+
+
+STOPPED_BY = {"SIGINT": "Ctrl-C was pressed", "SIGHUP": "the terminal was closed"}
+
+
+def _farewell(stopped_by: str | None, *, is_up: bool) -> str:
+    """Say that the services are stopped, and why where a start did not come to its end."""
+    if is_up or stopped_by is None:
+        return "Stopping."
+    reason = STOPPED_BY.get(stopped_by, f"{stopped_by} arrived")
+    return f"Stopping: {reason} before everything was ready."
 
 
 def _bring_up(

@@ -67,12 +67,14 @@ class _Kept:
 class Supervisor:
     """Keeps services running; `say` gets one line for everything it does.
 
-    Use it from the main thread: children die with the thread that started them.
+    `stopped_by` is the first signal that asked to stop. Use it from the main thread: children die
+    with the thread that started them.
     """
 
     say: Callable[[str], None]
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     stop_asked: bool = False
+    stopped_by: str | None = None
     _kept: list[_Kept] = field(default_factory=list)
     _running: set[int] = field(default_factory=set)
     _hurried: bool = False
@@ -86,6 +88,7 @@ class Supervisor:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._hurried = self.stop_asked
         self.stop_asked = True
+        self.stopped_by = self.stopped_by or signal.Signals(number).name
 
     def pids(self) -> dict[str, int]:
         """The process of each service."""
