@@ -134,7 +134,6 @@ CONSOLE = (
 )
 ORGANISERS = ("organiser", "admin")
 SUBMITTERS = ("account", "notices")
-ADMINS_ALONE = ("users",)
 
 
 @dataclass(frozen=True)
@@ -156,5 +155,5 @@ def console_sections_of(role: str) -> list[ConsoleSection]:
 
 def _may_open(role: str, name: str) -> bool:
     if role in ORGANISERS:
-        return role == "admin" or name not in ADMINS_ALONE
+        return True
     return name == "account" or (role == "submitter" and name in SUBMITTERS)

@@ -1,4 +1,4 @@
-"""Users and organisations in the console, for admins."""
+"""Users and organisations in the console: organisers read them, admins change them."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,15 @@ from finishline.api.people import (
 )
 from server.base.errors import ContentError
 from server.pages.console_account import token_row
-from server.pages.console_page import AdminDep, Console, Done, filled, read_query, renamed
+from server.pages.console_page import (
+    AdminDep,
+    Console,
+    Done,
+    OrganiserDep,
+    filled,
+    read_query,
+    renamed,
+)
 from server.people import erasure, users
 from server.people.accounts import ROLES
 from server.people.sessions import Notice
@@ -41,8 +49,8 @@ class UserFilter(BaseModel):
 
 
 @router.get(ADDRESS)
-def users_page(request: Request, console: AdminDep) -> HTMLResponse:
-    """Users by name, organisations, and the forms that add to them."""
+def users_page(request: Request, console: OrganiserDep) -> HTMLResponse:
+    """Users by name; for admins also organisations, and the forms that add to them."""
     return _list(console, {"role": "submitter"}, only=read_query(UserFilter, request))
 
 
@@ -71,8 +79,8 @@ def add_organisation(console: AdminDep, form: FormDep) -> Response:
 
 
 @router.get(ADDRESS + "/{user_name}")
-def user_page(user_name: str, console: AdminDep) -> HTMLResponse:
-    """One user, their tokens, and the form that changes them."""
+def user_page(user_name: str, console: OrganiserDep) -> HTMLResponse:
+    """One user and their tokens; for admins also the form that changes them."""
     return _one(console, user_name)
 
 
@@ -135,7 +143,9 @@ def _list(
 ) -> HTMLResponse:
     asked = only or UserFilter()
     with console.services.database.read() as session:
-        found = users.list_users(session, limit=PAGE + 1, after=asked.after, search=asked.q)
+        found = users.list_users(
+            session, by=console.caller, limit=PAGE + 1, after=asked.after, search=asked.q
+        )
         erasures = erasure.erasures_asked(session)
         organisations = users.list_organisations(session)
     filters = asked.model_dump(exclude={"after"}, exclude_none=True)
@@ -160,7 +170,7 @@ def _one(
     console: Console, user_name: str, *, typed: Fields | None = None, **wrong: Any
 ) -> HTMLResponse:
     with console.services.database.read() as session:
-        user = users.read_user(session, user_name)
+        user = users.read_user(session, user_name, by=console.caller)
         asked = erasure.asked_at(session, user_name)
         organisations = users.list_organisations(session)
         found = list_visible_tokens(session, console.caller, user_name=user_name)

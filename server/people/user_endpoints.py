@@ -1,4 +1,4 @@
-"""Endpoints of users and organisations, for admins; users are approved by organisers."""
+"""Endpoints of users and organisations, for admins; organisers read and approve users."""
 
 from typing import Annotated
 
@@ -33,14 +33,14 @@ InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 @router.get("/users")
 def list_users(
     services: ServicesDep,
-    _caller: AdminDep,
+    caller: OrganiserDep,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Annotated[str | None, Query(max_length=100)] = None,
     q: Annotated[str | None, Query(max_length=100)] = None,
 ) -> UserList:
-    """List users by name, or those with `q` in their name or e-mail."""
+    """List users by name, or those with `q` in their name. Of e-mails only admins see any."""
     with services.database.read() as session:
-        found = users.list_users(session, limit=limit + 1, after=after, search=q)
+        found = users.list_users(session, by=caller, limit=limit + 1, after=after, search=q)
     page = found[:limit]
     return UserList(users=page, next_after=page[-1].name if len(found) > limit else None)
 
@@ -50,14 +50,14 @@ def create_user(services: ServicesDep, caller: AdminDep, body: UserCreate) -> Us
     """Create a user; tokens are made separately."""
     with services.database.write() as session:
         user = users.create_user(session, caller, body)
-        return users.read_user(session, user.name)
+        return users.read_user(session, user.name, by=caller)
 
 
 @router.get("/users/{name}")
-def get_user(name: str, services: ServicesDep, _caller: AdminDep) -> UserView:
-    """Read a user."""
+def get_user(name: str, services: ServicesDep, caller: OrganiserDep) -> UserView:
+    """Read a user; the e-mail is for admins."""
     with services.database.read() as session:
-        return users.read_user(session, name)
+        return users.read_user(session, name, by=caller)
 
 
 @router.patch("/users/{name}")
@@ -65,7 +65,7 @@ def change_user(name: str, services: ServicesDep, caller: AdminDep, body: UserCh
     """Change role, organisation or e-mail, disable or enable. Omitted fields stay."""
     with services.database.write() as session:
         user = users.change_user(session, caller, name, body)
-        return users.read_user(session, user.name)
+        return users.read_user(session, user.name, by=caller)
 
 
 @router.post("/users/{name}/erasure")
@@ -75,7 +75,7 @@ def erase_user(name: str, services: ServicesDep, caller: AdminDep, body: UserEra
         raise ContentError(f"The body names {body.name!r}. To erase {name!r}, name it again.")
     with services.database.write() as session:
         user = erasure.erase_user(session, caller, name)
-        return users.read_user(session, user.name)
+        return users.read_user(session, user.name, by=caller)
 
 
 @router.put("/users/{name}/known")

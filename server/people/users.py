@@ -1,9 +1,9 @@
-"""Read and change users and organisations, for admins; approve users, for organisers."""
+"""Read and change users and organisations, for admins; read and approve users, for organisers."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy import ColumnElement, delete, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from finishline.api.people import OrganisationView, UserChange, UserCreate, UserView
@@ -23,21 +23,30 @@ def find_user(session: Session, name: str) -> User:
     return user
 
 
-def read_user(session: Session, name: str) -> UserView:
-    """Read a user by name, as admins see them. Raises NotFoundError."""
-    return _views(session, [find_user(session, name)])[0]
+def read_user(session: Session, name: str, *, by: Caller) -> UserView:
+    """Read a user by name, as an admin or organiser sees them. Raises NotFoundError."""
+    return _views(session, [find_user(session, name)], by=by)[0]
 
 
 def list_users(
-    session: Session, *, limit: int, after: str | None = None, search: str | None = None
+    session: Session,
+    *,
+    by: Caller,
+    limit: int,
+    after: str | None = None,
+    search: str | None = None,
 ) -> list[UserView]:
-    """List users by name, after `after`; with `search` those with it in their name or e-mail."""
+    """List users by name, after `after`; with `search` those with it in their name.
+
+    An admin finds them by their e-mail too, which nobody else sees.
+    """
     query = select(User).options(joinedload(User.organisation)).order_by(User.name).limit(limit)
     if after is not None:
         query = query.where(User.name > after)
     if search:
-        query = query.where(or_(_holds(User.name, search), _holds(User.email, search)))
-    return _views(session, list(session.scalars(query)))
+        by_email = _holds(User.email, search) if by.is_admin else false()
+        query = query.where(or_(_holds(User.name, search), by_email))
+    return _views(session, list(session.scalars(query)), by=by)
 
 
 def _holds(column: Any, text: str) -> ColumnElement[bool]:
@@ -45,7 +54,7 @@ def _holds(column: Any, text: str) -> ColumnElement[bool]:
     return found
 
 
-def _views(session: Session, users: list[User]) -> list[UserView]:
+def _views(session: Session, users: list[User], *, by: Caller) -> list[UserView]:
     found = _tokens_of(session, [user.id for user in users])
     nothing: tuple[int, datetime | None] = (0, None)
     views = []
@@ -57,7 +66,7 @@ def _views(session: Session, users: list[User]) -> list[UserView]:
                 name=user.name,
                 role=user.role,
                 organisation=user.organisation.name if user.organisation is not None else None,
-                email=user.email,
+                email=user.email if by.is_admin else None,
                 created_at=user.created_at,
                 disabled_at=user.disabled_at,
                 known_at=user.known_at,

@@ -49,9 +49,9 @@ API = {
     "POST /api/v1/tokens": ORGANISERS,
     "POST /api/v1/tokens/{token_id}/rotate": ORGANISERS,
     "DELETE /api/v1/tokens/{token_id}": ORGANISERS,
-    "GET /api/v1/users": ADMINS,
+    "GET /api/v1/users": ORGANISERS,
     "POST /api/v1/users": ADMINS,
-    "GET /api/v1/users/{name}": ADMINS,
+    "GET /api/v1/users/{name}": ORGANISERS,
     "PATCH /api/v1/users/{name}": ADMINS,
     "POST /api/v1/users/{name}/erasure": ADMINS,
     "PUT /api/v1/users/{name}/known": ORGANISERS,
@@ -161,7 +161,6 @@ SIGNED_IN_PAGE = "s ..... sss s"
 TOLD_PAGE = "s ....3 sss s"
 NOBODYS_PAGE = "s 44443 sss s"
 ORGANISERS_PAGE = "s 33..3 sss s"
-ADMINS_PAGE = "s 333.3 sss s"
 
 CONSOLE = {
     "GET /console/sign-in": PUBLIC,
@@ -223,9 +222,9 @@ CONSOLE = {
     "GET /console/invitations": ORGANISERS_PAGE,
     "POST /console/invitations": ORGANISERS,
     "POST /console/invitations/{invitation_id}/revoke": ORGANISERS,
-    "GET /console/users": ADMINS_PAGE,
+    "GET /console/users": ORGANISERS_PAGE,
     "POST /console/users": ADMINS,
-    "GET /console/users/{user_name}": ADMINS_PAGE,
+    "GET /console/users/{user_name}": ORGANISERS_PAGE,
     "POST /console/users/{user_name}": ADMINS,
     "POST /console/users/{user_name}/disable": ADMINS,
     "POST /console/users/{user_name}/erase": ADMINS,

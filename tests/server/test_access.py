@@ -18,7 +18,6 @@ from server.people.sessions import csrf_token
 from server.people.sign_in_throttle import FailedSignIns
 from tests.server.access_table import (
     ADMINS,
-    ADMINS_PAGE,
     API,
     COLUMNS,
     CONSOLE,
@@ -50,7 +49,6 @@ NEEDED = {
     NOBODYS_PAGE: ("submitter", "read"),
     TOLD_PAGE: ("submitter", "read"),
     ADMINS: ("admin", "administer"),
-    ADMINS_PAGE: ("admin", "read"),
     WORKERS: ("worker", "work"),
 }
 QUERIES = {

@@ -257,3 +257,29 @@ def test_two_that_rotate_a_token_at_once_make_one(client: TestClient, alice: Any
     # The second finds the token ended: as the one it rotates, or already as the one it holds.
     assert answers.count(201) == 1
     assert set(answers) <= {201, 401, 409}
+
+
+def test_an_organiser_sees_the_members_of_a_course_without_their_addresses(
+    client: TestClient, olivia: Any, ada: Any
+) -> None:
+    body = {"name": "stu", "email": "qwyjibo@uni.example"}
+    assert client.post(USERS, json=body, headers=ada.headers).status_code == 201
+    for path in (USERS, f"{USERS}/stu", f"{USERS}?q=stu"):
+        assert "qwyjibo" in client.get(path, headers=ada.headers).text
+        found = client.get(path, headers=olivia.headers)
+        assert "stu" in found.text
+        assert "qwyjibo" not in found.text
+    assert client.get(f"{USERS}?q=qwyjibo", headers=olivia.headers).json()["users"] == []
+    origin = {"Origin": "http://testserver"}
+    client.post("/console/sign-in", data={"token": olivia.secret}, headers=origin)
+    made = client.post(
+        "/api/v1/tokens", json={"user": "stu", "role": "submitter"}, headers=olivia.headers
+    )
+    for page in ("/console/users", "/console/users/stu"):
+        text = client.get(page).text
+        assert "stu" in text
+        assert "qwyjibo" not in text
+        assert 'method="post" action="/console/users' not in text
+    # What they may do about a member: end their token.
+    gone = client.delete(f"/api/v1/tokens/{made.json()['id']}", headers=olivia.headers)
+    assert gone.json()["revoked"] == [made.json()["id"]]
