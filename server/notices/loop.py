@@ -74,7 +74,7 @@ def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
         check_url(hook.url, private_allowed=private_allowed)
     except ContentError as error:  # Its address may not be allowed any more.
         return Answer(None, 0.0, error=error.detail)
-    body = post_body(event, site=site_of(settings))
+    body = post_body(hook.url, event, site=site_of(settings))
     signed = signature_headers(valid_secrets(hook), event.id, seconds=int(time.time()), body=body)
     headers = signed | {
         "Content-Type": "application/json",

@@ -9,18 +9,22 @@ from email.policy import SMTP
 from email.utils import formatdate
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from server.base.database import moment_text
 from server.base.models import MailSubscription, NoticeEvent
 from server.base.settings import MailServer
-from server.notices.announce import CONFIRM, SWITCHED_OFF, link_token
+from server.notices.announce import CONFIRM, SWITCHED_OFF, TEST, link_token
 from server.notices.webhooks import ANSWER_CHARACTERS, Answer
 
 LIMIT_SECONDS = 10.0
 # RFC 5321: a mail that is refused so is refused for good.
 ACCEPTED = 250
+SLACK = ("hooks.slack.com", "hooks.slack-gov.com")
+DISCORD = ("discord.com", "canary.discord.com", "ptb.discord.com", "discordapp.com")
+LONGEST_DISCORD = 2000
 
 
 def compose(
@@ -128,17 +132,36 @@ STATES = {
 }
 
 
-def post_body(event: NoticeEvent, *, site: str) -> bytes:
+def post_body(url: str, event: NoticeEvent, *, site: str) -> bytes:
     """JSON of an event: type, timestamp and data, as Standard Webhooks recommends.
 
-    Links are whole where the server's public address is set.
+    Links are whole where the server's public address is set. Webhooks of Slack and Discord get
+    the event as a message, and nobody is called by a name in it.
     """
+    host = urlsplit(url).hostname
+    if host in SLACK:
+        return orjson.dumps({"text": _escaped(_message(event, site=site))})
+    if host in DISCORD:
+        text = _message(event, site=site)[:LONGEST_DISCORD]
+        return orjson.dumps({"content": text, "allowed_mentions": {"parse": []}})
     content = dict(event.content)
     links = content.get("links", {})
     content["links"] = {name: site + path for name, path in links.items()}
     return orjson.dumps(
         {"type": event.kind, "timestamp": moment_text(event.created_at), "data": content}
     )
+
+
+def _message(event: NoticeEvent, *, site: str) -> str:
+    """An event in a few lines."""
+    lines = [_sentence(event), *(f"{name}: {value}" for name, value in _figures(event.content))]
+    page = event.content.get("links", {}).get("page")
+    return "\n".join([*lines, f"{site}{page}"] if page else lines)
+
+
+def _escaped(text: str) -> str:
+    """A text without the characters that Slack reads as links and names."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def mail_subject(event: NoticeEvent) -> str:
@@ -177,6 +200,8 @@ def _sentence(event: NoticeEvent) -> str:
     content, kind = event.content, event.kind
     if kind == CONFIRM:
         return "Confirm this address"
+    if kind == TEST:
+        return "A test of this webhook"
     if kind == SWITCHED_OFF:
         return f"Webhook {content['webhook']['id']} is disabled: {content['webhook']['why']}"
     if kind == "record.set":

@@ -1,5 +1,6 @@
 """What is told of, to whom, and that nothing else is."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -17,6 +18,7 @@ from server.base.database import Database, utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, watched_benchmark
+from server.notices.mailing import post_body
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
@@ -310,3 +312,50 @@ def _tell_canaries(client: TestClient, walter: Any, *gflops: float) -> None:
         probe = WorkerProbe(worker="walter-1", moment="before", canary=canary, figures={})
         told = client.post("/api/v1/workers/probes", json=asdict(probe), headers=walter.headers)
         assert told.status_code == 200, told.text
+
+
+EVENT = NoticeEvent(
+    id="msg_1",
+    kind="record.set",
+    created_at=utc_now(),
+    content={
+        "submission": {
+            "id": "3f9k2m7q1xyz",
+            "benchmark": "digits",
+            "division": "closed",
+            "model": "<!channel> @everyone & co",
+            "status": "verified",
+            "tta_seconds": 0.91,
+        },
+        "links": {"page": "/submissions/3f9k2m7q1xyz"},
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (
+            "https://hooks.slack.com/services/T0/B0/x",
+            {"text": "&lt;!channel&gt; @everyone &amp; co holds the record of digits (closed)"},
+        ),
+        (
+            "https://discord.com/api/webhooks/1/x",
+            {
+                "content": "<!channel> @everyone & co holds the record of digits (closed)",
+                "allowed_mentions": {"parse": []},
+            },
+        ),
+    ],
+)
+def test_a_chat_gets_an_event_as_a_message_that_calls_nobody(
+    url: str, expected: dict[str, Any]
+) -> None:
+    body = json.loads(post_body(url, EVENT, site="https://finishline.example"))
+    (field,) = {"text", "content"} & set(body)
+    first, *figures, page = body[field].splitlines()
+    assert body | {field: first} == expected
+    assert "Time to accuracy: 0.91 s" in figures
+    assert page == "https://finishline.example/submissions/3f9k2m7q1xyz"
+    elsewhere = json.loads(post_body("https://hooks.example.org", EVENT, site=""))
+    assert elsewhere["type"] == "record.set"
