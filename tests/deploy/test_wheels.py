@@ -195,6 +195,20 @@ def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
     assert {path.split("/")[0] for path in light if ".dist-info" not in path} == {"finishline"}
 
 
+def test_a_wheel_is_built_of_the_source_archive_alone(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    source = wheels["finishline_tta"].parents[1] / "source" / "finishline"
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-P", "-c", build], cwd=source, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("finishline_tta-*.tar.gz")
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(archive))
+    (made,) = tmp_path.glob("*.whl")
+    assert set(zipfile.ZipFile(made).namelist()) == set(
+        zipfile.ZipFile(wheels["finishline_tta"]).namelist()
+    )
+
+
 def test_a_participant_installs_at_most_60_mb(participant: Environment) -> None:
     participant.run("python", "-m", "compileall", "-q", str(participant.site))  # As pip does.
     size = sum(path.stat().st_size for path in participant.site.rglob("*") if path.is_file())
