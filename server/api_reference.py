@@ -27,9 +27,11 @@ TAGS = [{"name": name, "description": words} for name, words in GROUPS.items()]
 
 
 def describe(routes: Iterable[BaseRoute]) -> None:
-    """Give each operation the first sentence of its docstring as its summary."""
+    """Give each operation its function's name as id, and its docstring's sentence as summary."""
     for route in routes:
+        describe(getattr(getattr(route, "original_router", None), "routes", ()))
         if isinstance(route, APIRoute) and route.summary is None:
+            route.operation_id = route.name
             first, _, rest = route.description.partition("\n\n")
             route.summary = " ".join(first.split()).removesuffix(".")
             route.description = rest

@@ -37,6 +37,7 @@ from server.boards.service import Standings, place_of_new
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
 from server.operations import metrics as metrics_page
+from server.operations import parquet
 from server.operations import readiness as health
 from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
@@ -82,6 +83,7 @@ FEATURES = (
     added_benchmarks,
     phases,
     run_export,
+    parquet,
     withdrawals,
     boards,
     verifications,

@@ -4,6 +4,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from server.base.board_versions import VersionReader
+from server.base.middleware import OpenToPages
 from server.base.request_metrics import RequestMetrics
 from server.base.services import Services
 from server.boards.service import BoardCache
@@ -23,7 +24,7 @@ class FinishlineApp(FastAPI):
         """The whole application, observed, behind the cache where everybody reads."""
         services: Services = self.state.services
         metrics = services.of(RequestMetrics)
-        app = Observed(super().build_middleware_stack(), metrics)
+        app = OpenToPages(Observed(super().build_middleware_stack(), metrics))
         if services.settings.reads == "members":
             return app  # The cache looks at no token.
         self.board_cache = BoardCache(app, services.of(VersionReader), metrics)

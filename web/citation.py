@@ -38,11 +38,23 @@ _OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
 _UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def badge_svg(submission: View, time: TimeFormat = SECONDS) -> str:
-    """The badge of a submission; one that is only claimed shows no time."""
-    left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
+def badge_words(submission: View, time: TimeFormat = SECONDS) -> tuple[str, str]:
+    """Both halves of a submission's badge; one that is only claimed shows no time."""
     words, shown = standing_words(submission), figure(submission, time)
     right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
+    return cut(printable(submission["benchmark"]), _LONGEST_LABEL), right
+
+
+def badge_endpoint(submission: View, time: TimeFormat = SECONDS) -> dict[str, Any]:
+    """The badge for a page that draws it itself, as shields.io's endpoint badge asks for it."""
+    label, message = badge_words(submission, time)
+    colours = {"labelColor": LABEL_COLOUR, "color": _colour(submission)}
+    return {"schemaVersion": 1, "label": label, "message": message, **colours}
+
+
+def badge_svg(submission: View, time: TimeFormat = SECONDS) -> str:
+    """The badge of a submission as a picture."""
+    left, right = badge_words(submission, time)
     title = f"{printable(row_name(submission))} on {left}: {right}"
     return _drawn(left, right, title, _colour(submission))
 

@@ -68,7 +68,7 @@ ERROR_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "problems"],
     "properties": {
-        "type": {"type": "string"},
+        "type": {"type": "string", "description": "Address of its explanation on this server."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
@@ -222,7 +222,7 @@ def answer(
         return HTMLResponse(page, status_code=status, headers=headers)
     return JSONResponse(
         {
-            "type": "about:blank",
+            "type": problem_type(title),
             "title": title,
             "status": status,
             "detail": detail,
@@ -233,6 +233,11 @@ def answer(
         media_type="application/problem+json",
         headers=headers,
     )
+
+
+def problem_type(title: str) -> str:
+    """Address of the page that explains a kind of problem, on the same server."""
+    return f"/docs/problems#{title.lower().replace(' ', '-')}"
 
 
 async def refuse(

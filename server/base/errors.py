@@ -93,6 +93,13 @@ class UnavailableError(ServerError):
             self.args = (f"{detail} ({cause})",)
 
 
+class NotInstalledError(ServerError):
+    """Something optional that this server was set up without."""
+
+    status = 501
+    title = "Not installed"
+
+
 class LostFileError(ServerError):
     """A file that a row names is not where it was kept."""
 

@@ -103,6 +103,34 @@ class Admission:
         await self._app(scope, receive, send)
 
 
+class OpenToPages:
+    """Let pages of other sites read by GET, but never with somebody's token.
+
+    Nothing is said to a preflight, so no other method and no header of its own passes.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Access-Control-Allow-Origin"] = "*"
+                headers["Access-Control-Expose-Headers"] = "ETag, Link, Retry-After, X-Total-Count"
+            await send(message)
+
+        is_open = scope["type"] == "http" and is_open_to_pages(scope)
+        await self._app(scope, receive, with_headers if is_open else send)
+
+
+def is_open_to_pages(scope: Scope) -> bool:
+    """Whether a page of another site may read the response."""
+    return scope["method"] == "GET" and all(
+        name != b"authorization" for name, _ in scope["headers"]
+    )
+
+
 class HeadAnswers:
     """HEAD wherever GET is: the same answer, of which only the headers are sent.
 

@@ -16,11 +16,11 @@ from typing import cast
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader, Versions
-from server.base.middleware import by_name, is_known, takes_gzip
+from server.base.middleware import by_name, is_known, is_open_to_pages, takes_gzip
 from server.base.request_metrics import RequestMetrics, route_template
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Key = tuple[str, bytes, bool]
+Key = tuple[str, bytes, bool, bool]
 
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 HINT = "finishline.cache_hint"
@@ -233,14 +233,17 @@ def _weight(entry: Entry) -> int:
 
 
 def _key(scope: Scope, headers: dict[bytes, bytes]) -> Key | None:
-    """Cache key of a request for a board in one encoding; None for any other request."""
+    """Cache key of a request for a board in one encoding, with or without the headers that let
+    other sites' pages read it; None for any other request.
+    """
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return None
     has_body = b"content-length" in headers or b"transfer-encoding" in headers
     is_board = BOARD.fullmatch(scope["path"]) is not None
     if has_body or not is_board or len(scope["query_string"]) > LONGEST_QUERY:
         return None
-    return scope["path"], scope["query_string"], takes_gzip(headers.get(b"accept-encoding", b""))
+    packed = takes_gzip(headers.get(b"accept-encoding", b""))
+    return scope["path"], scope["query_string"], packed, is_open_to_pages(scope)
 
 
 def _reply(status: int, headers: Headers, body: bytes) -> Reply:

@@ -25,7 +25,8 @@ TOO_LARGE = (
     b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
 )
 PROBLEM = (
-    b'{"type":"about:blank","title":"Request header fields too large","status":431,'
+    b'{"type":"/docs/problems#request-header-fields-too-large",'
+    b'"title":"Request header fields too large","status":431,'
     b'"detail":"The head of a request may have at most %d bytes.","problems":[]}'
 )
 

@@ -135,13 +135,13 @@ NOT_READY: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/healthz")
-async def healthz() -> HealthView:
+async def check_health() -> HealthView:
     """200 while the process answers, whatever else is away: starting it again would not help."""
     return HealthView(version=VERSION)
 
 
 @router.get("/readyz", responses=NOT_READY)
-async def readyz(services: ServicesDep, response: Response) -> ReadinessView:
+async def check_readiness(services: ServicesDep, response: Response) -> ReadinessView:
     """200 while submissions can be taken: the database and the artifact store answer.
 
     Without a broker or a worker the answer is 200 and "degraded": replays wait, nothing is lost.

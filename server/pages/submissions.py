@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
@@ -49,7 +50,7 @@ from server.submissions.service import find_submission
 from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.charts import curves_figure
-from web.citation import badge_svg
+from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
 from web.render import render
 
@@ -133,13 +134,27 @@ def badge(
     """SVG badge of a submission's state; caches revalidate it on every request."""
     with services.database.read(viewer) as session:
         context = submission_with_checks(session, services, submission_id)
-    submission = context["submission"]
-    content = badge_svg(submission, context["time"]).encode()
+    content = badge_svg(context["submission"], context["time"]).encode()
+    return _badge_answer(request, content, "image/svg+xml")
+
+
+@router.get("/submissions/{submission_id}/badge.json")
+def badge_json(
+    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
+) -> Response:
+    """The same badge as shields.io's endpoint badge reads it."""
+    with services.database.read(viewer) as session:
+        context = submission_with_checks(session, services, submission_id)
+    content = orjson.dumps(badge_endpoint(context["submission"], context["time"]))
+    return _badge_answer(request, content, "application/json")
+
+
+def _badge_answer(request: Request, content: bytes, media_type: str) -> Response:
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if reader_has(request, etag):
         return Response(status_code=304, headers=headers)
-    return Response(content, media_type="image/svg+xml", headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
 @router.post("/submissions/{submission_id}/withdraw")

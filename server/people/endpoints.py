@@ -25,7 +25,7 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 @router.get("/me")
-def me(services: ServicesDep, caller: CallerDep) -> MeView:
+def get_me(services: ServicesDep, caller: CallerDep) -> MeView:
     """Read the user, role, scopes and expiry of this request's token."""
     with services.database.read() as session:
         return me_view(session.get_one(Token, caller.token_id))

@@ -209,7 +209,7 @@ SubjectDep = Annotated[str, Path(max_length=100)]
 
 
 @router.get("/me/quota")
-def my_quota(services: ServicesDep, caller: CallerDep) -> MyQuotaView:
+def get_my_quota(services: ServicesDep, caller: CallerDep) -> MyQuotaView:
     """Read your quotas of submissions and replays, your use, and when there is room again."""
     with services.database.read(ORGANISER) as session:
         return own_quotas(session, services.settings, caller)

@@ -307,7 +307,9 @@ router = APIRouter(tags=["rescoring"])
 
 
 @router.post("/rescore")
-def rescore(body: RescoreRequest, services: ServicesDep, caller: OrganiserDep) -> RescoreView:
+def start_rescoring(
+    body: RescoreRequest, services: ServicesDep, caller: OrganiserDep
+) -> RescoreView:
     """Rescore submissions from their raw logs, the oldest first, and store the changes.
 
     A batch ends after a few seconds, so that no request takes long: send the same body with

@@ -105,7 +105,7 @@ def list_verifications(
 
 
 @router.get("/verifications/compare")
-def compare(
+def get_verification_comparison(
     first: str, second: str, services: ServicesDep, viewer: ViewerDep
 ) -> VerificationComparison:
     """Compare two verifications of one submission, and mark differences that exceed chance."""
@@ -208,7 +208,7 @@ def verify_batch(body: BatchCreate, services: ServicesDep, caller: OrganiserDep)
 
 
 @router.post("/verifications/{verification_id}/decide")
-def decide(
+def decide_verification(
     verification_id: str, body: DecisionCreate, services: ServicesDep, caller: OrganiserDep
 ) -> VerificationView:
     """Publish the verdict of a rerun, or keep the published one; with the reason."""
