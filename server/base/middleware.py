@@ -103,6 +103,12 @@ class Admission:
         await self._app(scope, receive, send)
 
 
+FOR_PAGES = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag, Link, Retry-After, X-Total-Count"),
+)
+
+
 class OpenToPages:
     """Let pages of other sites read by GET, but never with somebody's token.
 
@@ -115,9 +121,7 @@ class OpenToPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["Access-Control-Allow-Origin"] = "*"
-                headers["Access-Control-Expose-Headers"] = "ETag, Link, Retry-After, X-Total-Count"
+                message = dict(message, headers=[*message["headers"], *FOR_PAGES])
             await send(message)
 
         is_open = scope["type"] == "http" and is_open_to_pages(scope)

@@ -118,6 +118,8 @@ class Settings(BaseSettings):
     docs_dir: Path = places.DOCS
     # In the links of feeds; the address of each request if it is not set.
     public_url: str | None = None
+    # In /.well-known/security.txt: an address for reports of weaknesses.
+    security_contact: str | None = Field(default=None, pattern=r"^(mailto:|https://|tel:)\S+$")
     # The private key that proofs are signed with; beside the artifacts if it is not named.
     signing_key: Path | None = None
     # Where nightly exports and backups lie: /metrics says when the last of each ended well.

@@ -16,11 +16,11 @@ from typing import cast
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader, Versions
-from server.base.middleware import by_name, is_known, is_open_to_pages, takes_gzip
+from server.base.middleware import FOR_PAGES, by_name, is_known, is_open_to_pages, takes_gzip
 from server.base.request_metrics import RequestMetrics, route_template
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Key = tuple[str, bytes, bool, bool]
+Key = tuple[str, bytes, bool]
 
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 HINT = "finishline.cache_hint"
@@ -69,20 +69,26 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A cached board in one encoding: the whole response, and "304 Not Modified"."""
+    """A cached board in one encoding: the whole response, and "304 Not Modified".
+
+    Each is there for everybody's pages, and without the headers that let them read.
+    """
 
     benchmark_id: str
     version: int
     etag: str
     route: str
-    whole: Reply
-    not_modified: Reply
+    whole: tuple[Reply, Reply]
+    not_modified: tuple[Reply, Reply]
 
     def reply(self, scope: Scope, headers: dict[bytes, bytes]) -> Reply:
         """The response to a GET or HEAD with these headers."""
         tags = headers.get(b"if-none-match")
         found = self.not_modified if tags and is_known(tags, self.etag) else self.whole
-        return found if scope["method"] == "GET" else _reply(found.status, found.headers, b"")
+        open_one, closed = found
+        if is_open_to_pages(scope):
+            return open_one
+        return closed if scope["method"] == "GET" else _reply(closed.status, closed.headers, b"")
 
 
 class BoardCache:
@@ -192,8 +198,9 @@ class BoardCache:
                 begun, start = start, None
                 entry = self._store(key, asked, hint, begun, message)
                 land(entry)  # Others do not wait until this reader has taken its response.
-                if entry is not None and entry.reply(scope, headers).status == 304:
-                    await entry.not_modified.send(send)
+                reply = None if entry is None else entry.reply(scope, headers)
+                if reply is not None and reply.status == 304:
+                    await reply.send(send)
                     return
                 await send(begun)
             await send(message)
@@ -207,7 +214,8 @@ class BoardCache:
         self, key: Key, scope: Scope, hint: CacheHint, start: Message, end: Message
     ) -> Entry | None:
         """Cache a response; None if it is one reader's, or sent in parts."""
-        headers = tuple(item for item in start["headers"] if item[0] != OF_ONE_RESPONSE)
+        not_kept = {OF_ONE_RESPONSE, *dict(FOR_PAGES)}
+        headers = tuple(item for item in start["headers"] if item[0] not in not_kept)
         in_parts = end.get("more_body", False)
         if in_parts or hint.benchmark_id is None or PERSONAL & dict(headers).keys():
             return None
@@ -217,8 +225,8 @@ class BoardCache:
             version=hint.version,
             etag=hint.etag,
             route=route_template(scope),
-            whole=_reply(200, headers, end["body"]),
-            not_modified=_reply(304, known, b""),
+            whole=_replies(200, headers, end["body"]),
+            not_modified=_replies(304, known, b""),
         )
         earlier = self._entries.pop(key, None)
         self._bytes += _weight(entry) - (0 if earlier is None else _weight(earlier))
@@ -229,21 +237,23 @@ class BoardCache:
 
 
 def _weight(entry: Entry) -> int:
-    return len(entry.whole.body) + OVERHEAD_BYTES
+    return len(entry.whole[0].body) + OVERHEAD_BYTES
 
 
 def _key(scope: Scope, headers: dict[bytes, bytes]) -> Key | None:
-    """Cache key of a request for a board in one encoding, with or without the headers that let
-    other sites' pages read it; None for any other request.
-    """
+    """Cache key of a request for a board in one encoding; None for any other request."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return None
     has_body = b"content-length" in headers or b"transfer-encoding" in headers
     is_board = BOARD.fullmatch(scope["path"]) is not None
     if has_body or not is_board or len(scope["query_string"]) > LONGEST_QUERY:
         return None
-    packed = takes_gzip(headers.get(b"accept-encoding", b""))
-    return scope["path"], scope["query_string"], packed, is_open_to_pages(scope)
+    return scope["path"], scope["query_string"], takes_gzip(headers.get(b"accept-encoding", b""))
+
+
+def _replies(status: int, headers: Headers, body: bytes) -> tuple[Reply, Reply]:
+    """A response for everybody's pages, and the same for one reader."""
+    return _reply(status, (*headers, *FOR_PAGES), body), _reply(status, headers, body)
 
 
 def _reply(status: int, headers: Headers, body: bytes) -> Reply:

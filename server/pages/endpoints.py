@@ -38,6 +38,7 @@ from server.pages import (
     submissions,
     submit,
     verifications,
+    well_known,
     workers,
 )
 
@@ -80,6 +81,7 @@ PAGES = (
     console_tokens,
     console_users,
     docs,
+    well_known,
     static_files,
 )
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses

@@ -88,6 +88,8 @@ API = {
     "POST /api/v1/submissions/{submission_id}/reinstatement": ORGANISERS,
     "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,
     "GET /api/v1/leaderboards/{benchmark_id}.csv": PUBLIC,
+    "GET /api/v1/leaderboards/{benchmark_id}.parquet": PUBLIC,
+    "GET /api/v1/runs.parquet": PUBLIC,
     "GET /api/v1/leaderboards/{benchmark_id}/preview": ORGANISERS,
     "GET /api/v1/compare": PUBLIC,
     "GET /api/v1/verifications": PUBLIC,

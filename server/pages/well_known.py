@@ -1,0 +1,58 @@
+"""Files that programs look for at addresses of their own: llms.txt and security.txt."""
+
+from datetime import datetime, time, timedelta
+
+from fastapi import APIRouter, Request, Response
+
+from server.base.addresses import site_address
+from server.base.database import utc_now
+from server.base.services import ServicesDep
+from web.documents import read_documents
+
+router = APIRouter(include_in_schema=False)
+TEXT = "text/plain; charset=utf-8"
+VALID_DAYS = 180
+ABOUT = """# Finishline
+
+> A time-to-accuracy competition server: training runs with their logs, hardware and price,
+> trained again by workers with sealed seeds, and ranked by measured time.
+
+Every page has a JSON twin; reading takes no token unless the server says so. Times are seconds.
+
+## API
+
+- [OpenAPI]({site}/openapi.json): every operation and schema
+- [Benchmarks]({site}/api/v1/benchmarks): targets, clocks, divisions
+- [A leaderboard]({site}/api/v1/leaderboards/digits): ranked entries; also as .csv and .parquet
+- [Runs]({site}/api/v1/runs.parquet): every run of every benchmark
+
+## Documents
+
+"""
+
+
+@router.get("/llms.txt")
+def llms_txt(services: ServicesDep, request: Request) -> Response:
+    """What is here for a program that reads text, with the documents as Markdown."""
+    site = site_address(request, services.settings)
+    documents = read_documents(services.settings.docs_dir).chapters()
+    lines = [
+        f"- [{each.page.title}]({site}{each.address}.md): {each.page.description}"
+        for each in documents
+    ]
+    return Response(ABOUT.format(site=site) + "\n".join(lines) + "\n", media_type=TEXT)
+
+
+@router.get("/.well-known/security.txt")
+def security_txt(services: ServicesDep, request: Request) -> Response:
+    """Where to report a weakness (RFC 9116)."""
+    site = site_address(request, services.settings)
+    contact = services.settings.security_contact or f"{site}/docs/operating#reporting-a-weakness"
+    until = datetime.combine(utc_now().date(), time()) + timedelta(days=VALID_DAYS)
+    lines = (
+        f"Contact: {contact}",
+        f"Expires: {until.isoformat()}Z",
+        f"Canonical: {site}/.well-known/security.txt",
+        "Preferred-Languages: en",
+    )
+    return Response("\n".join(lines) + "\n", media_type=TEXT)
