@@ -23,6 +23,7 @@ from finishline.cli.commands import (
     entry,
     lists,
     own_benchmark,
+    probe,
     quota,
     service,
     training,
@@ -79,7 +80,7 @@ for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
-    completion.completion,
+    completion.completion, probe.probe,
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)
