@@ -86,3 +86,8 @@ def test_the_python_client_needs_nothing_of_posix(run: Run, site: str) -> None:
         "    print(client.leaderboard('digits').total)\n"
     )
     assert run(WITHOUT + program) == "0\n"
+
+
+def test_a_worker_asks_for_posix_where_it_opens_a_box_alone(run: Run) -> None:
+    without = "import sys; sys.modules.update(dict.fromkeys(('fcntl', 'pwd', 'grp', 'termios')))\n"
+    assert run(without + "import worker.entries, worker.local; print('imported')") == "imported\n"

@@ -1,6 +1,5 @@
 """The worker's end of a box's channel: frames with one deadline each, arrays in sealed memory."""
 
-import fcntl
 import mmap
 import os
 import select
@@ -25,7 +24,8 @@ from finishline.rules.trainings.protocol import (
 
 Array = NDArray[np.generic]
 POLL_SECONDS = 0.05
-SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+# Of linux/fcntl.h: F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE.
+SEALS = 0x1 | 0x2 | 0x4 | 0x8
 
 
 class ClosedError(Exception):
@@ -119,6 +119,8 @@ class Channel:
 
 def seal(arrays: Mapping[str, Array]) -> int:
     """A memory file with the arrays that nobody can write to; the caller closes it."""
+    import fcntl  # Only a box needs it, and a worker without boxes runs anywhere.
+
     specs = specs_of(arrays)
     number = os.memfd_create("data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

@@ -27,7 +27,9 @@ from finishline.cli.up.lifecycle import (
 )
 
 TICK_SECONDS = 0.1
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = [
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]  # Windows has no SIGHUP.
 
 
 @dataclass(frozen=True)
