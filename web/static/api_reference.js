@@ -11,6 +11,13 @@
   systemIsDark.addEventListener("change", follow);
   follow();
   const place = document.getElementById("swagger-ui");
+  // The bar of an operation is a button: a link within it would be a second target in the first. Its
+  // groups are headings of the level below the page's own.
+  const mend = () => {
+    for (const link of place.querySelectorAll("button a[href]")) link.removeAttribute("href");
+    for (const group of place.querySelectorAll("h3.opblock-tag, .models > h4")) group.ariaLevel = "2";
+  };
+  new MutationObserver(mend).observe(place, { childList: true, subtree: true });
   window.SwaggerUIBundle({
     url: place.dataset.openapi,
     dom_id: "#swagger-ui",

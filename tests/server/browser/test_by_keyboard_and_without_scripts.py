@@ -1,8 +1,9 @@
-"""Every public page by Tab alone, and every page without scripts."""
+"""Every public page by Tab alone and without scripts, and the API's page held against axe."""
 
 from typing import Any
 
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 
 from tests.server.browser.test_every_page import SIGNED_IN, pages_of
 
@@ -94,3 +95,18 @@ def test_pages_say_without_scripts_what_they_say_with_them(
 def _acts(button: Any) -> bool:
     """Whether a button is of a form, so that it does something without a script."""
     return bool(button.get_attribute("form") or button.locator("xpath=ancestor::form").count())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_the_api_breaks_no_rule_of_accessibility(
+    browser: Any, address: str, scheme: Any
+) -> None:
+    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{address}/docs/api")
+    page.locator(".opblock-summary-control").first.wait_for()
+    page.locator(".models > h4").wait_for()
+    page.evaluate(AXE_SCRIPT)
+    broken = page.evaluate("() => axe.run(document).then(seen => seen.violations.map(v => v.id))")
+    context.close()
+    assert broken == []
