@@ -273,7 +273,7 @@ def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -
     assert copied["server-builder"] == {
         *("finishline", "server", "web", "migrations", "benchmarks", "docs"),
     }
-    assert copied["worker"] == {"finishline/rules", "worker", "reference_models"}
+    assert copied["worker"] == {"finishline", "worker", "reference_models"}
 
 
 def test_the_images_run_as_nobody_and_bring_no_tools(dockerfile: dict[str, list[str]]) -> None:
