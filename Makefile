@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-firefox test-integrations test-vision lint audit format bench proofs chaos clean
+.PHONY: help install pictures wheels run test test-firefox test-client test-integrations test-vision lint audit format bench proofs chaos clean
 
 VENV := .venv
 comma := ,
@@ -15,6 +15,7 @@ STAMP := $(VENV)/.installed
 VISION_VENV := .venv-vision
 AUDIT_VENV := .venv-audit
 INTEGRATIONS_VENV := .venv-integrations
+CLIENT_VENV := .venv-client
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
 PROGRAMS := board_reads box box_clock digits dispatch export_rate harness_cost import_rate overload \
@@ -81,6 +82,13 @@ $(INTEGRATIONS_VENV)/.installed: tests/integrations/requirements.txt | $(STAMP)
 test-integrations: $(INTEGRATIONS_VENV)/.installed  ## run the callbacks in Lightning and Transformers
 	$(INTEGRATIONS_VENV)/bin/python -m pytest tests/integrations $(ARGS)
 
+test-client: $(STAMP)  ## make a client by openapi-python-client, and submit with it
+	@test -x $(CLIENT_VENV)/bin/openapi-python-client || { $(BIN)/python -m venv $(CLIENT_VENV) && \
+	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		"openapi-python-client>=0.29.1,<0.30"; }
+	FINISHLINE_CLIENT_GENERATOR=$(CURDIR)/$(CLIENT_VENV)/bin/openapi-python-client \
+		$(BIN)/python -m pytest tests/server/browser/test_generated_client.py $(ARGS)
+
 lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -113,6 +121,6 @@ pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...
 	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays
-	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) $(INTEGRATIONS_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) $(INTEGRATIONS_VENV) $(CLIENT_VENV) build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

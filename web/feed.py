@@ -136,6 +136,19 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     )
 
 
+def audit_entry(records: int, sha256: str, at: str) -> FeedEntry:
+    """The head of the audit log."""
+    return FeedEntry(
+        subject=f"audit head {records} {sha256}",
+        path="/api/v1/audit/head",
+        title=f"Audit log: head of record {records}",
+        summary=f"SHA-256 {sha256}. A log without this head was changed since.",
+        author="Finishline",
+        updated=at,
+        categories=("audit-head",),
+    )
+
+
 def _margin(record: View) -> str:
     if record["margin_percent"] is None:
         return ", the first record"

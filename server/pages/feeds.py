@@ -9,13 +9,24 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.addresses import site_address
+from server.base.database import moment_text
 from server.base.middleware import reader_has
+from server.base.models import AuditRecord
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
 from server.pages.board_times import times_of
+from server.people.audit import read_head
 from server.verifications.queries import latest_verdicts
-from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
+from web.feed import (
+    MEDIA_TYPE,
+    Feed,
+    FeedEntry,
+    atom_feed,
+    audit_entry,
+    record_entry,
+    verdict_entry,
+)
 from web.formats import moment
 
 router = APIRouter(include_in_schema=False)
@@ -38,6 +49,18 @@ def benchmark_feed(benchmark_id: str, services: ServicesDep, request: Request) -
         entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
     return _answer(site_address(request, services.settings), request, title, page, entries)
+
+
+@router.get("/audit.atom")
+def audit_feed(services: ServicesDep, request: Request) -> Response:
+    """The head of the audit log: readers of the feed keep it, so a later change is noticed."""
+    with services.database.read() as session:
+        head = read_head(session)
+        row = session.get(AuditRecord, head.id)
+        at = None if row is None else moment_text(row.at)
+    entries = [audit_entry(head.id, head.sha256, at)] if at is not None else []
+    title = "Audit log · Finishline"
+    return _answer(site_address(request, services.settings), request, title, "/", entries)
 
 
 def _entries(

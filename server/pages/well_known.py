@@ -23,12 +23,14 @@ Every page has a JSON twin; reading takes no token unless the server says so. Ti
 
 - [OpenAPI]({site}/openapi.json): every operation and schema
 - [Benchmarks]({site}/api/v1/benchmarks): targets, clocks, divisions
-- [A leaderboard]({site}/api/v1/leaderboards/digits): ranked entries; also as .csv and .parquet
 - [Runs]({site}/api/v1/runs.parquet): every run of every benchmark
 
+## Leaderboards (also as .csv and .parquet)
+
+{boards}
 ## Documents
 
-"""
+{documents}"""
 
 
 @router.get("/llms.txt")
@@ -36,11 +38,18 @@ def llms_txt(services: ServicesDep, request: Request) -> Response:
     """What is here for a program that reads text, with the documents as Markdown."""
     site = site_address(request, services.settings)
     documents = read_documents(services.settings.docs_dir).chapters()
-    lines = [
-        f"- [{each.page.title}]({site}{each.address}.md): {each.page.description}"
-        for each in documents
-    ]
-    return Response(ABOUT.format(site=site) + "\n".join(lines) + "\n", media_type=TEXT)
+    text = ABOUT.format(
+        site=site,
+        boards="".join(
+            f"- [{benchmark.title}]({site}/api/v1/leaderboards/{name})\n"
+            for name, benchmark in services.benchmarks.items()
+        ),
+        documents="".join(
+            f"- [{each.page.title}]({site}{each.address}.md): {each.page.description}\n"
+            for each in documents
+        ),
+    )
+    return Response(text, media_type=TEXT)
 
 
 @router.get("/.well-known/security.txt")

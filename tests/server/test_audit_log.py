@@ -206,3 +206,12 @@ def test_an_exported_log_is_checked_offline(
     write_log(path, [records[0], records[1] | {"reason": "another"}])
     assert main(["check-proof", "--log", str(path)]) == 1
     assert "record 2.sha256: it was changed" in capsys.readouterr().out
+
+
+def test_the_feed_has_the_head_of_the_log(client: TestClient, ada: Any) -> None:
+    for name in ("first", "second"):
+        made = client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
+        assert made.status_code == 201, made.text
+        head = client.get("/api/v1/audit/head").json()["sha256"]
+
+        assert client.get("/audit.atom").text.count(f"SHA-256 {head}.") == 1

@@ -87,6 +87,7 @@ def test_no_address_tells_strangers_of_a_closed_benchmark_and_members_read_it(
         "/", "/submissions", "/benchmarks/{benchmark_id}", "/calibrations",
         "/calibrations/{calibration_id}", "/api/v1/benchmarks", "/api/v1/calibrations",
         "/api/v1/leaderboards/{benchmark_id}", "/api/v1/leaderboards/{benchmark_id}.csv",
+        "/api/v1/leaderboards/{benchmark_id}.parquet", "/api/v1/runs.parquet",
         "/api/v1/submissions", "/api/v1/pools/{pool_id}", "/feed.atom",
         "/benchmarks/{benchmark_id}/feed.atom", "/submitters/{submitter:path}",
     }  # fmt: skip
