@@ -108,7 +108,8 @@ def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Be
 class Counts:
     """Number of submissions of one benchmark by kind and evidence, and of contradicted claims.
 
-    `best_claims` has the fastest claim of each division that may count and was not contradicted.
+    `best_claims` has the fastest claim of each division that may count and was not contradicted,
+    `slowest_published` the longest published time of each.
     """
 
     train: int = 0
@@ -117,6 +118,7 @@ class Counts:
     measured: int = 0
     contradicted: int = 0
     best_claims: Mapping[str, float] = field(default_factory=dict)
+    slowest_published: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_SUBMISSIONS = Counts()
@@ -144,18 +146,28 @@ def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[st
 
 def _count(session: Session, benchmark_id: str) -> Counts:
     by = (Submission.kind, Submission.evidence, Submission.check_word, Submission.division)
-    fastest = func.min(case((Submission.eligible.is_(True), Submission.tta_seconds)))
+    seconds_if_eligible = case((Submission.eligible.is_(True), Submission.tta_seconds))
+    fastest, longest = func.min(seconds_if_eligible), func.max(seconds_if_eligible)
     of_it = (Submission.benchmark_id == benchmark_id, ranks())
-    rows = session.execute(select(*by, func.count(), fastest).where(*of_it).group_by(*by)).all()
+    rows = session.execute(
+        select(*by, func.count(), fastest, longest).where(*of_it).group_by(*by)
+    ).all()
     count: Counter[str] = Counter()
     best: dict[str, float] = {}
-    for kind, evidence, check, division, number, seconds in rows:
+    slowest_published: dict[str, float] = {}
+    for kind, evidence, check, division, number, seconds, most in rows:
         told = "contradicted" if check == "contradicted" else evidence
         count.update({kind: number, told: number})
         if told == "claimed" and seconds is not None:
             best[division] = min(seconds, best.get(division, seconds))
+        elif told == "published" and most is not None:
+            slowest_published[division] = max(most, slowest_published.get(division, most))
     names = ("train", "inference", "claimed", "measured", "contradicted")
-    return Counts(**{name: count[name] for name in names}, best_claims=best)
+    return Counts(
+        **{name: count[name] for name in names},
+        best_claims=best,
+        slowest_published=slowest_published,
+    )
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:

@@ -58,6 +58,8 @@ def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> li
         claims = count.best_claims
         claim = claims.get(next(iter(claims), "") if standing is None else standing.division)
         seconds = [] if standing is None else [record.tta_seconds for record in standing.records]
+        if standing is not None and (slowest := count.slowest_published.get(standing.division)):
+            seconds.append(slowest)
         evidence = set() if standing is None else {standing.evidence}
         rows.append(
             benchmark_view(benchmark, count).model_dump(mode="json")

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.base.database import Database
 from server.base.settings import MIB, Settings
+from server.benchmarks.queries import count_submissions
 
 SUBMISSIONS = "/api/v1/submissions"
 ARCHIVE = {"archive": "true"}
@@ -310,6 +312,16 @@ def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(
         page = client.get(address).text
         assert "0:12:00" in page, address
         assert "12.00\u00a0min" not in page, address
+
+
+def test_the_slowest_published_time_is_counted_with_the_fastest_claim(
+    client: TestClient, database: Database, olivia: Any
+) -> None:
+    send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
+
+    with database.read() as session:
+        counts = count_submissions(session, ["cifar10"])["cifar10"]
+    assert (counts.slowest_published, counts.best_claims) == ({"open": 720.0}, {})
 
 
 @pytest.mark.parametrize("form", [{}, {"source_commit": "0" * 40}])
