@@ -1,6 +1,8 @@
 """Views of stored benchmarks, phases and prices."""
 
+from dataclasses import asdict
 from datetime import datetime
+from typing import cast
 
 from finishline.api.benchmarks import BenchmarkView, DataSetView, RunsView, TargetView
 from finishline.api.phases import PhasesSet, PhasesView
@@ -14,10 +16,7 @@ from finishline.rules.benchmarks.phases import (
     phase_at,
     sentence_at,
 )
-from finishline.rules.benchmarks.prices import (
-    Price,
-    PriceEntry,
-)
+from finishline.rules.benchmarks.prices import Ownership, Price, PriceEntry, Pricing
 from server.base.models import BenchmarkPhases, PriceRow
 from server.benchmarks.phase_queries import Dates
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
@@ -113,12 +112,13 @@ def price_of(row: PriceRow) -> Price:
         provider=row.provider,
         instance=row.instance,
         region=row.region,
-        pricing="spot" if row.pricing == "spot" else "on_demand",
+        pricing=cast(Pricing, row.pricing),
         usd_per_hour=row.usd_per_hour,
         effective_on=row.effective_on,
         source_url=row.source_url,
         note=row.note,
         supersedes=row.supersedes,
+        ownership=Ownership(**row.ownership) if row.ownership is not None else None,
     )
 
 
@@ -130,10 +130,10 @@ def entry_of(row: PriceRow) -> PriceEntry:
 def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
     """View of a stored price."""
     return PriceView(
-        **vars(price_of(row)),
+        **asdict(price_of(row)),
         id=row.id,
         superseded_by=superseded_by,
-        ranks=row.pricing == "on_demand" and superseded_by is None,
+        ranks=row.pricing != "spot" and superseded_by is None,
         added_by=row.adder.name,
         added_at=row.added_at,
     )

@@ -384,13 +384,35 @@ def test_a_price_is_added_with_its_source_and_day(finishline: Finishline, standi
     given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
     ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
 
-    assert (ran.code, ran.out) == (0, "Price 7 added.\n")
+    assert (ran.code, ran.out) == (0, "Price 7 added: 12.5 USD per hour.\n")
     assert json.loads(standin.asked[0].body) == SENT
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
     assert finishline("prices", "add", *given).code == 2  # No source.
     standin.refuse("POST /api/v1/prices", 409, "It is in the book already.")
     assert finishline("prices", "add", *given, "--source", "https://a.example").code == 0
     assert finishline("prices", "add", *given, "--source", "https://a.example").code == 1
+
+
+def test_a_price_of_an_owned_system_is_sent_by_its_parts(
+    finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer("POST /api/v1/prices", PRICE, status=201)
+    named = ("lab", "rack-1", "basement", "--from", "2026-03-01", "--source", "https://a.example")
+    parts = (
+        "--purchase-usd", "250000", "--years", "4", "--utilisation", "0.6", "--watts", "10200",
+        "--pue", "1.3", "--usd-per-kwh", "0.12",
+    )  # fmt: skip
+    ran = finishline("prices", "add", *named, "--owned", *parts, "--token", "fl_o")
+    assert ran.code == 0, ran.err
+    body = json.loads(standin.asked[0].body)
+    assert (body["pricing"], body["usd_per_hour"]) == ("owned", None)
+    assert body["ownership"]["watts"] == 10200
+
+    short = finishline("prices", "add", *named, "--owned", *parts[:-2], "--token", "fl_o")
+    assert (short.code, "--usd-per-kwh" in short.err) == (2, True)
+    stated = finishline("prices", "add", *named[:3], "3", *named[3:], "--owned", *parts)
+    assert (stated.code, "derived" in stated.err) == (2, True)
+    assert finishline("prices", "add", *named).code == 2
 
 
 def test_csv_and_toml_are_imported_alike(

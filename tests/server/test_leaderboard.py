@@ -493,6 +493,20 @@ def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_correc
     assert "2 × gpu.8" in page
 
 
+def test_an_owned_system_ranks_by_its_derived_hour(
+    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
+) -> None:
+    parts = {
+        "purchase_usd": 8760.0, "years": 1, "utilisation": 0.5, "watts": 1000, "pue": 1.5,
+        "usd_per_kwh": 2,
+    }  # fmt: skip
+    sent = rented()
+    add_price(None, "2026-01-01", pricing="owned", ownership=parts)  # type: ignore[arg-type]
+    entry = entry_of(client, sent["id"], metric="cost")
+    hours = sent["result"]["tta_seconds"] / 3600
+    assert entry["cost_usd"] == pytest.approx(hours * 2 * (2.0 + 3.0))
+
+
 def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
     client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
 ) -> None:

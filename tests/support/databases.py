@@ -43,8 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0051"
-UNDO = ("ALTER TABLE workers DROP COLUMN pulled_at",)
+BEFORE = "0052"
+UNDO = ("ALTER TABLE prices DROP COLUMN ownership",)
 
 
 def set_back(database: Database) -> None:

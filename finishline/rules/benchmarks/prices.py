@@ -9,8 +9,9 @@ from typing import Any, Literal, cast
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
 
-Pricing = Literal["on_demand", "spot"]
-PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")
+Pricing = Literal["on_demand", "spot", "owned"]
+PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot", "owned")
+HOURS_PER_YEAR = 8760.0
 HIGHEST_USD_PER_HOUR = 1e7
 NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
 SOURCE_LENGTH = 2000
@@ -20,10 +21,37 @@ AN_ADDRESS = "an http or https address"
 
 
 @dataclass(frozen=True)
+class Ownership:
+    """What an owned system costs: its purchase in US dollars, written off over `years`, of which it
+    works the fraction `utilisation`; its power in watts, times the building's `pue`, at a price of
+    electricity in US dollars per kWh.
+    """
+
+    purchase_usd: float
+    years: float
+    utilisation: float
+    watts: float
+    pue: float
+    usd_per_kwh: float
+    grams_co2e_per_kwh: float | None = None
+
+
+def owned_usd_per_hour(system: Ownership) -> float:
+    """US dollars for an hour of work of an owned system: its share of the purchase, and its power.
+
+    >>> round(owned_usd_per_hour(Ownership(250_000, 4, 0.6, 10_200, 1.3, 0.12)), 4)
+    13.4824
+    """
+    hours = system.years * HOURS_PER_YEAR * system.utilisation
+    return system.purchase_usd / hours + system.watts / 1000 * system.pue * system.usd_per_kwh
+
+
+@dataclass(frozen=True)
 class Price:
     """Price of one instance from a day on, and the page that states it.
 
-    `supersedes` is the number of the entry that this one stands in for, None for most.
+    `supersedes` is the number of the entry that this one stands in for, None for most. The hour of
+    an owned system is derived from its `ownership`.
     """
 
     provider: str
@@ -35,6 +63,7 @@ class Price:
     source_url: str
     note: str | None = None
     supersedes: int | None = None
+    ownership: Ownership | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +77,7 @@ class PriceEntry:
 def price_on(
     entries: Iterable[PriceEntry], provider: str, instance: str, region: str, *, on: date
 ) -> PriceEntry | None:
-    """The on-demand price that holds on a day: the latest that starts on it or before, or None.
+    """The price that holds on a day, on demand or owned: the latest that starts by then, or None.
 
     Of two from the same day the one added later holds. A superseded entry never holds, also on days
     before the other one starts. Spot prices never rank, so they never hold.
@@ -60,7 +89,7 @@ def price_on(
         entry
         for entry in book
         if entry.number not in superseded
-        and entry.price.pricing == "on_demand"
+        and entry.price.pricing != "spot"
         and (entry.price.provider, entry.price.instance, entry.price.region) == wanted
         and entry.price.effective_on <= on
     ]
@@ -101,16 +130,20 @@ def read_price(
 
 
 def _read_price(fields: Fields) -> Price:
+    ownership = _ownership(fields)
     price = Price(
         provider=book_name(fields, "provider"),
         instance=book_name(fields, "instance"),
         region=book_name(fields, "region"),
         pricing=cast(Pricing, fields.choice("pricing", PRICINGS, default="on_demand")),
-        usd_per_hour=_usd_per_hour(fields),
+        usd_per_hour=(
+            _usd_per_hour(fields) if ownership is None else owned_usd_per_hour(ownership)
+        ),
         effective_on=_day(fields, "effective_on"),
         source_url=_address(fields, "source_url"),
         note=_note(fields),
         supersedes=fields.optional_integer("supersedes", minimum=1),
+        ownership=ownership,
     )
     fields.refuse_unknown()
     return price
@@ -131,6 +164,32 @@ def _usd_per_hour(fields: Fields) -> float:
     if usd == 0:
         raise fields.fail("usd_per_hour", "got 0", expected="a price above 0")
     return usd
+
+
+def _ownership(fields: Fields) -> Ownership | None:
+    """The parts of an owned system's price; its hour is derived from them and not stated."""
+    if fields.choice("pricing", PRICINGS, default="on_demand") != "owned":
+        return None
+    if fields.has("usd_per_hour"):
+        raise fields.fail(
+            "usd_per_hour", "stated of an owned system", expected="purchase_usd, years and the rest"
+        )
+    return Ownership(
+        purchase_usd=_above_zero(fields, "purchase_usd", 1e10),
+        years=_above_zero(fields, "years", 100.0),
+        utilisation=_above_zero(fields, "utilisation", 1.0),
+        watts=_above_zero(fields, "watts", 1e8),
+        pue=fields.number("pue", minimum=1.0, maximum=10.0),
+        usd_per_kwh=_above_zero(fields, "usd_per_kwh", 1000.0),
+        grams_co2e_per_kwh=fields.optional_number("grams_co2e_per_kwh", minimum=0.0),
+    )
+
+
+def _above_zero(fields: Fields, name: str, maximum: float) -> float:
+    value = fields.number(name, minimum=0.0, maximum=maximum)
+    if value == 0:
+        raise fields.fail(name, "got 0", expected=f"a number above 0, at most {maximum:g}")
+    return value
 
 
 def _day(fields: Fields, name: str) -> date:
@@ -174,7 +233,7 @@ class SystemPrice:
 
 
 class PriceBook:
-    """On-demand prices that nothing supersedes, by name."""
+    """Prices on demand and of owned systems that nothing supersedes, by name."""
 
     def __init__(self, entries: Iterable[PriceEntry]) -> None:
         book = list(entries)
@@ -182,7 +241,7 @@ class PriceBook:
         self._entries: defaultdict[BookName, list[PriceEntry]] = defaultdict(list)
         for entry in book:
             price = entry.price
-            if entry.number not in replaced and price.pricing == "on_demand":
+            if entry.number not in replaced and price.pricing != "spot":
                 name = (price.provider, price.instance, price.region)
                 self._entries[name].append(entry)
         for entries_of_name in self._entries.values():
