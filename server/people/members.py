@@ -12,7 +12,9 @@ from server.people.accounts import find_holder
 from server.people.dependencies import READING, caller_of
 from server.people.signed_in import BEARER, SIGN_IN, sign_in_first, signed_in_or_none
 
-OPEN = frozenset({"/healthz", "/readyz", "/favicon.ico", "/robots.txt"})
+OPEN = frozenset(
+    {"/healthz", "/readyz", "/favicon.ico", "/robots.txt", "/.well-known/security.txt"}
+)
 # Signing in, joining and links in mails; a worker's lease is a secret of its own.
 OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
 METRICS = "/metrics"

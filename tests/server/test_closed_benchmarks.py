@@ -1,5 +1,6 @@
 """A benchmark that members alone see: every address, as strangers and as members."""
 
+import io
 import re
 import shutil
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pyarrow.parquet import read_table
 
 from server.base.places import BENCHMARKS
 from server.base.settings import Settings
@@ -29,7 +31,7 @@ TITLE = "qwyjibo"
 NOBODY: dict[str, str] = {}
 STRANGERS = (NOBODY, {"Authorization": "Bearer fl_none"}, {"Cookie": "finishline_console=none"})
 # Documents take digits as their example, and a page of the console asks for a sign-in.
-APART = ("/console", "/static", "/docs", "/account", "/openapi.json")
+APART = ("/console", "/static", "/docs", "/account", "/openapi.json", "/llms.txt")
 NAMED = re.compile(r"""["'/=]digits\b""")
 
 
@@ -125,6 +127,12 @@ def test_counts_and_records_of_members_are_as_on_a_public_board(
         assert [row["evidence"] for row in board.json()["entries"]] == ["measured"]
         assert "private" in board.headers["cache-control"]
     assert client.get(BOARD).status_code == 404
+
+
+def test_parquet_has_no_run_of_it(client: TestClient, replay: Any, alice: Any) -> None:
+    for headers, runs in ((alice.headers, 3), (NOBODY, 0)):
+        answer = client.get("/api/v1/runs.parquet", headers=headers)
+        assert read_table(io.BytesIO(answer.content)).num_rows == runs
 
 
 def test_a_public_export_has_nothing_of_it(

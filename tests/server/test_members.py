@@ -28,7 +28,7 @@ COOKIE = "finishline_console"
 ORIGIN = {"Origin": "http://testserver"}
 # Addresses that need no account; under the last ones a lease is asked for.
 OPEN = re.compile(
-    r"/(healthz|readyz|favicon\.ico|robots\.txt|static/.*|console/sign-in(/with|/callback)?"
+    r"/(healthz|readyz|favicon\.ico|robots\.txt|\.well-known/security\.txt|static/.*|console/sign-in(/with|/callback)?"
     r"|join/.*|mail/(confirm|unsubscribe)/.*|api/v1/attempts/.*)"
 )
 # As caches, browsers and scripts ask.
