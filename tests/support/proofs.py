@@ -91,7 +91,9 @@ def take_apart(
 ) -> TakenApart:
     """Fetch a proof of a format from a server; with the files of its zip in both."""
     address = f"/api/v1/verifications/{verification_id}/proof"
-    files = files_of(client.get(address).content)
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.text
+    files = files_of(answer.content)
     envelope = read_envelope(json.loads(files.pop(ENVELOPE_NAME)))
     logs = {name.removeprefix("logs/"): content for name, content in files.items()}
     if kind == 1:
