@@ -65,7 +65,9 @@ def axis(
     positive = bool(known) and min(known) > 0
     kind: dict[str, Any] = {}
     if positive and (is_log or max(known) / min(known) >= _WIDE_RANGE):
-        kind = {"type": "log", "tickmode": "array", "tickvals": log_ticks(min(known), max(known))}
+        # Level: labels that turn when they come close change the margin, and turn back for it.
+        kind = {"type": "log", "tickmode": "array", "tickangle": 0}
+        kind["tickvals"] = log_ticks(min(known), max(known))
     elif positive and max(known) == min(known) <= 1:
         kind = {"range": [0, 2 * max(known)]}
     return {

@@ -22,6 +22,8 @@ MOST_POINTS = 200
 MOST_MARKED = 60  # Marks on the points of more lines would hide them.
 MOST_TICKS = 6
 MARGIN = 0.05
+# Ends of axes; beyond them their distance is no number.
+SMALLEST, LARGEST = 1e-200, 1e200
 DASHES = {
     "dash": "6 4",
     "dot": "2 3",
@@ -126,7 +128,7 @@ class _Scale:
     def share(self, value: float) -> float:
         """Place of a value between the ends, from 0 to 1."""
         if self.is_log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            return math.log(max(value, SMALLEST) / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
@@ -173,9 +175,11 @@ def _scale(axis: Mapping[str, Any], values: Iterable[float | None]) -> _Scale:
         return _Scale(low, high, is_log=False)
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if is_log:
+        low, high = (min(max(end, SMALLEST), LARGEST) for end in (low, high))
         room = (high / low) ** MARGIN if high > low else 2.0
         return _Scale(low / room, high * room, is_log=True)
-    room = (high - low or abs(high) or 1.0) * MARGIN
+    low, high = (min(max(end, -LARGEST), LARGEST) for end in (low, high))
+    room = max(high - low or abs(high) or 1.0, SMALLEST) * MARGIN
     clip = axis.get("autorangeoptions", {})
     low, high = max(low - room, clip.get("clipmin", -math.inf)), high + room
     return _Scale(low, min(high, clip.get("clipmax", math.inf)), is_log=False)
