@@ -18,6 +18,8 @@ DOING = {
     "throughput": "training and inference on made-up data",
     "audit": "profiling one training step: precision, FLOPs",
     "roofs": "measuring the roofs of this machine",
+    "steps": "timing training steps",
+    "trace": "tracing training steps",
 }
 
 
@@ -43,12 +45,17 @@ class BenchOptions:
 
 
 def run_bench(options: BenchOptions, *, told: Callable[[str], None]) -> dict[str, Any]:
-    """Run a benchmark process and return its result; `told` is called with each next step.
+    """Run a benchmark process and return its result; `told` is called with each next step."""
+    return run_measurement(options.command(), told=told)
+
+
+def run_measurement(command: Sequence[str], *, told: Callable[[str], None]) -> dict[str, Any]:
+    """Run a measuring process and return its result; `told` is called with each next step.
 
     Raises CliError with the process's last words. No process is left running.
     """
     with tempfile.TemporaryFile() as errors:
-        child = spawn(options.command(), stdout=PIPE, stderr=errors)
+        child = spawn(command, stdout=PIPE, stderr=errors)
         try:
             assert child.stdout is not None  # noqa: S101  (it was asked for just above)
             result = _follow(child.stdout, told)

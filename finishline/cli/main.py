@@ -39,6 +39,7 @@ from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import bench, run
 from finishline.cli.commands.score import score
+from finishline.cli.commands.steps import profile, scale
 from finishline.cli.commands.submit import submit, ticket, withdraw
 from finishline.cli.commands.up import demo, up
 from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
@@ -80,7 +81,7 @@ for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
-    completion.completion, probe.probe,
+    completion.completion, probe.probe, scale, profile,
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)

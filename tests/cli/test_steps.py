@@ -1,0 +1,91 @@
+"""`finishline scale` and `profile` as a user runs them: real trainings of a few steps."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Finishline
+from worker.scaling import fit_all_reduce
+
+pytestmark = pytest.mark.processes
+
+
+def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce() -> None:
+    points = [
+        {"bytes": size, "seconds": 1e-4 + size * 2 * 3 / 4 / 1e9} for size in (1024, 65536, 4194304)
+    ]
+    fit = fit_all_reduce(points, 4)
+    assert fit.latency_seconds == pytest.approx(1e-4)
+    assert 1 / fit.seconds_per_byte == pytest.approx(1e9)
+    assert fit.seconds(2_000_000, 2) == pytest.approx(1e-4 + 2e-3)
+
+
+@pytest.mark.parametrize(("mode", "batch_size"), [("--strong", 64), ("--weak", 128)])
+def test_two_processes_are_compared_with_one(
+    finishline: Finishline, mode: str, batch_size: int
+) -> None:
+    done = finishline("scale", "digits", "--processes", "1,2", mode, "--steps", "3", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    one, two = document["points"]
+    assert (one["processes"], one["batch_size"], one["speedup"]) == (1, 64, 1.0)
+    assert one["communication_share"] is None
+    assert "points[0].communication_share" in document["absent"]
+    assert two["batch_size"] == batch_size
+    assert two["samples_per_second"] == pytest.approx(batch_size / two["step_seconds"])
+    assert two["speedup"] == pytest.approx(two["samples_per_second"] / one["samples_per_second"])
+    assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
+    assert 0 < two["communication_share"] < 1
+    assert two["gradient_bytes"] == 4 * 97_802
+    assert two["predicted_step_seconds"] > 0
+    assert document["all_reduce"]["processes"] == 2
+    sizes = [point["bytes"] for point in document["all_reduce"]["points"]]
+    assert (min(sizes), max(sizes)) == (1024, 4 * 2**20)
+
+
+@pytest.mark.parametrize("benchmark", ["digits", "grammar"])
+def test_the_parts_of_a_step_add_up(finishline: Finishline, tmp_path: Path, benchmark: str) -> None:
+    out = str(tmp_path / "out")
+    done = finishline("profile", benchmark, "--steps", "3", "--out", out, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    parts = document["parts_seconds"]
+    assert set(parts) == {"data", "forward", "backward", "optimizer", "communication", "idle"}
+    assert parts["communication"] is None
+    assert "parts_seconds.communication" in document["absent"]
+    assert min(parts[name] for name in ("data", "forward", "backward", "optimizer")) > 0
+    total = sum(value for value in parts.values() if value is not None)
+    assert total == pytest.approx(document["step_seconds"], rel=0.03)
+    assert document["bottleneck"] in {"data loading", "optimizer", "idle"}
+    for points in document["cdf"].values():
+        assert points == sorted(points)
+        assert points[-1][1] == 1.0
+    names = {event.get("name") for event in json.loads(Path(out, "trace.json").read_text())[
+        "traceEvents"
+    ]}  # fmt: skip
+    assert {"data", "forward", "backward", "optimizer"} <= names
+    assert not {one["name"] for one in document["operators"]} & {"data", "forward"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("scale", "nothing", "--strong"), "There is no benchmark 'nothing'"),
+        (("scale", "digits"), "Choose one of --strong and --weak"),
+        (("scale", "digits", "--strong", "--weak"), "Choose one of --strong and --weak"),
+        (("scale", "digits", "--weak", "--processes", "0"), "--processes is '0'"),
+        (("scale", "digits", "--weak", "--processes", "1,9999"), "--processes is '1,9999'"),
+        (("scale", "digits", "--weak", "--processes", "two"), "--processes is 'two'"),
+        (("scale", "digits", "--strong", "--steps", "0"), "--steps"),
+        (("profile", "nothing", "--out", "."), "There is no benchmark 'nothing'"),
+        (("profile", "digits", "--out", "/dev/null/x"), "Cannot write in /dev/null/x"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(
+    finishline: Finishline, arguments: tuple[str, ...], said: str
+) -> None:
+    done = finishline(*arguments)
+    assert done.code not in (0, None)
+    assert said in done.err
+    assert not done.out

@@ -1,0 +1,220 @@
+"""Scaling of a reference's training over processes: `python -m worker.scaling FILE.toml ...`."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from finishline.devices import choose_device
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.settings import check_settings, reference_of
+from worker.bench import BenchError, tell
+from worker.child_process import child_environment
+from worker.group import ORDERS
+from worker.local import hyperparameters
+
+GROUP_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class AllReduceFit:
+    """T(bytes) = latency + bytes * 2 (p - 1) / p / bytes_per_second."""
+
+    latency_seconds: float
+    seconds_per_byte: float
+
+    def seconds(self, size: float, processes: int) -> float:
+        """Seconds of one all-reduce of so many bytes over so many processes."""
+        return self.latency_seconds + size * 2 * (processes - 1) / processes * self.seconds_per_byte
+
+
+def fit_all_reduce(points: Sequence[dict[str, Any]], processes: int) -> AllReduceFit:
+    """Least squares of relative errors: each point's weight is 1 / seconds squared."""
+    weights = [1 / point["seconds"] ** 2 for point in points]
+    sent = [point["bytes"] * 2 * (processes - 1) / processes for point in points]
+    total = sum(weights)
+    mean_sent = sum(w * x for w, x in zip(weights, sent, strict=True)) / total
+    mean_seconds = sum(w * p["seconds"] for w, p in zip(weights, points, strict=True)) / total
+    slope = sum(
+        w * (x - mean_sent) * (p["seconds"] - mean_seconds)
+        for w, x, p in zip(weights, sent, points, strict=True)
+    ) / sum(w * (x - mean_sent) ** 2 for w, x in zip(weights, sent, strict=True))
+    return AllReduceFit(mean_seconds - slope * mean_sent, slope)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Options of the command line."""
+
+    benchmark: Benchmark
+    processes: tuple[int, ...]
+    strong: bool
+    steps: int
+    device: str
+    data: Path
+
+    def batch_size(self, processes: int) -> int:
+        """The batch of all processes together: the default, or with weak scaling one for each."""
+        default = int(self.benchmark.defaults()["batch_size"])
+        return default if self.strong else default * processes
+
+    def check(self) -> None:
+        """Raise BenchError or RuleError for a number of processes that cannot train."""
+        for processes in self.processes:
+            size = self.batch_size(processes)
+            if size % processes:
+                raise BenchError(f"{processes} processes cannot share a batch of {size} equally")
+            check_settings(
+                self.benchmark, self.benchmark.divisions[-1], {"batch_size": float(size)}
+            )
+
+    def fits(self, batch_size: int) -> bool:
+        """Whether the reference takes the batch size."""
+        try:
+            settings = {"batch_size": float(batch_size)}
+            check_settings(self.benchmark, self.benchmark.divisions[-1], settings)
+        except RuleError:
+            return False
+        return True
+
+
+def measure_group(
+    asked: Scaling, processes: int, batch_size: int, *, all_reduce: bool = False
+) -> dict[str, Any]:
+    """Time steps in so many processes. Raises BenchError with the training's last words."""
+    tell({"kind": "doing", "doing": f"{processes} processes, batches of {batch_size}"})
+    orders = {
+        "reference": reference_of(asked.benchmark).reference,
+        "hyperparameters": hyperparameters(asked.benchmark, {"batch_size": batch_size}),
+        "device": "cuda" if processes > 1 and asked.device.startswith("cuda") else asked.device,
+        "data_dir": str(asked.data),
+        "steps": asked.steps,
+        "all_reduce": all_reduce,
+    }
+    with tempfile.TemporaryDirectory(prefix="finishline-scale-") as folder:
+        (Path(folder) / ORDERS).write_text(json.dumps(orders))
+        group = ["-m", "worker.group", str(os.getpid()), str(processes), folder]
+        try:
+            done = subprocess.run(
+                [sys.executable, *group, "-m", "worker.group_steps"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=child_environment(1),
+                timeout=GROUP_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{processes} processes took longer than 10 minutes") from error
+        sys.stderr.buffer.write(done.stderr)
+        result = Path(folder) / "result.json"
+        found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    if "step_seconds" not in found:
+        raise BenchError(found.get("error", f"{processes} processes ended without a result"))
+    return found
+
+
+def run_scaling(asked: Scaling) -> dict[str, Any]:
+    """Every number of processes in turn, one process as the base of each speedup."""
+    groups: dict[tuple[int, int], dict[str, Any]] = {}
+    largest = max(asked.processes)
+
+    def measured(processes: int, batch_size: int) -> dict[str, Any]:
+        key = processes, batch_size
+        if key not in groups:
+            groups[key] = measure_group(asked, *key, all_reduce=1 < processes == largest)
+        return groups[key]
+
+    absent: dict[str, str] = {}
+    base_batch = asked.batch_size(1)
+    base = base_batch / fmean(measured(1, base_batch)["step_seconds"])
+    widest = measured(largest, asked.batch_size(largest))
+    fit = fit_all_reduce(widest["all_reduce"], largest) if largest > 1 else None
+    points = []
+    for index, processes in enumerate(asked.processes):
+        batch_size = asked.batch_size(processes)
+        found = measured(processes, batch_size)
+        step_seconds = fmean(found["step_seconds"])
+        share, predicted = None, None
+        exchanged = [value for value in found["communication_seconds"] if value is not None]
+        if processes > 1 and exchanged:
+            share = fmean(exchanged) / step_seconds
+        else:
+            absent[f"points[{index}].communication_share"] = "nothing is exchanged"
+        own_batch = batch_size // processes
+        if asked.fits(own_batch):
+            predicted = fmean(measured(1, own_batch)["step_seconds"])
+            if processes > 1 and fit is not None:
+                predicted += fit.seconds(found["gradient_bytes"], processes)
+        else:
+            absent[f"points[{index}].predicted_step_seconds"] = (
+                f"the reference takes no batch of {own_batch} in one process"
+            )
+        speedup = batch_size / step_seconds / base
+        points.append({
+            "processes": processes,
+            "batch_size": batch_size,
+            "steps": asked.steps,
+            "step_seconds": step_seconds,
+            "step_seconds_range": [min(found["step_seconds"]), max(found["step_seconds"])],
+            "samples_per_second": batch_size / step_seconds,
+            "speedup": speedup,
+            "efficiency": speedup / processes,
+            "communication_share": share,
+            "gradient_bytes": found["gradient_bytes"],
+            "predicted_step_seconds": predicted,
+        })  # fmt: skip
+    if fit is None:
+        absent["all_reduce"] = "one process has nobody to reduce with"
+    elif fit.seconds_per_byte <= 0:
+        absent["all_reduce.bytes_per_second"] = "longer messages took no longer: the noise decides"
+    return {
+        "scaling": "strong" if asked.strong else "weak",
+        "points": points,
+        "all_reduce": None if fit is None else {
+            "processes": largest,
+            "latency_seconds": fit.latency_seconds,
+            "bytes_per_second": 1 / fit.seconds_per_byte if fit.seconds_per_byte > 0 else None,
+            "points": widest["all_reduce"],
+        },
+        "absent": absent,
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Measure, tell, return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m worker.scaling")
+    parser.add_argument("benchmark", type=Path)
+    parser.add_argument("--processes", type=int, nargs="+", required=True)
+    parser.add_argument("--strong", action="store_true")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--device")
+    parser.add_argument("--data", type=Path, default=Path("var/data"))
+    given = parser.parse_args()
+    try:
+        asked = Scaling(
+            benchmark=load_benchmark(given.benchmark),
+            processes=tuple(given.processes),
+            strong=given.strong,
+            steps=given.steps,
+            device=choose_device(given.device),
+            data=given.data,
+        )
+        asked.check()
+        tell({"kind": "result", "result": run_scaling(asked)})
+    except (RuleError, BenchError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
