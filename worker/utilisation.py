@@ -46,8 +46,13 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
     """
     counter = FlopCounterMode(display=False, custom_mapping=_beside_torchs_own())
     moved = MovedBytes()
-    with counter, moved:
-        step()
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # It fuses a whole layer into one operation.
+    try:
+        with counter, moved:
+            step()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
     flops = counter.get_total_flops()
     if not flops:
         return None

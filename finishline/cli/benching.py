@@ -1,5 +1,7 @@
 """Throughput of a reference on this machine, measured and shown."""
 
+import csv
+import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ from finishline.cli.tables import ABSENT, make_table
 DOING = {
     "throughput": "training and inference on made-up data",
     "audit": "profiling one training step: precision, FLOPs",
+    "model": "building the model and counting its FLOPs",
     "roofs": "measuring the roofs of this machine",
     "steps": "timing training steps",
     "trace": "tracing training steps",
@@ -44,7 +47,21 @@ class BenchOptions:
         return python_module("worker.bench", *arguments)
 
 
-def run_bench(options: BenchOptions, *, told: Callable[[str], None]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of the measurement of a model, as the worker's command line takes them."""
+
+    model: str
+    arguments: Sequence[str]
+
+    def command(self) -> list[str]:
+        """The command line of the worker's measurement."""
+        return python_module("worker.model_bench", *self.arguments, "--", self.model)
+
+
+def run_bench(
+    options: BenchOptions | ModelOptions, *, told: Callable[[str], None]
+) -> dict[str, Any]:
     """Run a benchmark process and return its result; `told` is called with each next step."""
     return run_measurement(options.command(), told=told)
 
@@ -153,3 +170,47 @@ def _roofs(result: Mapping[str, Any]) -> Iterator[Row]:
         value = figure["value"]
         text = ABSENT if value is None else f"{value:.4g} {figure['unit']}"
         yield name.replace("_", " "), text, figure["how"]
+
+
+def results_csv(result: Mapping[str, Any]) -> str:
+    """A row for each result of a model, by the names of the JSON; absent figures are empty."""
+    rows = []
+    for one in result["results"]:
+        row = {name: result[name] for name in ("model", "precision", "device")} | one
+        seconds = row.pop("batch_seconds")
+        rows.append(row | {f"batch_seconds_{name}": value for name, value in seconds.items()})
+    written = io.StringIO()
+    writer = csv.DictWriter(written, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return written.getvalue()
+
+
+def model_table(result: Mapping[str, Any]) -> Table:
+    """One line for each result of a model."""
+    names = ("samples/s", "batch, p50", "MFU", "samples/J", "samples/USD", "peak memory")
+    table = make_table("phase", "batch", *names, right=("batch", *names))
+    for one in result["results"]:
+        table.add_row(
+            one["phase"],
+            str(one["batch_size"]),
+            _figure(one["samples_per_second"]),
+            _figure(one["batch_seconds"]["p50"], " s"),
+            _figure(one["mfu"] and 100 * one["mfu"], " %"),
+            _figure(one["samples_per_joule"]),
+            _figure(one["samples_per_dollar"]),
+            _figure(one["peak_memory_bytes"] and one["peak_memory_bytes"] / MIB, " MiB"),
+        )
+    return table
+
+
+def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The model's size and work, and the reason for each absent figure."""
+    flops = _figure(result["flops_per_sample"] and result["flops_per_sample"] / GIGA, " GFLOP")
+    yield f"{result['parameters']:,} parameters; {flops} a sample forward; {result['precision']}"
+    for name, why in result["absent"].items():
+        yield f"{name}: absent, {why}"
+
+
+def _figure(value: float | None, unit: str = "") -> str:
+    return ABSENT if value is None else f"{value:.4g}{unit}"

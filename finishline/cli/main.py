@@ -29,6 +29,7 @@ from finishline.cli.commands import (
     training,
     webhook,
 )
+from finishline.cli.commands.bench import bench
 from finishline.cli.commands.calibration import calibrate
 from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
@@ -37,7 +38,7 @@ from finishline.cli.commands.copies import backup, restore
 from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.rescore import rescore
-from finishline.cli.commands.run import bench, run
+from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
 from finishline.cli.commands.steps import profile, scale
 from finishline.cli.commands.submit import submit, ticket, withdraw

@@ -1,6 +1,5 @@
-"""`finishline run` and `bench`: train the reference, or measure its throughput."""
+"""`finishline run`: train the reference, or a program of your own."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from finishline.cli.benching import BenchOptions, bench_table, run_bench
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
@@ -226,57 +224,3 @@ def train_shown(training: Training, progress: ReplayProgress, screen: Screen) ->
     progress.runs_planned = training.runs
     show_all(screen, progress, train_reference(training))
     return progress
-
-
-Seconds = Annotated[
-    float, typer.Option(min=0.1, max=600.0, help="Seconds to measure training, then inference.")
-]
-Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
-Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for several."),
-]
-Out = Annotated[Path | None, typer.Option(help="Also write the result to this file (JSON).")]
-
-
-def bench(
-    benchmark: Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")],
-    seconds: Seconds = 5.0,
-    device: Device = None,
-    threads: Threads = 1,
-    settings: Settings = None,
-    out: Out = None,
-    benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
-    """Measure training and inference on made-up data, and the roofs of this machine."""
-    require_training_packages("bench")
-    file, _ = find_benchmark(benchmark, benchmarks_dir)
-    options = BenchOptions(
-        benchmark_file=file,
-        settings=settings or [],
-        device=device,
-        threads=threads,
-        seconds=seconds,
-    )
-    screen = open_screen(as_json=as_json)
-    result = run_bench(options, told=lambda doing: screen.say(f"{doing} ..."))
-    if out is not None:
-        write_result(out, result)
-    screen.answer(result, [bench_table(result)])
-    return int(ExitCode.OK)
-
-
-def write_result(out: Path, result: dict[str, object]) -> None:
-    """The result as a file. Raises CliError where it cannot be written."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {out} ({error.strerror}); choose another file.",
-            exit_code=ExitCode.REFUSED,
-        ) from error

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from finishline.cli.benching import run_measurement
-from finishline.cli.commands.run import Device
+from finishline.cli.commands.bench import Device
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Data, Json

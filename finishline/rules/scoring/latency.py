@@ -108,6 +108,18 @@ def percentile(ordered: Sequence[float], percent: int) -> float | None:
     return None if len(ordered) < FEWEST_SAMPLES[percent] else nearest_rank(ordered, percent)
 
 
+def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Count, mean and percentiles of some values, by nearest rank; None below enough samples."""
+    ordered = sorted(values)
+    return {
+        "n": len(ordered),
+        "mean": mean(ordered),
+        "p50": nearest_rank(ordered, 50),
+        "p90": percentile(ordered, 90),
+        "p99": percentile(ordered, 99),
+    }
+
+
 def nearest_rank(ordered: Sequence[float], percent: int) -> float:
     """The smallest of sorted values that at least so many percent of them do not exceed."""
     return ordered[max(0, math.ceil(percent * len(ordered) / 100) - 1)]

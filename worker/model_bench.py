@@ -1,0 +1,286 @@
+"""Throughput, work and MFU of any model: `python -m worker.model_bench SPEC`.
+
+Each result is measured in a process of its own. Writes events as worker.bench does.
+"""
+
+import argparse
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from finishline.devices import choose_device
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.latency import distribution
+from finishline.rules.scoring.measurements import Figure
+from finishline.rules.scoring.utilisation import best_roof_tflops, samples_per_joule
+from worker.bench import DEFAULT_SECONDS, ROOFS_SECONDS, START_SECONDS, TERA, BenchError, tell
+from worker.measuring import Measure, measure_apart
+from worker.probe import describe_surroundings, probe
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+PHASES = ("inference", "training")
+ROOF_SECONDS_EACH = 0.4
+ROW_FACTOR = 60.0  # One batch of a slow model takes many times the seconds to measure for.
+CONVENTION = (
+    "one multiply-add is two FLOPs, so FLOPs are twice the multiply-adds; matmuls, convolutions, "
+    "LSTM and GRU gates and fused attention (whole, causal or not) are counted, nothing else; "
+    "flops_per_sample at the top is a forward pass, that of a training result is forward and "
+    "backward as they ran"
+)
+
+
+@dataclass(frozen=True)
+class ModelBench:
+    """Options of the command line."""
+
+    model: str
+    tokens: int
+    precision: str
+    batch_sizes: tuple[int, ...]
+    phases: tuple[str, ...]
+    seconds: float
+    device: str
+    threads: int
+    usd_per_hour: float | None
+
+    def orders(self) -> dict[str, Any]:
+        """Orders for every measuring process."""
+        return {
+            "model": self.model,
+            "tokens": self.tokens,
+            "precision": self.precision,
+            "device": self.device,
+            "threads": self.threads,
+            "seconds": self.seconds,
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, tell, return the exit code."""
+    try:
+        tell(
+            {"kind": "result", "result": run_model_bench(read_arguments(arguments), measure_apart)}
+        )
+    except (RuleError, BenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
+    """Every measurement in turn. Raises BenchError where the model cannot be built or run."""
+    tell({"kind": "doing", "doing": "model"})
+    work = _require(measure("worker.model_speed", asked.orders(), 2 * START_SECONDS), asked)
+    tell({"kind": "doing", "doing": "roofs"})
+    absent: dict[str, str] = {}
+    peak = measure_peak(asked, measure)
+    if peak is None:
+        absent["peak_flops_per_second"] = absent["peak_source"] = absent["mfu"] = (
+            f"no roof was measured in {asked.precision} on {asked.device}"
+        )
+    if work["flops_per_sample"] is None:
+        absent["flops_per_sample"] = absent["macs_per_sample"] = absent["mfu"] = (
+            "no product that can be counted was seen in the model"
+        )
+    results: list[dict[str, Any]] = []
+    for phase in asked.phases:
+        for batch_size in asked.batch_sizes:
+            tell({"kind": "doing", "doing": f"{phase}, batches of {batch_size}"})
+            orders = asked.orders() | {"phase": phase, "batch_size": batch_size}
+            limit = START_SECONDS + ROW_FACTOR * asked.seconds
+            row = _require(measure("worker.model_speed", orders, limit), asked)
+            results.append(
+                {"phase": phase, "batch_size": batch_size}
+                | figures_of(row, batch_size, asked, peak)
+            )
+    absent |= why_figures_are_absent(results)
+    system = probe(
+        worker=platform.node() or "local",
+        hardware_class=None,
+        threads=asked.threads,
+        device=asked.device,
+    )
+    flops = work["flops_per_sample"]
+    return {
+        "model": asked.model,
+        "precision": asked.precision,
+        "device": asked.device,
+        "system": asdict(system),
+        "host": describe_surroundings(asked.device),
+        "parameters": work["parameters"],
+        "macs_per_sample": None if flops is None else int(flops) // 2,
+        "flops_per_sample": None if flops is None else int(flops),
+        "flops_convention": CONVENTION,
+        "peak_flops_per_second": peak,
+        "peak_source": None if peak is None else "measured",
+        "absent": absent,
+        "results": results,
+    }
+
+
+def why_figures_are_absent(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The reason for each figure that a result lacks, by name."""
+    absent = {}
+    for name, why in (
+        ("samples_per_joule", "no energy counter can be read"),
+        ("samples_per_dollar", "no price was given with --usd-per-hour"),
+        ("peak_memory_bytes", "the peak of the process cannot be read"),
+    ):
+        if any(result[name] is None for result in results):
+            absent[name] = why
+    for name, least in (("p90", 64), ("p99", 662)):
+        if any(result["batch_seconds"][name] is None for result in results):
+            absent[f"batch_seconds.{name}"] = f"fewer than {least} batches were timed"
+    return absent
+
+
+def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
+    """The best FLOP/s of matmul and convolution in this precision; None where not measured."""
+    orders = asked.orders() | {
+        "only": [f"{what}_{asked.precision}" for what in ("gemm", "convolution")],
+        "limit_seconds": ROOFS_SECONDS,
+        "seconds_each": ROOF_SECONDS_EACH,
+    }
+    answer = measure("worker.roofs", orders, ROOFS_SECONDS + START_SECONDS) or {}
+    figures = TypeAdapter(dict[str, Figure]).validate_python(answer.get("figures", {}))
+    roof = best_roof_tflops(figures, asked.precision)
+    return None if roof is None else roof * TERA
+
+
+def figures_of(
+    row: Mapping[str, Any], batch_size: int, asked: ModelBench, peak: float | None
+) -> dict[str, Any]:
+    """The figures of one result from the seconds of its batches."""
+    batches, flops = row["batches"], row["flops_per_sample"]
+    samples = batch_size * len(batches)
+    rate = samples / sum(batches)
+    price = asked.usd_per_hour
+    return {
+        "samples_per_second": rate,
+        "batch_seconds": distribution(batches),
+        "samples_per_joule": samples_per_joule(samples, row["joules"]),
+        "samples_per_dollar": None if price is None else rate * 3600 / price,
+        "flops_per_sample": flops,
+        "mfu": None if peak is None or flops is None else flops * rate / peak,
+        "peak_memory_bytes": row["peak_memory_bytes"],
+    }
+
+
+def _require(answer: dict[str, Any] | None, asked: ModelBench) -> dict[str, Any]:
+    if answer is None:
+        raise BenchError(
+            f"{asked.model} was not measured: its process failed or took too long, as the line "
+            "above says; --batch-sizes 1 makes a step smaller"
+        )
+    if "missing" in answer:
+        raise BenchError(answer["missing"])
+    return answer
+
+
+def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
+    """The command line, checked before torch is loaded. Raises RuleError."""
+    parser = argparse.ArgumentParser(prog="python -m worker.model_bench")
+    parser.add_argument("model")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--batch-sizes", default="1,8")
+    parser.add_argument("--phase", default=",".join(PHASES))
+    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
+    parser.add_argument("--device")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--usd-per-hour", type=float)
+    given = parser.parse_args(arguments)
+    check_spec(given.model)
+    if given.tokens < 1:
+        raise RuleError(f"{given.tokens} tokens", field="tokens", expected="1 or more")
+    if given.precision not in PRECISIONS:
+        raise RuleError(
+            f"{given.precision!r} is no precision",
+            field="precision",
+            expected=" or ".join(PRECISIONS),
+        )
+    device = choose_device(given.device)
+    if device == "cpu" and given.precision in ("tf32", "fp8"):
+        raise RuleError(
+            f"a processor has no arithmetic in {given.precision}",
+            field="precision",
+            expected="fp32, bf16 or fp16",
+        )
+    if given.precision == "fp8":
+        raise RuleError(
+            "torch has no layers in fp8, so a model's speed in it is not measured",
+            field="precision",
+            expected="fp32, tf32, bf16 or fp16",
+        )
+    if given.usd_per_hour is not None and not 0 < given.usd_per_hour < float("inf"):
+        raise RuleError(
+            f"{given.usd_per_hour:g} USD an hour", field="usd-per-hour", expected="more than 0"
+        )
+    return ModelBench(
+        model=given.model,
+        tokens=given.tokens,
+        precision=given.precision,
+        batch_sizes=read_batch_sizes(given.batch_sizes),
+        phases=read_phases(given.phase),
+        seconds=max(0.1, given.seconds),
+        device=device,
+        threads=max(1, given.threads),
+        usd_per_hour=given.usd_per_hour,
+    )
+
+
+def check_spec(spec: str) -> None:
+    """Raise RuleError unless a SPEC is of one of the three kinds, and none to be downloaded."""
+    kind, _, name = spec.partition(":")
+    if kind == "torchvision" and name:
+        return
+    if kind == "hf":
+        if "/" in name:
+            raise RuleError(
+                f"{spec!r} names a model to be downloaded, and nothing is",
+                field="model",
+                expected="hf:roberta",
+            )
+        if name != "roberta":
+            raise RuleError(f"{spec!r} is not known", field="model", expected="hf:roberta")
+        return
+    path, _, function = spec.rpartition(":")
+    if not path or not function.isidentifier():
+        raise RuleError(
+            f"{spec!r} is no model",
+            field="model",
+            expected="torchvision:NAME, hf:roberta or FILE.py:FUNCTION",
+        )
+    if not path.endswith(".py") or not Path(path).is_file():
+        raise RuleError(f"there is no Python file {path!r}", field="model")
+
+
+def read_batch_sizes(text: str) -> tuple[int, ...]:
+    """The batch sizes of a list such as 1,8. Raises RuleError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
+        raise RuleError(
+            f"{text!r} is no list of batch sizes", field="batch-sizes", expected="such as 1,8"
+        )
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def read_phases(text: str) -> tuple[str, ...]:
+    """The phases of a list. Raises RuleError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= set(PHASES):
+        raise RuleError(
+            f"{text!r} is no list of phases", field="phase", expected="inference, training or both"
+        )
+    return tuple(dict.fromkeys(parts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
