@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 from finishline.rules.scoring.run import Phase
 from reference_models import load_reference
 from reference_models.communication import EXCHANGE
+from reference_models.data import require_data
 from reference_models.distributed import synchronise
 
 PARTS = ("data", "forward", "backward", "optimizer")
@@ -142,6 +143,8 @@ class StepWatch:
 
 def watch_steps(orders: Mapping[str, Any], *, steps: int, traced: bool = False) -> StepWatch:
     """Train for so many steps after a warm-up, over again where a training has fewer."""
+    data_dir = Path(orders["data_dir"])
+    require_data(orders["reference"], data_dir, orders["hyperparameters"])
     reference = load_reference(orders["reference"])
     config = reference.configure(orders["hyperparameters"])
     watch = StepWatch(orders["device"], steps=steps, traced=traced)
@@ -149,7 +152,7 @@ def watch_steps(orders: Mapping[str, Any], *, steps: int, traced: bool = False) 
         while True:
             watch.begin_training()
             for item in reference.train(
-                config, seed=SEED, device=orders["device"], data_dir=Path(orders["data_dir"])
+                config, seed=SEED, device=orders["device"], data_dir=data_dir
             ):
                 if isinstance(item, Phase):
                     watch.enter(item)

@@ -1,6 +1,7 @@
 """`finishline scale` and `profile` as a user runs them: real trainings of a few steps."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,15 @@ def test_bad_input_is_refused_with_a_sentence(
     assert done.code not in (0, None)
     assert said in done.err
     assert not done.out
+
+
+def test_missing_data_is_said_before_anything_is_warmed_up(
+    finishline: Finishline, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    done = finishline(
+        "profile", "cifar10", "--steps", "2", "--out", str(tmp_path / "x"), "--data", str(tmp_path)
+    )
+    assert done.code not in (0, None)
+    assert "finishline data fetch cifar10" in done.err
+    assert time.monotonic() - began < 30  # Compiling and warming up take more than that.
