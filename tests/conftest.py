@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Nobody is logged in to a server, whoever runs the tests.
     """
-    os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="finishline-nobody-")
+    nobodys = tempfile.TemporaryDirectory(prefix="finishline-nobody-")
+    config.add_cleanup(nobodys.cleanup)
+    os.environ["XDG_CONFIG_HOME"] = nobodys.name
     if not config.pluginmanager.has_plugin("hypothesispytest"):
         return  # The environment of the vision tests has none.
     from hypothesis import settings
