@@ -120,7 +120,7 @@ class InFlight:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_of_worker = scope["type"] == "http" and is_post_of_worker(scope)
-        # A worker that waits for work holds no slot: another limit holds their number.
+        # A worker that waits for work holds no slot: the rate of its posts bounds how many wait.
         if scope["type"] != "http" or is_free(scope) or (is_of_worker and is_wait_for_work(scope)):
             await self._app(scope, receive, send)
             return

@@ -6,6 +6,7 @@ the next use makes up for it.
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar, Generic, TypeVar
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 Key = TypeVar("Key")
 
 
-class NotedTimes(Generic[Key]):
+class NotedTimes(ABC, Generic[Key]):
     """The latest time of each key of one table, gathered for a while and then written together."""
 
     what: ClassVar[str]
@@ -57,9 +58,9 @@ class NotedTimes(Generic[Key]):
             return 0
         return len(waiting)
 
+    @abstractmethod
     def store(self, session: Session, times: Mapping[Key, datetime]) -> None:
         """Write these times."""
-        raise NotImplementedError
 
     def _gather_and_write(self) -> None:
         """Gather for a while, then write; at the stop write the rest."""

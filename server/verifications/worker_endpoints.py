@@ -77,7 +77,7 @@ def get_queue(
 @router.post("/workers/hello")
 async def send_hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
     """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
-    # No request comes as often: a small answer is written in this thread, without a third one.
+    # No request comes as often: that its answer is serialised here spares a second thread.
     return await run_in_threadpool(_hear, body, services, caller)
 
 
