@@ -72,6 +72,8 @@ def figure(submission: View, time: TimeFormat) -> str | None:
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
     if is_entry(submission):
+        if not result["eligible"]:
+            return "not ranked"
         return time(_time_of(submission)) if submission["evidence"] == "measured" else None
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
         return "target not reached"

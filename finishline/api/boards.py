@@ -186,6 +186,7 @@ class BoardEntry(EvidenceFields):
     target, over their time to accuracy, where their logs count samples. `verification_id` is the
     verification behind the status, or the one under way. `benchmark_sha256` is the definition that
     it was scored under. `package_bytes` is the size of a training package under xz, None of others.
+    `same_program_as` is an earlier entry that a package repeats: then it has no rank.
     """
 
     rank: int | None
@@ -225,6 +226,7 @@ class BoardEntry(EvidenceFields):
     withdrawn: bool = False
     benchmark_sha256: str
     package_bytes: int | None = None
+    same_program_as: str | None = None
 
 
 class LensView(Schema):

@@ -20,7 +20,8 @@ class PackageView(Schema):
     `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
     parent that its submitter names, `factors` the ideas that can be switched off.
     `compressed_bytes` is its size under xz. Its `files` are its submitter's and the organisers'
-    until `published_at`, that of its first verdict, and empty for others.
+    until `published_at`, that of its first verdict, and empty for others. `same_program_as` is an
+    earlier submission that differs in comments and layout alone: then it has no rank.
     """
 
     sha256: str
@@ -36,4 +37,5 @@ class PackageView(Schema):
     size_bytes: int
     compressed_bytes: int
     published_at: datetime | None = None
+    same_program_as: str | None = None
     files: list[PackageFileView] = Field(default_factory=list)

@@ -83,7 +83,10 @@ def time_lines(entry: View) -> Iterator[Text]:
     interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
     runs = number_text(entry.get("measured_runs"), digits=0)
     rank = entry.get("rank")
+    original = (entry.get("package") or {}).get("same_program_as")
     ranked = "without a rank yet" if rank is None else f"rank {rank}"
+    if original is not None:
+        ranked = f"without a rank, as the same program as {original},"
     yield Text(
         f"{seconds_text(seconds)}{interval} over {runs} runs on "
         f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",

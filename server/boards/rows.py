@@ -57,6 +57,7 @@ COLUMNS = tuple(
             *(Submission.result, SUBMITTER),
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
             TrainingPackage.compressed_bytes.label("package_bytes"),
+            TrainingPackage.same_program_as,
         )
     )
 )
@@ -478,4 +479,5 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "check": row.check_word,
         "claimed_seconds": row.tta_seconds,
         "package_bytes": row.package_bytes,
+        "same_program_as": row.same_program_as,
     }

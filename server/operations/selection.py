@@ -99,8 +99,8 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "trainings": _included(
-        "submission_id package_sha256 hardware_class environment environment_sha256 manifest files "
-        "size_bytes compressed_bytes published_at"
+        "submission_id package_sha256 program_sha256 same_program_as hardware_class environment "
+        "environment_sha256 manifest files size_bytes compressed_bytes published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(

@@ -18,6 +18,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import SubmissionError
 from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.scoring.scoring import Result
+from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import System
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, package_index, read_package
@@ -186,9 +187,10 @@ def new_entry(
             session, settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
         )
     admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
-    row = _submission(caller, package, benchmark, host, key=key)
+    original = _same_program(session, caller, package, host.hardware_class)
+    row = _submission(caller, package, benchmark, host, key=key, original=original)
     submission = Submission(**row, embargoed=admission.embargoed)
-    submission.package = _package_row(package, host)
+    submission.package = _package_row(package, host, original)
     return submission
 
 
@@ -302,10 +304,37 @@ def _refuse_known(session: Session, caller: Caller, package: Package, hardware_c
         )
 
 
+def _same_program(
+    session: Session, caller: Caller, package: Package, hardware_class: str
+) -> str | None:
+    """Earliest submission of the same program that is published or the caller's own.
+
+    An own one counts on its hardware class alone, as with the same files.
+    """
+    is_own = (Submission.user_id == caller.user_id) & (
+        TrainingPackage.hardware_class == hardware_class
+    )
+    is_public = (Submission.user_id != caller.user_id) & TrainingPackage.published_at.is_not(None)
+    statement = (
+        select(Submission.id)
+        .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
+        .where(TrainingPackage.program_sha256 == package.program_sha256, is_own | is_public)
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    return session.scalars(statement.limit(1)).first()
+
+
 def _submission(
-    caller: Caller, package: Package, benchmark: Benchmark, host: Host, *, key: str | None
+    caller: Caller,
+    package: Package,
+    benchmark: Benchmark,
+    host: Host,
+    *,
+    key: str | None,
+    original: str | None,
 ) -> dict[str, Any]:
     manifest, system = package.manifest, host.system
+    result = _no_result(benchmark, original)
     return {
         "id": new_id(),
         "user_id": caller.user_id,
@@ -331,8 +360,8 @@ def _submission(
         "kind": "train",
         "precision": None,
         "trained_with": "package",
-        "eligible": True,
-        "result": stored_result(_no_result(benchmark)),
+        "eligible": result.eligible,
+        "result": stored_result(result),
         "idempotency_key": key,
         "request_sha256": package.sha256,
         "submitted_at": utc_now(),
@@ -341,8 +370,11 @@ def _submission(
     }
 
 
-def _no_result(benchmark: Benchmark) -> Result:
-    """Result of no runs: an entry's time is measured, not claimed."""
+def _no_result(benchmark: Benchmark, original: str | None) -> Result:
+    """Result of no runs: an entry's time is measured, not claimed.
+
+    The same program as an `original` does not rank.
+    """
     absent = dict.fromkeys(
         (
             *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
@@ -355,15 +387,22 @@ def _no_result(benchmark: Benchmark) -> Result:
         runs=(),
         started=0,
         reached=0,
-        violations=(),
+        violations=() if original is None else (_repeats(original),),
         **absent,  # type: ignore[arg-type]  # each may be None
     )
 
 
-def _package_row(package: Package, host: Host) -> TrainingPackage:
+def _repeats(original: str) -> Violation:
+    message = f"the same program as submission {original}: no token differs but comments"
+    return Violation("same_program", message)
+
+
+def _package_row(package: Package, host: Host, original: str | None) -> TrainingPackage:
     texts = {name: content.decode() for name, content in sorted(package.files.items())}
     return TrainingPackage(
         package_sha256=package.sha256,
+        program_sha256=package.program_sha256,
+        same_program_as=original,
         hardware_class=host.hardware_class,
         environment=package.manifest.environment,
         environment_sha256=host.environment_sha256,

@@ -240,6 +240,7 @@ def package_view(package: TrainingPackage, *, with_files: bool = False) -> Packa
         size_bytes=package.size_bytes,
         compressed_bytes=package.compressed_bytes,
         published_at=package.published_at,
+        same_program_as=package.same_program_as,
         files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
     )
 

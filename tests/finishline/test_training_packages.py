@@ -130,6 +130,23 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(
     assert "over 10 runs on cpu-test: rank 1 on digits." in shown
 
 
+def test_the_same_program_is_told_before_and_after_its_measurement(
+    entries: Entries, package: Path, command: Command
+) -> None:
+    made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
+    entries.measure(made["id"])
+    (package / "train.py").write_bytes(b"# Mine.\n" + FILES["train.py"])
+    worker = measured_meanwhile(entries)
+
+    code, out, err = command("submit", str(package))
+    worker.join()
+
+    assert code == 0, out + err
+    assert f"It is the same program as submission {made['id']}" in out
+    ends = f"without a rank, as the same program as {made['id']}, on digits."
+    assert out.splitlines()[-2].endswith(ends)
+
+
 def test_verify_follows_the_measurement_of_an_entry(
     entries: Entries,
     package: Path,

@@ -78,12 +78,14 @@ class Entries:
         files: Mapping[str, bytes] = FILES,
         *,
         key: str | None = None,
+        dry_run: bool = False,
         **fields: str,
     ) -> Any:
         """Send a package."""
         parts = [("files", (name, content)) for name, content in files.items()]
         headers = person.headers | ({"Idempotency-Key": key} if key else {})
-        return self.client.post("/api/v1/trainings", files=parts, data=fields, headers=headers)
+        path = "/api/v1/trainings" + ("?dry_run=true" if dry_run else "")
+        return self.client.post(path, files=parts, data=fields, headers=headers)
 
     def measurement(self, submission_id: str) -> str:
         """The id of the latest verification of an entry."""
@@ -279,6 +281,58 @@ def test_a_package_is_handed_in_once(
     assert entry_id not in other.json()["detail"]
     entries.measure(entry_id)
     assert entry_id in entries.hand_in(bob).json()["detail"]
+
+
+COPIED = FILES | {"train.py": b"# My own idea.\n" + TRAIN.encode()}
+
+
+def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    original = entries.hand_in(alice).json()["id"]
+    entries.measure(original)
+    preview = entries.hand_in(bob, COPIED, dry_run=True)
+    assert preview.json()["package"]["same_program_as"] == original
+
+    made = entries.hand_in(bob, COPIED).json()
+    copied = made["id"]
+    entries.measure(copied, seconds=1.0)
+
+    assert made["package"]["same_program_as"] == original
+    (broken,) = made["result"]["violations"]
+    assert (broken["code"], original in broken["message"]) == ("same_program", True)
+    shown = client.get(f"/api/v1/submissions/{copied}").json()
+    assert shown["evidence"] == "measured"
+    assert shown["measured_seconds"] == pytest.approx(1.022, abs=0.001)
+    rows = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    reason = "the same program as an earlier entry"
+    assert [(row["submission_id"], row["rank"], row["unranked_reason"]) for row in rows] == [
+        (original, 1, None),
+        (copied, None, reason),
+    ]
+    assert rows[1]["same_program_as"] == original
+    lines = client.get("/api/v1/leaderboards/digits.csv").text.splitlines()
+    table = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
+    assert [(row["rank"], row["same_program_as"]) for row in table] == [("1", ""), ("", original)]
+    records = client.get("/api/v1/benchmarks/digits/records").text
+    assert original in records
+    assert copied not in records
+    for path in (f"/submissions/{copied}", "/benchmarks/digits"):
+        assert f'<a href="/submissions/{original}">' in client.get(path).text
+    badge = client.get(f"/submissions/{copied}/badge.json").json()
+    assert badge["message"] == "measured · not ranked"
+
+
+def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    original = entries.hand_in(alice).json()["id"]
+
+    others = entries.hand_in(bob, COPIED).json()["package"]
+    own = entries.hand_in(alice, FILES | {"train.py": TRAIN.encode() + b"# again\n"}).json()
+
+    assert others["same_program_as"] is None
+    assert own["package"]["same_program_as"] == original
 
 
 def test_more_runs_join_the_same_pool(

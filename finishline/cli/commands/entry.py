@@ -53,6 +53,13 @@ def submit(
         screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
         if repeated:
             screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
+        original = entry["package"].get("same_program_as")
+        if original is not None:
+            screen.say(
+                f"It is the same program as submission {original}, but for comments and layout: "
+                "it is measured, and does not rank. Change the program, or ask for more runs of "
+                "the earlier one if it is yours."
+            )
         measurement = server.get(f"/verifications/{segment(measurement_of(entry))}")
         return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
 

@@ -48,6 +48,8 @@ IMPOSSIBLE = {
 # Which evidence is numbered, unless the benchmark's file says otherwise.
 NUMBERED: tuple[str, ...] = ("measured", "published")
 NO_TIME = "did not reach the target"
+BREAKS_A_RULE = "breaks a rule of the benchmark"
+SAME_PROGRAM = "the same program as an earlier entry"
 NO_TICKET = "made without a ticket"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
@@ -273,7 +275,7 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     inference = KIND_OF_METRIC[metric] == "inference"
     if not standing.eligible:
         # All that is asked of an inference is that its model meets the quality target.
-        return "did not reach the target" if inference else "breaks a rule of the benchmark"
+        return "did not reach the target" if inference else BREAKS_A_RULE
     if metric_value(standing, metric=metric) is not None:
         if metric == "cost" and standing.price_is_own:
             return "priced by its submitter: the price book has no price for this system"
@@ -289,6 +291,8 @@ def why_entry_unranked(check: str | None, reason: str) -> str:
     """Reason of `why_unranked` in the words for a training package, which states no time."""
     if check == "contradicted":
         return "its package did not hold the target"
+    if reason == BREAKS_A_RULE:
+        return SAME_PROGRAM
     if reason != NO_TIME:
         return reason
     words = {"queued": "its measurement is queued", "running": "it is being measured"}

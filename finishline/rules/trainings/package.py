@@ -17,6 +17,7 @@ from finishline.rules.text import line_of
 from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.trainings.program import program_sha256
 
 MOST_FILES = 32
 LARGEST_FILE_BYTES = 128 << 10
@@ -29,10 +30,14 @@ _NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
 
 @dataclass(frozen=True)
 class Package:
-    """A package that breaks no rule that can be checked without a server."""
+    """A package that breaks no rule that can be checked without a server.
+
+    Packages of one `program_sha256` are the same program.
+    """
 
     manifest: Manifest
     files: Mapping[str, bytes]
+    program_sha256: str
 
     @property
     def sha256(self) -> str:
@@ -79,7 +84,7 @@ def read_package(
             each.line = line_of(files[FILE], each.field)
     if problems or manifest is None:
         return None, problems
-    return Package(manifest, dict(files)), []
+    return Package(manifest, dict(files), program_sha256(manifest, files)), []
 
 
 def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:

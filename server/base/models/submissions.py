@@ -130,7 +130,9 @@ class Submission(Base):
 
     user: Mapped[User] = relationship(lazy="joined")
     published: Mapped["PublishedResult | None"] = relationship(lazy="joined")
-    package: Mapped["TrainingPackage | None"] = relationship()
+    package: Mapped["TrainingPackage | None"] = relationship(
+        foreign_keys="TrainingPackage.submission_id"
+    )
     runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
     verifications: Mapped[list["Verification"]] = relationship(
         foreign_keys="Verification.submission_id",
