@@ -50,7 +50,7 @@ def chosen_profile() -> Profile | None:
     Raises ProfileError for an unknown name.
     """
     kept = _read()
-    name = os.environ.get("FINISHLINE_PROFILE") or kept["default"]
+    name = os.environ.get("FINISHLINE_PROFILE") or default_name()
     if name is None:
         return None
     if name not in kept["profiles"]:
@@ -58,6 +58,12 @@ def chosen_profile() -> Profile | None:
         raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
     table = kept["profiles"][name]
     return Profile(name, table["url"], table.get("token") or _ask_keyring(name))
+
+
+def default_name() -> str | None:
+    """Name of the login that is used unless FINISHLINE_PROFILE names another; None without one."""
+    name: str | None = _read()["default"]
+    return name
 
 
 def chosen_server(url: str | None = None, token: str | None = None) -> Server:

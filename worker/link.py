@@ -239,6 +239,10 @@ class HelloThread:
             log.error(self._state.refused)
             return
         except (FinishlineError, ValueError) as error:
+            if isinstance(error, FinishlineError) and error.status == 422:
+                self._state.refused = f"{str(error).rstrip('.')}. This worker ends."
+                log.error(self._state.refused)
+                return
             if self._heard:
                 log.warning("hello was not heard: %s", error)
             self._heard = False

@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
     if completion.VARIABLE in os.environ:
         completion.prepare()
-    from_login = _server_of_login()
+    from_login = {} if given[:1] == ["login"] else _server_of_login()
     os.environ |= from_login
     try:
         code = app(given, prog_name="finishline", standalone_mode=False)

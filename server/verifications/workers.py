@@ -215,7 +215,10 @@ def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
     """Raise ContentError for the form of a new name, NotAllowedError if it resembles another's."""
     if session.get(WorkerRow, name) is not None:
         return
-    if fault := fault_in(name):
+    fault = fault_in(name) or (
+        "has a slash or only dots, which no address can hold" if _breaks_paths(name) else None
+    )
+    if fault:
         raise ContentError(f"The worker's name {name!r} {fault} (FINISHLINE_WORKER_NAME).")
     shapes = skeletons(name)
     others = select(WorkerRow.name).where(WorkerRow.user_id != caller.user_id)
@@ -225,6 +228,10 @@ def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
                 f"Worker {name!r} looks like another user's, {other!r}: give this worker another "
                 "FINISHLINE_WORKER_NAME."
             )
+
+
+def _breaks_paths(name: str) -> bool:
+    return "/" in name or name in (".", "..")
 
 
 def _require_a_system(system: WorkerSystem) -> None:

@@ -226,6 +226,8 @@ def test_a_table_is_read_by_its_columns(finishline: Finishline, tmp_path: Path) 
         ("epoch,a,t\n1,5,9\n2,6,8\n", ("--quality", "a", "--time", "t"), "the times go back"),
         ("a,t\n1,5\n", ("--quality", "a", "--time", "t"), "without an epoch"),
         ("epoch,a,t\n1,5,9\n", ("--quality", "a", "--time", "t", "--start", "10"), "--start"),
+        ("epoch,a,t\n1,5,9\n2,n/a,9\n", ("--quality", "a", "--time", "t"),
+         "line 3, field a: 'n/a' is no number"),
         ("", ("--time", "t"), "columns"),
         ("a\n" + "x" * 200_000, (), "no CSV"),
     ],
@@ -256,3 +258,5 @@ def test_wrong_usage_is_said(finishline: Finishline, tmp_path: Path) -> None:
     file.write_text(TABLE)
     assert convert(finishline, "csv", file, "--start", "noon").code == 2
     assert convert(finishline, "tsv", file).code == 2
+    for scale in ("nan", "0", "-1"):
+        assert convert(finishline, "csv", file, "--scale", scale).code == 2

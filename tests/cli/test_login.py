@@ -139,6 +139,7 @@ def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_defau
     log_in(command, standin, monkeypatch, "--profile", "lab")
     second = log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
     assert "FINISHLINE_PROFILE=course" in second.out
+    assert "is set" not in second.out
     command("account", "show", "--json")
     monkeypatch.setenv("FINISHLINE_PROFILE", "course")
     command("account", "show", "--json")
@@ -149,6 +150,11 @@ def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_defau
     assert unknown.code == 2
     assert "no profile 'lap'" in unknown.err
     assert "lab, course" in unknown.err
+
+    third = log_in(command, standin, monkeypatch, typed="fl_three")
+    assert "profile lap." in third.out
+    command("account", "show", "--json")
+    assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_three"
 
 
 def test_the_environment_goes_before_a_login(

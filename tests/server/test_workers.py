@@ -208,8 +208,9 @@ def test_a_worker_from_before_names_had_owners_is_its_next_users(
         ("w\u0430lter-1", 403, "looks like another user's, 'walter-1'"),
         (" walter-2", 422, "begins or ends with a space"),
         ("walter\u20602", 422, "characters"),
+        ("walter/2", 422, "has a slash"),
     ],
-    ids=["case", "confusable", "space", "invisible"],
+    ids=["case", "confusable", "space", "invisible", "slash"],
 )
 def test_a_name_that_looks_like_anothers_is_refused(
     name: str, status: int, told: str, hello: Callable[..., Any], walter: Any,

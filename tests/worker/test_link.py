@@ -214,12 +214,22 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 2)
 
 
-def test_a_refused_token_ends_the_worker_with_sentences(system, caplog):
-    refusal = {"detail": "This token is not known here."}
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(401, json=refusal))
+@pytest.mark.parametrize(
+    ("status", "detail", "said"),
+    [
+        (401, "This token is not known here.", "known here. This worker ends; give it a token"),
+        (422, "The worker's name 'a/b' has a slash.", "has a slash. This worker ends."),
+    ],
+    ids=["token", "name"],
+)
+def test_a_refused_hello_ends_the_worker_with_sentences(system, caplog, status, detail, said):
+    answer = httpx2.Response(status, json={"detail": detail})
+    transport = httpx2.MockTransport(lambda _: answer)
+    state = WorkerState()
     with WorkerLink("http://server", token="t", transport=transport) as client:
-        HelloThread(client, system, WorkerState())._say()
-    assert "This token is not known here. This worker ends; give it a token" in caplog.text
+        HelloThread(client, system, state)._say()
+    assert said in caplog.text
+    assert state.refused in caplog.text
 
 
 class Server:

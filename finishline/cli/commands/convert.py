@@ -1,6 +1,7 @@
 """`finishline convert`: a run log from what other tools wrote."""
 
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -67,9 +68,13 @@ def convert(
             f"--start {start}: expected seconds or a date such as 2026-11-24T12:00:00+00:00.",
             exit_code=ExitCode.USAGE,
         )
+    if not (isfinite(scale) and scale > 0):
+        raise CliError(
+            f"--scale {scale:g}: expected a number above 0, such as 100.", exit_code=ExitCode.USAGE
+        )
     try:
         converted = convert_rows(
-            _read(source, format_, time),
+            _read(source, format_, time, quality),
             file=source.name,
             benchmark=definition,
             quality=quality,
@@ -108,10 +113,11 @@ REMEDIES = {
 }
 
 
-def _read(source: Path, format_: Format, time: str | None) -> list[SourceRow]:
+def _read(source: Path, format_: Format, time: str | None, quality: str | None) -> list[SourceRow]:
     """The rows of the file. Raises LogFormatError or OSError."""
     if format_ is Format.tfevents:
         with source.open("rb") as opened:
             return read_tfevents(opened, file=source.name)
-    read = read_csv if format_ is Format.csv else read_trainer_state
-    return read(source.read_bytes(), file=source.name, time=time)
+    if format_ is Format.csv:
+        return read_csv(source.read_bytes(), file=source.name, time=time, quality=quality)
+    return read_trainer_state(source.read_bytes(), file=source.name, time=time)

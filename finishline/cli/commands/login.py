@@ -11,10 +11,13 @@ from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import Json
 from finishline.cli.screen import open_screen
-from finishline.profiles import chosen_profile, forget_profile, keep_profile
+from finishline.profiles import default_name, forget_profile, keep_profile
 
 ProfileName = Annotated[
-    str | None, typer.Option("--profile", help="Name of the login (default: default).")
+    str | None,
+    typer.Option(
+        "--profile", help="Name of the login (default: FINISHLINE_PROFILE, else default)."
+    ),
 ]
 
 
@@ -28,13 +31,13 @@ def login(
     The first login is what commands use; FINISHLINE_PROFILE chooses another one. The token goes
     into the system's keyring where the package keyring finds one, else into a file of yours alone.
     """
-    name = profile or "default"
+    name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"
     token = _read_token()
     with ServerClient(url, token) as server:
         view = server.get("/me")
         url = server.url
     file = keep_profile(name, url=url, token=token)
-    used = (chosen := chosen_profile()) is not None and chosen.name == name
+    used = name == (os.environ.get("FINISHLINE_PROFILE") or default_name())
     hint = "" if used else f" Use it with FINISHLINE_PROFILE={name}."
     document = {"user": view["user"], "url": url, "profile": name, "file": file and str(file)}
     where = f"in {file}" if file is not None else "in the keyring"
