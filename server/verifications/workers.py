@@ -1,11 +1,11 @@
 """Workers: their hellos, their owners, and whose word is the organisers'."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
@@ -78,19 +78,30 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     )
 
 
+_WORKERS, _CLASSES = (cast(Table, each.__table__) for each in (WorkerRow, HardwareClassRow))
+# Built once: a statement that is put together for each hello costs more than its execution.
 _SEEN = (
     select(
-        WorkerRow.user_id,
-        WorkerRow.witness_for,
-        WorkerRow.state,
-        WorkerRow.system,
-        WorkerRow.box,
-        HardwareClassRow.name.is_not(None) & HardwareClassRow.roof.is_(None),
-        WorkerRow.confirmed_at,
+        *(_WORKERS.c.user_id, _WORKERS.c.witness_for, _WORKERS.c.state, _WORKERS.c.system),
+        *(_WORKERS.c.box, _WORKERS.c.confirmed_at),
+        (_CLASSES.c.name.is_not(None) & _CLASSES.c.roof.is_(None)).label("lacks_roof"),
     )
-    .outerjoin(HardwareClassRow, HardwareClassRow.name == WorkerRow.hardware_class)
-    .where(WorkerRow.held.is_(None))
+    .outerjoin_from(_WORKERS, _CLASSES, _CLASSES.c.name == _WORKERS.c.hardware_class)
+    .where(_WORKERS.c.name == bindparam("worker"), _WORKERS.c.held.is_(None))
 )
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """The caller of a hello, and how the worker that it names is stored, unless it is held."""
+
+    caller: Caller
+    seen: Row[Any] | None
+
+
+def read_seen(connection: Connection, name: str) -> Row[Any] | None:
+    """Read a worker as its last hello left it; None for an unknown or a held one."""
+    return connection.execute(_SEEN, {"worker": name}).one_or_none()
 
 
 class LastSeen(NotedTimes[str]):
@@ -115,24 +126,15 @@ class LastSeen(NotedTimes[str]):
             )
 
 
-def answer_unchanged(
-    connection: Connection, hello: WorkerHello, caller: Caller
-) -> HelloAnswer | None:
+def answer_unchanged(hello: WorkerHello, greeting: Greeting) -> HelloAnswer | None:
     """The answer to a hello that says what the last one said; None for every other hello."""
-    row = connection.execute(_SEEN.where(WorkerRow.name == hello.system.worker)).one_or_none()
-    if row is None:
+    caller, seen = greeting.caller, greeting.seen
+    if seen is None or (seen.user_id, seen.witness_for) != (caller.user_id, caller.submission_id):
         return None
-    *known, lacks_roof, confirmed_at = row
-    said = [
-        caller.user_id,
-        caller.submission_id,
-        hello.state,
-        asdict(hello.system),
-        asdict(hello.box),
-    ]
-    if known != said:
+    said = (hello.state, vars(hello.system), vars(hello.box))
+    if said != (seen.state, seen.system, seen.box):
         return None
-    return HelloAnswer(roof_wanted=bool(lacks_roof) and confirmed_at is not None)
+    return HelloAnswer(roof_wanted=bool(seen.lacks_roof) and seen.confirmed_at is not None)
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from server.verifications.dispatch import take_due
 from server.verifications.proofs import submission_part
 
 WORKERS = "/api/v1/workers"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
@@ -100,6 +101,22 @@ def test_only_a_workers_token_says_hello(
     assert hello(alice).status_code == 403
     assert hello(olivia).status_code == 403
     assert client.get(WORKERS).json() == {"workers": []}
+
+
+@pytest.mark.parametrize("body", [{}, [], {"system": {"worker": "\ud800"}}])
+def test_a_bad_hello_without_permission_is_refused_for_the_permission(
+    body: Any, client: TestClient, alice: Any, walter: Any
+) -> None:
+    statuses = {
+        client.post(f"{WORKERS}/hello", content=json.dumps(body), headers=headers).status_code: who
+        for who, headers in (
+            ("nobody", JSON),
+            ("alice", alice.headers | JSON),
+            ("walter", walter.headers | JSON),
+        )
+    }
+
+    assert statuses == {401: "nobody", 403: "alice", 422: "walter"}
 
 
 @pytest.mark.parametrize(
