@@ -23,6 +23,19 @@ def trust_words(trainings: View | None, benchmark: View) -> str | None:
     )
 
 
+DETERMINISM = {
+    "shown": "shown: a repeated run gave equal predictions",
+    "struck": "struck: a repeated run gave other predictions",
+    "not checked": "as stated, not checked",
+    None: "not stated",
+}
+
+
+def determinism_words(package: View) -> str:
+    """Whether equal seeds and data give equal predictions, and how that is known."""
+    return DETERMINISM[package["determinism"]]
+
+
 def outcome_word(verification: View) -> str:
     """The word for a verification's outcome, or for its state before there is one."""
     outcome = verification["outcome"]

@@ -131,7 +131,7 @@ from web.compare import (
 )
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
-from web.entries import outcome_word, says_code, trust_words
+from web.entries import determinism_words, outcome_word, says_code, trust_words
 from web.home_words import (
     COUNTERS,
     console_sections_of,
@@ -359,6 +359,7 @@ def environment() -> Environment:
         standing_words=standing_words,
         time=formats.SECONDS,
         time_format=formats.time_format,
+        determinism_words=determinism_words,
         trust_words=trust_words,
         tuning_words=tuning_words,
         verdict_checks=verdict_checks,

@@ -107,6 +107,7 @@ def evaluation_of(ask: Ask) -> ReplayEvaluation:
         quality=ask.quality,
         ledger=asdict(ask.ledger),
         second_half=ask.second_half,
+        predictions_sha256=ask.predictions_sha256,
     )
 
 

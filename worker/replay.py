@@ -227,13 +227,19 @@ def _attempt_failure(
     job: ReplayJob, runs: list[ReplayRun], reason: StopReason | None
 ) -> Failure | None:
     last = runs[-1].failure
-    if last is not None and ends_attempt(last):
+    if last is not None and ends_attempt(last) and not _is_spoilt_repeat(job, runs[-1]):
         return last
     if len(runs) == len(job.trainings):
         return None
     if reason == "time_limit":
         return failure("run_time_limit", "the attempt was stopped at the server's time limit")
     return failure("worker_stopped", "the worker got a request to stop between two runs")
+
+
+def _is_spoilt_repeat(job: ReplayJob, run: ReplayRun) -> bool:
+    """Whether a package failed in its repeated run, which counts for nothing but one word."""
+    is_own = run.failure is not None and run.failure.kind != "infrastructure"
+    return job.trainings[run.index].is_repeat and is_own
 
 
 def _hand_in(report: ReplayReport, lease: Lease, *, server: WorkerLink) -> None:

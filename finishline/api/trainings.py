@@ -1,6 +1,7 @@
 """Response models of training packages."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,6 +23,9 @@ class PackageView(Schema):
     `compressed_bytes` is its size under xz. Its `files` are its submitter's and the organisers'
     until `published_at`, that of its first verdict, and empty for others. `same_program_as` is an
     earlier submission that differs in comments and layout alone: then it has no rank.
+
+    One run of a package that says to be `deterministic` is repeated with equal seed and data: its
+    `determinism` is "shown" if all predictions were equal, else "struck"; None for others.
     """
 
     sha256: str
@@ -32,6 +36,7 @@ class PackageView(Schema):
     environment_sha256: str
     based_on: str | None = None
     deterministic: bool = False
+    determinism: Literal["shown", "struck", "not checked"] | None = None
     precision: str | None = None
     factors: dict[str, str] = Field(default_factory=dict)
     size_bytes: int

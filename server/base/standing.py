@@ -228,6 +228,8 @@ def claim_of(submission: Submission) -> Claim:
         precision=cast(PrecisionName | None, submission.precision),
         trained_with=cast(TrainedWith, submission.trained_with),
         package=submission.claim_sha256 if submission.trained_with == "package" else None,
+        deterministic=submission.package is not None
+        and bool(submission.package.manifest["deterministic"]),
     )
 
 

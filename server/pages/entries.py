@@ -98,14 +98,21 @@ def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
     """The reported runs of a measurement; the run that ended an attempt where there is none."""
     report = report_of(verification)
     if report is not None and verification.state != "cancelled":
-        controls = verification.control_runs
-        return [_run(benchmark, run) | {"control": run.index in controls} for run in report.runs]
+        return [_run(benchmark, run) | _kind(verification, run.index) for run in report.runs]
     return [
         _blank(attempt.number - 1, "failed")
         | {"failure": attempt.failure, "log_tail": attempt.log_tail}
         for attempt in verification.attempts
         if attempt.failure is not None
     ]
+
+
+def _kind(verification: Verification, index: int) -> Context:
+    """Whether a run is a control or a repeat of the first one: these measure no time."""
+    return {
+        "control": index in verification.control_runs,
+        "repeat": index in verification.repeat_runs,
+    }
 
 
 def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
@@ -127,12 +134,13 @@ def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
 
 def _blank(index: int, status: str) -> Context:
     figures = dict.fromkeys(("seed", "seconds", "quality", "second_half", "failure", "log_tail"))
-    return {"index": index, "status": status, "control": False, "asks": 0, **figures}
+    kind = {"control": False, "repeat": False}
+    return {"index": index, "status": status, "asks": 0, **kind, **figures}
 
 
 def _in_short(runs: Iterable[Context]) -> Context:
     """How many runs reached the target of those shown, and how far their times vary."""
-    all_runs = [run for run in runs if not run["control"]]
+    all_runs = [run for run in runs if not (run["control"] or run["repeat"])]
     times = [run["seconds"] for run in all_runs if run["seconds"] is not None]
     return {
         "reached": len(times),
@@ -151,8 +159,8 @@ def measured_curves(session: Session, submission_id: str) -> list[Context]:
     for verification in measurements_of(session, submission_id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
-            controls = verification.control_runs
-            return [_curve(benchmark, run) for run in report.runs if run.index not in controls]
+            untimed = verification.control_runs | verification.repeat_runs
+            return [_curve(benchmark, run) for run in report.runs if run.index not in untimed]
     return []
 
 

@@ -235,6 +235,7 @@ def package_view(package: TrainingPackage, *, with_files: bool = False) -> Packa
         environment_sha256=package.environment_sha256,
         based_on=manifest["based_on"],
         deterministic=manifest["deterministic"],
+        determinism=(package.determinism or "not checked") if manifest["deterministic"] else None,
         precision=manifest["precision"],
         factors=manifest["factors"] or {},
         size_bytes=package.size_bytes,

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.verification.entry import REPEAT
 from finishline.rules.verification.job import (
     Purpose,
     Request,
@@ -175,6 +176,8 @@ def _beside(order: Order, trainings: list[Training]) -> dict[str, Any]:
     beside = dict(order.sealed)
     if order.purpose != REPLAY:
         beside["kind"] = order.purpose.name
+    if any(training.is_repeat for training in trainings):
+        beside[REPEAT] = True
     if order.purpose.seals_settings:
         beside["hyperparameters"] = [training.settings for training in trainings]
     return beside

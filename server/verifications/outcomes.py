@@ -30,6 +30,7 @@ from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.workers import is_organisers_worker
 
+DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
 NO_SECOND_WORKER = Reason(
     "no_second_worker",
     "leaves_open",
@@ -105,6 +106,16 @@ def conclude_replay(
     follow_measurement(session, verification)
     challenge_record(session, verification)
     show_energy(verification)
+    show_determinism(submission, verdict)
+
+
+def show_determinism(submission: Submission, verdict: Verdict) -> None:
+    """Show or strike the word `deterministic` of a package; a struck one stays struck."""
+    package = submission.package
+    for reason in verdict.reasons:
+        word = DETERMINISM.get(reason.code)
+        if package is not None and word is not None and package.determinism != "struck":
+            package.determinism = word
 
 
 def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:

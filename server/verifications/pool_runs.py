@@ -58,7 +58,7 @@ def first_finished(
 ) -> list[tuple[str, SealedRun]]:
     """Sealed runs of a verification: for each seed, the training that finished first.
 
-    Each comes with the id of its attempt. A control is none of them.
+    Each comes with the id of its attempt. A control or a repeat is none of them.
 
     Without a `report` only runs of lost attempts are returned. Runs that were not timed on a quiet
     worker of the class are left out.
@@ -74,7 +74,8 @@ def first_finished(
     if report is not None and why_not_timed(report, hardware_class=hardware_class) is None:
         for run in sealed_runs(benchmark, report, own_runs=own_runs):
             found.setdefault(run.index, (verification.attempts[-1].id, run))
-    return [found[index] for index in sorted(found) if index not in verification.control_runs]
+    untimed = verification.control_runs | verification.repeat_runs
+    return [found[index] for index in sorted(found) if index not in untimed]
 
 
 def _is_believed(

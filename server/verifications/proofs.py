@@ -28,6 +28,7 @@ from finishline.rules.proof.proof import (
 )
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
+from finishline.rules.verification.entry import REPEAT
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS
@@ -132,6 +133,7 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         own_runs=verification.own_runs,
         beside=({FRESH_RUNS: verification.runs} if verification.fresh else {})
         | ({} if verification.kind == REPLAY.name else {"kind": verification.kind})
+        | ({REPEAT: True} if verification.repeat_runs else {})
         | (
             {}
             if calibration_id is None

@@ -128,18 +128,24 @@ class Entries:
         return self.report(lease, boxed_report(seeds, **how))
 
 
+def digest(*words: object) -> str:
+    """A hash of predictions."""
+    return hashlib.sha256(repr(words).encode()).hexdigest()
+
+
 def boxed_report(
     seeds: list[int],
     *,
     seconds: float = 2.0,
     quality: float = 97.9,
     control: float = 96.0,
+    repeats: bool = True,
     failed: str | None = None,
     log: str = "ValueError: no such thing",
 ) -> ReplayReport:
     """The report of a package that asks twice a run, the second time at this quality.
 
-    The sixth run is a control.
+    The sixth run is a control, the seventh repeats the first, with equal predictions or not.
     """
     runs = []
     for index, seed in enumerate(seeds):
@@ -152,6 +158,7 @@ def boxed_report(
                 quality=found,
                 ledger={"init": 0.4, "warmup": 0.1, "train": number * pace, "eval": number * 0.001},
                 second_half=found,
+                predictions_sha256=digest(seed, number if repeats else index),
             )
             for number, found in ((1, min(best, 90.0)), (2, best))
         ]
@@ -430,6 +437,55 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     assert '<small class="soft">control</small>' in page
 
 
+DETERMINISTIC = FILES | {
+    "training.toml": MANIFEST.replace("[factors]", "deterministic = true\n[factors]").encode()
+}
+
+
+@pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
+def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_nothing(
+    entries: Entries,
+    alice: Person,
+    client: TestClient,
+    database: Database,
+    repeats: bool,
+    word: str,
+) -> None:
+    made = entries.hand_in(alice, DETERMINISTIC).json()
+    assert made["package"]["determinism"] == "not checked"
+    lease = entries.lease(made["id"])
+    path = f"/api/v1/attempts/{lease['attempt_id']}/training"
+    nonces = client.get(path, headers=claim_headers(lease)).json()["data_nonces"]
+    with database.read() as session:
+        seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
+    assert (len(seeds), seeds[6], nonces[6]) == (7, seeds[0], nonces[0])
+
+    answer = entries.report(lease, boxed_report(seeds, repeats=repeats))
+
+    assert answer.status_code == 200, answer.text
+    shown = client.get(f"/api/v1/submissions/{made['id']}").json()
+    assert (shown["evidence"], shown["package"]["determinism"]) == ("measured", word)
+    assert shown["measured_seconds"] == pytest.approx(2.042, abs=0.001)
+    with database.read() as session:
+        assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
+    verification = client.get(f"/api/v1/verifications/{entries.measurement(made['id'])}").json()
+    last = verification["reasons"][-1]
+    assert (last["code"], verification["outcome"]) == (
+        "repeat_equal" if repeats else "repeat_differs",
+        "verified",
+    )
+    assert last["numbers"] == {"evaluations": 2.0, "equal": 2.0 if repeats else 0.0}
+    page = client.get(f"/submissions/{made['id']}?tab=runs").text
+    assert '<small class="soft">repeat of run 1</small>' in page
+    assert "5 of 5 runs started" in page
+    assert (
+        f"{word}: a repeated run gave" in client.get(f"/submissions/{made['id']}?tab=system").text
+    )
+    proof = f"/api/v1/verifications/{entries.measurement(made['id'])}/proof"
+    whole = check_bundle(client.get(proof).content, keys_in(client.get("/api/v1/keys").json()))
+    assert {check.result for check in whole.checks} == {"pass"}, whole.checks
+
+
 @pytest.mark.parametrize(
     ("files", "file", "told"),
     [
@@ -554,6 +610,11 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
     again = entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
     assert again.status_code == 429
     assert "accelerator seconds" in again.json()["detail"]
+    limit(12 * 240)
+    repeated = entries.hand_in(alice, DETERMINISTIC)  # A repeat is the seventh run.
+    assert repeated.status_code == 429
+    limit(13 * 240)
+    assert entries.hand_in(alice, DETERMINISTIC).status_code == 201
 
 
 def test_the_proof_of_an_entry_is_derived_again_from_its_contents(

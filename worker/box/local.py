@@ -22,6 +22,7 @@ from finishline.rules.trainings.environment import family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from finishline.rules.trainings.protocol import Limits
 from finishline.rules.verification.entry import data_nonce
+from finishline.rules.verification.job import draw
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
 from worker.box.race import Ask, Course, RaceResult, race
@@ -57,10 +58,12 @@ def _train(
     given: argparse.Namespace, order: Order, benchmark: Benchmark, manifest: Manifest, task: TaskBox
 ) -> int:
     nonce = given.nonce or secrets.token_hex(32)
+    # The nonce of a published measurement draws its seeds too.
+    seeds = draw(bytes.fromhex(nonce), runs=given.runs).seeds
     missed = False
     for index in range(given.runs):
         course = draw_course(task, benchmark, manifest, nonce=nonce, index=index)
-        seed = secrets.randbelow(2**31) if given.seed is None else given.seed + index
+        seed = seeds[index] if given.seed is None else given.seed + index
         _say("run_started", run=index, seed=seed, nonce=nonce)
         result = race(order, course, seed=seed, on_ask=partial(_asked, index))
         _finished(index, seed, result)
@@ -148,6 +151,7 @@ def _finished(run: int, seed: int, result: RaceResult) -> None:
         status=result.status,
         seconds=result.seconds,
         evaluations=len(result.asks),
+        predictions_sha256=[ask.predictions_sha256 for ask in result.asks],
         quality=result.asks[-1].quality if result.asks else None,
         second_half=result.asks[-1].second_half if result.asks else None,
         ledger=asdict(result.ledger),
@@ -168,8 +172,8 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("package", type=Path, help="the package's folder")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
-    parser.add_argument("--nonce", help="64 hex digits that the data are drawn from")
+    parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
+    parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")
     return parser.parse_args(arguments)
 
 

@@ -6,6 +6,7 @@ predictions while the box is listened to. The first ask at the target ends the r
 the package does after it changes the result.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -63,13 +64,14 @@ class Course:
 
 @dataclass(frozen=True)
 class Ask:
-    """An evaluation: seconds on the entry clock, and the quality on both halves."""
+    """An evaluation: seconds on the entry clock, the quality on both halves, the predictions."""
 
     number: int
     seconds: float
     quality: float
     second_half: float
     ledger: Ledger
+    predictions_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,8 @@ class _Runner:
         quality, second = self._course.score(predictions)
         if not (math.isfinite(quality) and math.isfinite(second)):
             raise ProtocolError("the predictions have no quality: it is no finite number")
-        ask = made(quality=quality, second_half=second)
+        digest = hashlib.sha256(predictions).hexdigest()
+        ask = made(quality=quality, second_half=second, predictions_sha256=digest)
         self._asks.append(ask)
         self._on_ask(ask)
         return self._course.is_reached(quality)

@@ -68,11 +68,14 @@ def run(
     path: PackagePath,
     runs: Annotated[int, typer.Option("--runs", min=1, max=100, help="Trainings.")] = 3,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the first run.")
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the first run (default: by the nonce)."),
     ] = None,
     nonce: Annotated[
         str | None,
-        typer.Option("--nonce", help="64 hex digits that the data are drawn from; repeats a run."),
+        typer.Option(
+            "--nonce", help="64 hex digits that data and seeds are drawn from; repeats runs."
+        ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
@@ -176,4 +179,6 @@ def _result_lines(
     else:
         yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
     if nonce is not None:
-        yield as_it_is(f"Repeat on the same data: finishline training run {path} --nonce {nonce}")
+        yield as_it_is(
+            f"Repeat with these seeds and data: finishline training run {path} --nonce {nonce}"
+        )

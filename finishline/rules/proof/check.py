@@ -31,6 +31,7 @@ from finishline.rules.proof.replay import (
 from finishline.rules.proof.score import Logs, check_logs, check_score
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.entry import REPEAT
 
 Outcome = Literal["pass", "fail", "open"]
 MAY_BE_TRIED_AGAIN = "infrastructure"
@@ -185,6 +186,7 @@ def claim_of(proof: Proof) -> Claim:
         precision=submission.claim.precision,
         trained_with=submission.claim.trained_with or "reference",
         package=submission.claim_sha256 if submission.claim.trained_with == "package" else None,
+        deterministic=bool(proof.draw.beside.get(REPEAT)),
     )
 
 

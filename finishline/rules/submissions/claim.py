@@ -158,7 +158,8 @@ class Claim:
     whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
     spent on finding the settings. `ticket` names the ticket its seeds came with, and `unfinished`
     has its seeds without a log (rules.tickets). `package` is the SHA-256 of a training package,
-    which has no runs before its measurement.
+    which has no runs before its measurement; one that is `deterministic` says that equal seeds and
+    data give equal predictions.
     """
 
     benchmark_id: str
@@ -180,6 +181,7 @@ class Claim:
     ticket: str | None = None
     unfinished: tuple[int, ...] = ()
     package: str | None = None
+    deterministic: bool = False
 
 
 def stored_system(table: Mapping[str, Any]) -> System:

@@ -19,6 +19,7 @@ from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.verdict import Outcome, Reason, ReasonCode, Verdict, Weight
 
 DATA_LABEL = b"finishline data"
+REPEAT = "repeat"  # Sealed beside a draw with a repeated run.
 HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {
     "confirmed": ("second_half_agrees", "supports"),
     "short": ("second_half_short", "leaves_open"),
@@ -34,7 +35,8 @@ def data_nonce(entropy: bytes, index: int) -> bytes:
 def plan_entry(request: Request) -> list[Training]:
     """Plan as many runs as the benchmark wants, each with a seed and data of its own.
 
-    The last is the control, if the benchmark has one; fresh runs of a known package have none.
+    Then comes the control, if the benchmark has one. Last is a repeat of the first run, if the
+    package says that it is deterministic. Fresh runs of a known package have neither.
     """
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
@@ -45,21 +47,27 @@ def plan_entry(request: Request) -> list[Training]:
     planned = trainings_of(drawn, PACKAGE_PREFIX + claim.package, {})
     if has_control:
         planned[-1] = replace(planned[-1], measure=("control",))
-    return [
+    planned = [
         replace(each, data_nonce=data_nonce(request.entropy, index).hex())
         for index, each in enumerate(planned)
     ]
+    if claim.deterministic and FRESH_RUNS not in request.wishes:
+        planned.append(replace(planned[0], measure=("repeat",)))
+    return planned
 
 
 def judge_entry(case: Case) -> Verdict:
     """Verdict on an entry: its runs reached the target, and the second half bears them out."""
     benchmark, made = case.benchmark, [run for run in case.report.runs if not is_excused(run)]
     controls = {index for index, each in enumerate(case.trainings) if each.is_control}
-    trained = [run for run in made if run.index not in controls]
-    reasons = [_judge_reach(benchmark, trained, planned=len(case.trainings) - len(controls))]
+    repeats = {index for index, each in enumerate(case.trainings) if each.is_repeat}
+    untimed_runs = controls | repeats
+    trained = [run for run in made if run.index not in untimed_runs]
+    reasons = [_judge_reach(benchmark, trained, planned=len(case.trainings) - len(untimed_runs))]
     reasons += _judge_halves(benchmark, trained)
     if controls:
         reasons.append(_judge_control(benchmark, [run for run in made if run.index in controls]))
+    reasons += [_judge_repeat(made, repeat=index) for index in sorted(repeats)]
     hardware_class = case.require_claim().system.hardware_class
     untimed = why_not_timed(case.report, hardware_class=hardware_class)
     if untimed is not None:
@@ -133,6 +141,29 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
         return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)
     message += f"reached {reached} where {needed.value:g} shows learning"
     return Reason("carried_knowledge", "leaves_open", message, numbers)
+
+
+def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
+    """Compare the predictions of run 0 and of its repeat at the evaluations that both made.
+
+    It shows or strikes the word `deterministic`, and changes no outcome.
+    """
+    runs = {run.index: run for run in made}
+    first, again = (runs[index].evaluations if index in runs else [] for index in (0, repeat))
+    pairs = [
+        (one.predictions_sha256, other.predictions_sha256)
+        for one, other in zip(first, again, strict=False)
+        if one.predictions_sha256 is not None and other.predictions_sha256 is not None
+    ]
+    equal = sum(one == other for one, other in pairs)
+    message = f"run {repeat + 1} repeated run 1 with its seed and data"
+    if not pairs:
+        told = f"{message}; they have no evaluation to compare"
+        return Reason("repeat_not_compared", "note", told)
+    numbers = {"evaluations": float(len(pairs)), "equal": float(equal)}
+    message += f": equal predictions at {equal} of {count_text(len(pairs), 'evaluation')}"
+    code: ReasonCode = "repeat_equal" if equal == len(pairs) else "repeat_differs"
+    return Reason(code, "supports" if code == "repeat_equal" else "note", message, numbers)
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:

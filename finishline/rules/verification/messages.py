@@ -16,7 +16,7 @@ FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause", "drain"]
 Entries = Literal["anyone", "known", "off"]
-Measure = Literal["tta", "latency", "profile", "control"]
+Measure = Literal["tta", "latency", "profile", "control", "repeat"]
 PACKAGE_PREFIX = "sha256:"  # Of a training package, where a reference has its name.
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
@@ -110,8 +110,9 @@ class Training:
     drawn from `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end"
     trains every epoch, past the target and out of any band. `measure` lists the figures to take:
     the time to accuracy, the latency of the model at the target, the precision and work of the
-    training, or alone the quality on a control, for which carried answers are worthless. `own`
-    marks a seed of the claim's own, which the seal did not keep from anybody.
+    training, or alone the quality on a control, for which carried answers are worthless, or the
+    predictions of a repeat, which has seed and data of the first training. `own` marks a seed of
+    the claim's own, which the seal did not keep from anybody.
     """
 
     package: str
@@ -131,6 +132,11 @@ class Training:
     def is_control(self) -> bool:
         """Whether its data are a control's; its time counts nowhere."""
         return "control" in self.measure
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it repeats the first training, to compare predictions; it measures no time."""
+        return "repeat" in self.measure
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,7 @@ class ReplayEvent:
     cpu_seconds: float | None = None
     failure: Failure | None = None
     second_half: float | None = None
+    predictions_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -269,7 +276,7 @@ class ReplayEvaluation:
     """One evaluation of a replay; `seconds` on the benchmark's clock.
 
     Of a package `epoch` is the number of the evaluation, `samples` None, and `second_half` the
-    quality on the test items that stop no clock.
+    quality on the test items that stop no clock. `predictions_sha256` is over their bytes.
     """
 
     epoch: float
@@ -278,6 +285,7 @@ class ReplayEvaluation:
     quality: float
     ledger: dict[str, float]
     second_half: float | None = None
+    predictions_sha256: str | None = None
 
 
 @dataclass(frozen=True)

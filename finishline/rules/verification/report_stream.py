@@ -1,12 +1,12 @@
 """Compare a report with the events its worker posted, by the server's clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NoReturn
 
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.run import Clock, Phase
-from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import ledger_of
 
 RELATIVE_SLACK = 0.02
@@ -14,7 +14,8 @@ CLOCK_SLACK_SECONDS = 0.25
 RESOLUTION_SECONDS = 0.005
 CLOCK_DRIFT = 0.001  # Two sound clocks run apart by less than a thousandth.
 PREPARATION = frozenset({Phase.INIT, Phase.COMPILE, Phase.WARMUP})
-COMPARED = ("epoch", "samples", "seconds", "quality", "ledger", "second_half")
+# Every field of an evaluation.
+COMPARED = tuple(field.name for field in fields(ReplayEvaluation))
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class StreamedEvent:
     quality: float | None = None
     ledger: dict[str, float] | None = None
     second_half: float | None = None
+    predictions_sha256: str | None = None
 
 
 def check_stream(

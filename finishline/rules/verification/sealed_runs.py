@@ -16,6 +16,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
 )
 from finishline.rules.verification.report_check import ledger_of, seconds_after_preparation
+from finishline.rules.verification.report_stream import COMPARED
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ def sealed_runs(benchmark: Benchmark, report: ReplayReport, *, own_runs: int) ->
 
 
 Event = Mapping[str, Any]
-FIELDS = ("epoch", "samples", "seconds", "quality", "ledger", "second_half")
 NEEDED = ("epoch", "seconds", "quality", "ledger")
 
 
@@ -106,7 +106,7 @@ def _evaluation(event: Event) -> ReplayEvaluation:
         raise RuleError(
             "missing", field=f"runs[{event['run']}].evaluations.{missing[0]}", expected="a figure"
         )
-    told: dict[str, Any] = {name: event.get(name) for name in FIELDS}
+    told: dict[str, Any] = {name: event.get(name) for name in COMPARED}
     return ReplayEvaluation(**told)
 
 

@@ -50,6 +50,9 @@ ReasonCode = Literal[
     "second_half_disagrees",
     "control_learned",
     "carried_knowledge",
+    "repeat_equal",
+    "repeat_differs",
+    "repeat_not_compared",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

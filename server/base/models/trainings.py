@@ -16,6 +16,7 @@ class TrainingPackage(Base):
     its first verdict. A package is handed in once for a hardware class; `environment_sha256` is
     that of the workers which train it. `program_sha256` is that of its program, and
     `same_program_as` an earlier submission of the same program: then it holds no rank.
+    `determinism` is "shown" or "struck" by repeated runs, None if it was not checked.
     """
 
     __tablename__ = "trainings"
@@ -32,4 +33,5 @@ class TrainingPackage(Base):
     files: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     compressed_bytes: Mapped[int] = mapped_column(BigInteger)
+    determinism: Mapped[str | None] = mapped_column(String(10))
     published_at: Mapped[datetime | None]

@@ -80,7 +80,15 @@ class Verification(Base):
     @property
     def control_runs(self) -> set[int]:
         """Indices of trainings whose data are a control's: they measure no time."""
-        return {training.index for training in self.trainings if "control" in training.measure}
+        return self._runs_for("control")
+
+    @property
+    def repeat_runs(self) -> set[int]:
+        """Indices of trainings that repeat the first one: they measure no time."""
+        return self._runs_for("repeat")
+
+    def _runs_for(self, figure: str) -> set[int]:
+        return {training.index for training in self.trainings if figure in training.measure}
 
 
 class JobTraining(Base):

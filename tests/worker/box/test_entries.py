@@ -52,7 +52,9 @@ def grant(code: str | None = None, **changes) -> TrainingGrant:
 def train(fake_server, server_client, system, host, make_job):
     """Makes an attempt of two runs with a grant; the report, None without one."""
 
-    def make(granted: TrainingGrant, *, control: bool = False) -> ReplayReport | None:
+    def make(
+        granted: TrainingGrant, *, control: bool = False, repeat: int | None = None
+    ) -> ReplayReport | None:
         fake_server.lease_seconds = 20.0
         fake_server.answers["training"] = [(200, asdict(granted))]
         job = make_job("climb", seeds=(11, 12))
@@ -60,6 +62,8 @@ def train(fake_server, server_client, system, host, make_job):
         trainings = [replace(each, package=name, settings={}) for each in job.trainings]
         if control:
             trainings[-1] = replace(trainings[-1], measure=("control",))
+        if repeat is not None:
+            trainings[-1] = replace(trainings[-1], measure=("repeat",), seed=repeat)
         job = replace(
             job,
             benchmark_id="digits",
@@ -126,6 +130,39 @@ def test_a_control_has_no_use_for_carried_answers(train):
     assert (draw.status, draw.evaluations[-1].quality) == ("reached", 100.0)
     assert control.status == "not_reached"
     assert 5 < control.evaluations[-1].quality < 30
+
+
+BY_SEED = """
+import random
+
+def prepare(task): ...
+
+def train(prepared, data, seed):
+    draw = random.Random(seed{})
+    yield lambda inputs: bytes(draw.randrange(10) for _ in range(599))
+"""
+
+
+@pytest.mark.parametrize("own_chance", [False, True])
+def test_a_repeat_of_equal_seed_and_data_tells_chance_of_a_package_s_own(train, own_chance):
+    code = BY_SEED.format(" + random.SystemRandom().randrange(2**60)" if own_chance else "")
+
+    report = train(grant(code, data_nonces=["11" * 32] * 2), repeat=11)
+
+    assert [run.seed for run in report.runs] == [11, 11]
+    one, other = (run.evaluations[0].predictions_sha256 for run in report.runs)
+    assert len(one) == 64
+    assert (one != other) == own_chance
+
+
+def test_a_package_that_fails_in_its_repeat_alone_ends_no_attempt(train):
+    code = BY_SEED.format("").replace("    draw", "    assert seed != 12\n    draw")
+    assert train(grant(code)).failure.code == "entry_died"
+
+    report = train(grant(code), repeat=12)
+
+    assert report.failure is None
+    assert report.runs[1].failure.code == "entry_died"
 
 
 @pytest.mark.parametrize("name", ["../../../../../..{}", "{}", "train.py/x", "x" * 300])
