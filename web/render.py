@@ -111,6 +111,7 @@ from finishline.rules.ranking.evidence import (
     separation_words,
     tuning_words,
 )
+from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text
 from web import board_table, formats, names
@@ -364,6 +365,7 @@ def environment() -> Environment:
         tuning_words=tuning_words,
         verdict_checks=verdict_checks,
         verdict_words=VERDICTS,
+        waivable_rules=WAIVABLE,
         verification_words=ENDS,
         version=version("finishline-server"),
         subject_of=subject_of,

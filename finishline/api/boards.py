@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from finishline.api.dates import DayField
 from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
-from finishline.api.submissions import RcpView, SystemView
+from finishline.api.submissions import RcpView, SystemView, WaiverView
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
 from finishline.rules.scoring.run import ClockName
@@ -187,6 +187,7 @@ class BoardEntry(EvidenceFields):
     verification behind the status, or the one under way. `benchmark_sha256` is the definition that
     it was scored under. `package_bytes` is the size of a training package under xz, None of others.
     `same_program_as` is an earlier entry that a package repeats: then it has no rank.
+    `waivers` are rules that it breaks and that organisers waived for it.
     """
 
     rank: int | None
@@ -227,6 +228,7 @@ class BoardEntry(EvidenceFields):
     benchmark_sha256: str
     package_bytes: int | None = None
     same_program_as: str | None = None
+    waivers: list[WaiverView] = []
 
 
 class LensView(Schema):

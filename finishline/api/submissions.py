@@ -10,6 +10,7 @@ from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
 from finishline.api.trainings import PackageView
 from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.scoring.waivers import WaivableRule
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -213,6 +214,15 @@ class VerificationSummary(Schema):
     published: bool
 
 
+class WaiverView(Schema):
+    """A rule that an organiser waived for one submission: the result breaks it and may rank."""
+
+    rule: str
+    reason: str
+    by: str
+    at: datetime
+
+
 class WithdrawalView(Schema):
     """Withdrawal of a submission: when, by whom and why."""
 
@@ -240,6 +250,7 @@ class SubmissionView(EvidenceFields):
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
     `under_embargo` is shown to its submitter, the members of their organisation and organisers.
+    `waivers` are rules that its result breaks and that organisers waived for it, with the reason.
     """
 
     id: str
@@ -271,6 +282,7 @@ class SubmissionView(EvidenceFields):
     hidden_until: datetime | None = None
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
+    waivers: list[WaiverView] = []
     judged_on: JudgedOnView | None = None
     package: PackageView | None = None
     rank: int | None = None
@@ -352,6 +364,18 @@ class WithdrawalCreate(Schema):
         if not value.strip() or "\0" in value:
             raise PydanticCustomError("no_reason", "expected a sentence")
         return value.strip()
+
+
+class WaiverCreate(WithdrawalCreate):
+    """A rule to waive for one submission, by its code, and the reason that is shown with it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"rule": "too_few_runs", "reason": "one run costs 40,000 GPU hours"}]
+        },
+    )
+
+    rule: WaivableRule
 
 
 # 17 digits of microseconds end in the year 5138, so every such text is a moment.

@@ -41,7 +41,7 @@ from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
 from finishline.cli.commands.steps import profile, scale
-from finishline.cli.commands.submit import submit, ticket, withdraw
+from finishline.cli.commands.submit import submit, ticket, waive, withdraw
 from finishline.cli.commands.up import demo, up
 from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
 from finishline.cli.commands.workers import queue_app, workers_app
@@ -80,7 +80,7 @@ def options(
 
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
-    withdraw,
+    withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     completion.completion, probe.probe, scale, profile,
 ):  # fmt: skip

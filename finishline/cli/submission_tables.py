@@ -55,7 +55,12 @@ def submission_lines(view: View) -> list[RenderableType]:
         f"cost {cost_text(result.get('cost_usd'))}"
     )
     runs = view.get("runs") or []
-    return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+    return [
+        header,
+        line,
+        *([run_table(runs)] if runs else []),
+        *violation_lines(result, view.get("waivers") or ()),
+    ]
 
 
 def _exact_time(seconds: float | None) -> str:
@@ -121,14 +126,18 @@ def run_table(runs: Sequence[View]) -> Table:
     return table
 
 
-def violation_lines(result: View) -> list[Text]:
-    """Reasons why a result is not ranked, one line for each rule it breaks."""
+def violation_lines(result: View, waivers: Sequence[View] = ()) -> list[Text]:
+    """Rules that a result breaks, one line each: waived, or a reason why it is not ranked."""
     violations = result.get("violations") or []
-    return [
-        Text(f"not ranked: {item.get('message')}", style="yellow")
-        for item in violations
-        if isinstance(item, Mapping)
-    ]
+    waived = {waiver["rule"]: waiver for waiver in waivers}
+    lines = []
+    for item in violations:
+        if not isinstance(item, Mapping):
+            continue
+        waiver = waived.get(item.get("code"))
+        why = "not ranked" if waiver is None else f"waived by {waiver['by']}, {waiver['reason']}"
+        lines.append(Text(f"{why}: {item.get('message')}", style="yellow"))
+    return lines
 
 
 def inference_sentence(result: View) -> str:

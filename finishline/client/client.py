@@ -260,6 +260,21 @@ class Client:
         path = f"/submissions/{segment(submission_id)}/reinstatement"
         return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
 
+    def waive(self, submission: SubmissionView | str, rule: str, *, reason: str) -> SubmissionView:
+        """Waive a rule that a submission breaks, so that it may rank; for organisers."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/waivers"
+        body = {"rule": rule, "reason": reason}
+        return read_view(SubmissionView, self._transport.post(path, body))
+
+    def revoke_waiver(
+        self, submission: SubmissionView | str, rule: str, *, reason: str
+    ) -> SubmissionView:
+        """Take a waiver back: the rule counts again; for organisers."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/waivers/{segment(rule)}/revocation"
+        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
+
     def verify(
         self,
         submission: SubmissionView | str,

@@ -50,7 +50,7 @@ class SubmissionWithdrawn:
 
 @dataclass(frozen=True)
 class SubmissionReinstated:
-    """A withdrawn submission may rank again, by `user_id`."""
+    """A submission that was withdrawn or broke a rule may rank again, by `user_id`."""
 
     submission: Submission
     user_id: int

@@ -137,6 +137,8 @@ def encode_csv(board: Board) -> bytes:
         tuning = entry["tuning"] or {}
         table |= {f"tuning_{name}": tuning.get(name) for name in ("trials", "seconds")}
         table["also_by"] = "; ".join(entry["also_by"])
+        waivers = (f"{waiver['rule']}: {waiver['reason']}" for waiver in entry["waivers"])
+        table["waivers"] = "; ".join(waivers)
         writer.writerow([csv_cell(table[name]) for name in CSV_COLUMNS])
     return text.getvalue().encode()
 

@@ -476,6 +476,7 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "rcp": None if rcp is None else RcpView(**rcp).model_dump(),
         "source": row.source,
         "withdrawn": row.withdrawn_at is not None,
+        "waivers": row.waivers or [],
         "check": row.check_word,
         "claimed_seconds": row.tta_seconds,
         "package_bytes": row.package_bytes,

@@ -93,7 +93,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
         "revealed_at "
-        "embargoed withdrawn_at withdrawn_by withdrawn_because "
+        "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
         "evidence check_word witnessed_by pool_id trained_with tuning source",
         joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",

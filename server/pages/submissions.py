@@ -11,8 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import WithdrawalCreate
+from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import VerificationCreate
+from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address
 from server.base.errors import ContentError
@@ -47,6 +48,7 @@ from server.people.signed_in import (
     signed_in_or_none,
 )
 from server.submissions.service import find_submission
+from server.submissions.waivers import revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.charts import curves_figure
@@ -170,6 +172,28 @@ def withdraw_submission(
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 
+@router.post("/submissions/{submission_id}/waive")
+def waive_rule(
+    submission_id: str,
+    services: ServicesDep,
+    signed_in: SignedInDep,
+    request: Request,
+    form: FormDep,
+) -> Response:
+    """Waive a rule for a submission from its page, or take the waiver back, as an organiser."""
+    caller = signed_in.caller
+    require_allowed(caller, request, ORGANISERS, "organise")
+    wanted, errors = read_form(WaiverCreate, filled(form))
+    if wanted is None:
+        fault = next((f"{name}: {told}" for name, told in errors.items()), "fill it in")
+        raise ContentError(f"Nothing was waived. {fault.capitalize()}")
+    with services.database.write() as session:
+        waivers = find_submission(session, submission_id).waivers or ()
+        change = revoke_waiver if wanted.rule in [each["rule"] for each in waivers] else waive
+        change(session, caller, submission_id, rule=wanted.rule, reason=wanted.reason)
+    return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
+
+
 @router.get("/submissions/{submission_id}/verify", response_class=HTMLResponse)
 def request_page(
     submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
@@ -238,10 +262,17 @@ def _for_its_owner(
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
+        "waivable": _waivable(submission) if role.organises else [],
         "actions": actions_of(context["submission"], context["place"], role, unable),
         "no_room": no_room,
         "unable": unable,
     }
+
+
+def _waivable(submission: Submission) -> list[str]:
+    """Rules that a result breaks and that can be waived; those that are waived too."""
+    broken = broken_rules(submission.result.get("violations", ()), ())
+    return [rule for rule in broken if rule in WAIVABLE]
 
 
 def _why_not_replayed(session: Session, submission: Submission) -> str | None:

@@ -50,6 +50,7 @@ ASKED = "user.ask-erasure"
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Submission.withdrawn_by,
     Submission.withdrawn_because,
+    Submission.waivers,
     Submission.witnessed_by,
     WorkerRow.held_by,
     WorkerRow.held_because,

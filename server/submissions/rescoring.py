@@ -42,6 +42,7 @@ from server.submissions.service import (
     write_cursor,
 )
 from server.submissions.upload import LogFiles
+from server.submissions.waivers import is_waived
 
 # A request that takes longer looks like a server that hangs.
 BATCH_SECONDS = 5.0
@@ -193,6 +194,7 @@ def _rescore(services: Services, submission_id: str, choice: Choice) -> list[Cha
         before = stored_figures(submission, runs_with_curves(session, submission_id))
     scored = _score_again(services, submission, benchmark)
     derived = derived_figures(scored, benchmark, is_published=submission.published is not None)
+    derived["eligible"] = derived["eligible"] or is_waived(submission, derived["result"])
     changes = differences(before, derived)
     if changes and not choice.dry_run:
         read_under = submission.benchmark_sha256

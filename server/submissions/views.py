@@ -19,6 +19,7 @@ from finishline.api.submissions import (
     SubmissionView,
     SystemView,
     VerificationSummary,
+    WaiverView,
     WithdrawalView,
 )
 from finishline.api.trainings import PackageFileView, PackageView
@@ -204,6 +205,7 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
+        waivers=[WaiverView(**waiver) for waiver in submission.waivers or ()],
         judged_on=judged_on,
         package=_package_view(submission),
         evidence=cast(Evidence, submission.evidence),

@@ -159,7 +159,7 @@ def withdraw_submission(
     """
     note(submission_id=submission_id)
     with services.database.write() as session:
-        return _view(session, withdraw(session, caller, submission_id, body.reason))
+        return view_of(session, withdraw(session, caller, submission_id, body.reason))
 
 
 @router.post("/submissions/{submission_id}/reinstatement")
@@ -169,10 +169,11 @@ def reinstate_submission(
     """Let a withdrawn submission rank again."""
     note(submission_id=submission_id)
     with services.database.write() as session:
-        return _view(session, reinstate(session, caller, submission_id, body.reason))
+        return view_of(session, reinstate(session, caller, submission_id, body.reason))
 
 
-def _view(session: Session, submission: Submission) -> SubmissionView:
+def view_of(session: Session, submission: Submission) -> SubmissionView:
+    """View of a submission as the session changed it."""
     session.flush()
     session.refresh(submission)
     version = definition(session, submission.benchmark_sha256).version

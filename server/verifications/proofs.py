@@ -218,6 +218,7 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
         runs=claimed_runs(submission),
         curves=[run.curve for run in runs_with_curves(session, submission.id)],
         result=submission.result,
+        waivers=submission.waivers or [],
     )
     plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
     return plain

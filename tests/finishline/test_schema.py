@@ -74,6 +74,11 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "compare": (lambda client: client.compare(["s", "t"]), SubmissionComparison),
     "withdraw": (lambda client: client.withdraw("s", reason="r"), SubmissionView),
     "reinstate": (lambda client: client.reinstate("s", reason="r"), SubmissionView),
+    "waive": (lambda client: client.waive("s", "no_seed", reason="r"), SubmissionView),
+    "revoke_waiver": (
+        lambda client: client.revoke_waiver("s", "no_seed", reason="r"),
+        SubmissionView,
+    ),
     "verify": (lambda client: client.verify("s", own_seeds=1), VerificationView),
     "verification": (lambda client: client.verification("v"), VerificationView),
     "cancel": (lambda client: client.cancel("v"), VerificationView),

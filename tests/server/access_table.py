@@ -86,6 +86,8 @@ API = {
     "POST /api/v1/submissions/{submission_id}/witness-token": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/withdrawal": SUBMITTERS,
     "POST /api/v1/submissions/{submission_id}/reinstatement": ORGANISERS,
+    "POST /api/v1/submissions/{submission_id}/waivers": ORGANISERS,
+    "POST /api/v1/submissions/{submission_id}/waivers/{rule}/revocation": ORGANISERS,
     "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,
     "GET /api/v1/leaderboards/{benchmark_id}.csv": PUBLIC,
     "GET /api/v1/leaderboards/{benchmark_id}.parquet": PUBLIC,

@@ -122,6 +122,7 @@ def named(
             "pool_id"
         ],
         "index": "0",
+        "rule": "no_seed",
         "verification_id": replay.verification_id,
         "attempt_id": replay.attempt_id,
         "rerun": ask(f"/submissions/{replay.submission_id}/verifications", {"reason": "again"}),

@@ -137,6 +137,8 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "GET /api/v1/tickets/{ticket_id}",
         "POST /api/v1/submissions/{submission_id}/withdrawal",
         "POST /api/v1/submissions/{submission_id}/reinstatement",
+        "POST /api/v1/submissions/{submission_id}/waivers",
+        "POST /api/v1/submissions/{submission_id}/waivers/{rule}/revocation",
         "POST /api/v1/benchmarks",
         "POST /api/v1/benchmarks/{benchmark_id}/phases",
         "POST /api/v1/submissions/{submission_id}/verifications",

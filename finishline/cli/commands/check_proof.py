@@ -127,6 +127,7 @@ def _lines(checked: Checked) -> list[RenderableType]:
     failed = checked.failed
     unmade = [check.name for check in checked.checks if check.result == "open"]
     lines: list[RenderableType] = [_headline(checked.document), check_table(checked.checks)]
+    lines += waiver_lines(checked.document)
     if unmade:
         lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))
     if failed:
@@ -136,6 +137,19 @@ def _lines(checked: Checked) -> list[RenderableType]:
     else:
         lines.append(Text("Every check that could be made passed.", style="bold green"))
     return lines
+
+
+def waiver_lines(document: Mapping[str, Any]) -> list[Text]:
+    """Rules that organisers waived for the submission, as the proof tells them."""
+    submission = document.get("submission")
+    waivers = submission.get("waivers") if isinstance(submission, Mapping) else None
+    told = [each for each in waivers if isinstance(each, Mapping)] if waivers else []
+    return [
+        Text(
+            f"Waived by {each.get('by')}: {each.get('rule')}. {each.get('reason')}", style="yellow"
+        )
+        for each in told
+    ]
 
 
 def _judged_by(document: Mapping[str, Any]) -> Text:

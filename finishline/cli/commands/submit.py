@@ -25,6 +25,7 @@ from finishline.cli.submission_tables import (
     find_submission_files,
     place_line,
     submission_lines,
+    violation_lines,
 )
 from finishline.cli.training import name_of_class, read_settings, system_here, write_ticket
 from finishline.client.files import idempotency_key, open_parts
@@ -184,4 +185,27 @@ def withdraw(
         view = server.post(path, {"reason": reason})
     told = "ranks again" if undo else "is withdrawn; its page stays, unranked"
     open_screen(as_json=as_json).answer(view, [f"Submission {view['id']} {told}."])
+    return int(ExitCode.OK)
+
+
+def waive(
+    submission: Annotated[str, typer.Argument(help="Id of a submission that breaks the rule.")],
+    rule: Annotated[str, typer.Argument(help="Code of the rule, such as too_few_runs.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason; shown beside the result.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Take the waiver back.")] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Waive a rule for one submission, so that it may rank (organisers only)."""
+    path = f"/submissions/{segment(submission)}/waivers"
+    with ServerClient(url, token) as server:
+        if undo:
+            view = server.post(f"{path}/{segment(rule)}/revocation", {"reason": reason})
+        else:
+            view = server.post(path, {"rule": rule, "reason": reason})
+    told = f"{rule} {'counts again' if undo else 'is waived'} for submission {view['id']}."
+    open_screen(as_json=as_json).answer(
+        view, [told, *violation_lines(view["result"], view["waivers"])]
+    )
     return int(ExitCode.OK)

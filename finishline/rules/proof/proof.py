@@ -95,7 +95,8 @@ class SubmissionPart:
     """The claim, the hashes of its files, and the scores of its logs.
 
     `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone:
-    their verdicts named a run's file if another user had submitted the same training.
+    their verdicts named a run's file if another user had submitted the same training. `waivers`
+    are the rules that organisers had waived for it at its verdict.
     """
 
     id: str
@@ -109,6 +110,7 @@ class SubmissionPart:
     curves: list[list[list[Any]]]
     result: dict[str, Any]
     elsewhere: dict[str, str] = field(default_factory=dict)
+    waivers: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from finishline.rules.proof.proof import Proof, Table
 from finishline.rules.scoring.convergence import RcpVerdict
 from finishline.rules.scoring.inference import InferenceResult
 from finishline.rules.scoring.run import curve_row
+from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
 
@@ -70,6 +71,10 @@ def check_score(proof: Proof, benchmark: Benchmark, logs: Logs | None) -> str | 
     broken = sorted(violation.code for violation in scored.result.violations)
     listed = sorted(str(item.get("code")) for item in stored.get("violations") or [])
     _require_equal("result.violations", listed, broken)
+    for waiver in proof.submission.waivers:
+        if waiver.get("rule") not in WAIVABLE:
+            found = f"a waiver of {waiver.get('rule')!r}"
+            raise RuleError(found, expected=f"one of {', '.join(WAIVABLE)}")
     if len(proof.submission.runs) != len(scored.result.runs):
         raise RuleError(
             count_text(len(proof.submission.runs), "run"),

@@ -50,7 +50,8 @@ class Submission(Base):
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.base.models.visibility has
-    both rules); `withdrawn_by` is a name.
+    both rules); `withdrawn_by` is a name. `waivers` are the rules that organisers waived for it,
+    each with `rule`, `reason`, `by` and `at`; `eligible` leaves those out.
     """
 
     __tablename__ = "submissions"
@@ -114,6 +115,7 @@ class Submission(Base):
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
+    waivers: Mapped[list[Any] | None]
     evidence: Mapped[str] = mapped_column(String(12), default="claimed", server_default="claimed")
     check_word: Mapped[str | None] = mapped_column(String(16))
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)

@@ -1,0 +1,139 @@
+"""Waivers: a rule that one submission may break, by an organiser, with a reason that is shown."""
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from fastapi.testclient import TestClient
+
+from finishline.cli.bundles import check_bundle, keys_in
+from finishline.cli.commands.check_proof import waiver_lines
+from server.base.database import Database
+from server.base.models import Submission
+from server.submissions.rescoring import Choice, rescore_submissions
+from tests.server.test_phases import ORIGIN, sign_in
+from tests.support.services import services_of
+
+BOARD = "/api/v1/leaderboards/digits"
+WHY = "one run of this system costs a month"
+
+
+@pytest.fixture
+def short(digits_submission: Any, submit: Callable[..., Any], olivia: Any) -> str:
+    """A published result of two runs, where digits wants three."""
+    digits_submission.form = {"archive": "true"}
+    digits_submission.claim |= {"organisation": "Ex & Co", "submitted_on": "2018-04-20"}
+    digits_submission.claim["runs"] = ["run_0.log", "run_1.log"]
+    del digits_submission.logs["run_2.log"]
+    made = submit(digits_submission, by=olivia)
+    assert made.status_code == 201, made.text
+    assert [each["code"] for each in made.json()["result"]["violations"]] == ["too_few_runs"]
+    return str(made.json()["id"])
+
+
+@pytest.fixture
+def waive(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    def post(submission_id: str, rule: str, *, back: bool = False, by: Any = olivia) -> Any:
+        path = f"/api/v1/submissions/{submission_id}/waivers"
+        if back:
+            json = {"reason": "a third run came"}
+            return client.post(f"{path}/{rule}/revocation", json=json, headers=by.headers)
+        return client.post(path, json={"rule": rule, "reason": WHY}, headers=by.headers)
+
+    return post
+
+
+def why_unranked(client: TestClient) -> str | None:
+    (entry,) = client.get(BOARD).json()["entries"]
+    return None if entry["unranked_reason"] is None else str(entry["unranked_reason"])
+
+
+def test_a_waived_rule_no_longer_keeps_a_result_off_the_ranking_and_stands_beside_it(
+    short: str, waive: Callable[..., Any], client: TestClient
+) -> None:
+    assert why_unranked(client) == "breaks a rule of the benchmark"
+    waived = waive(short, "too_few_runs")
+    assert waived.status_code == 200, waived.text
+    assert waived.json()["result"]["eligible"] is True
+    assert [each["code"] for each in waived.json()["result"]["violations"]] == ["too_few_runs"]
+
+    assert why_unranked(client) != "breaks a rule of the benchmark"
+    (entry,) = client.get(BOARD).json()["entries"]
+    (told,) = entry["waivers"]
+    assert (told["rule"], told["reason"], told["by"]) == ("too_few_runs", WHY, "olivia")
+    (row,) = csv.DictReader(io.StringIO(client.get(f"{BOARD}.csv").text))
+    assert row["waivers"] == f"too_few_runs: {WHY}"
+    table = pyarrow.parquet.read_table(io.BytesIO(client.get(f"{BOARD}.parquet").content))
+    assert table["waivers"].to_pylist()[0][0]["reason"] == WHY
+    assert "waived: too few runs" in client.get("/benchmarks/digits").text
+    page = client.get(f"/submissions/{short}").text
+    assert WHY in page
+    assert "These rules are broken" not in page
+
+
+def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(
+    short: str, waive: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    waive(short, "too_few_runs")
+    summary = rescore_submissions(services_of(client), Choice(), lambda _: None)
+    assert (summary.unchanged, summary.changed, summary.failed) == (1, [], [])
+
+    assert waive(short, "too_few_runs", back=True).json()["waivers"] == []
+    assert why_unranked(client) == "breaks a rule of the benchmark"
+    log = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
+    told = {each["action"]: each for each in log if each["subject_id"] == short}
+    assert told["submission.waive"]["reason"] == WHY
+    assert told["submission.waive"]["after"]["consequence"] == "the row may rank"
+    assert told["submission.revoke-waiver"]["reason"] == "a third run came"
+    assert "too_few_runs" in told["submission.revoke-waiver"]["after"]["consequence"]
+
+
+def test_a_proof_names_the_rules_that_were_waived_at_its_verdict(
+    replay: Any, database: Database, make_report: Callable[..., Any]
+) -> None:
+    waivers = [{"rule": "no_seed", "reason": WHY, "by": "olivia", "at": "2026-11-24"}]
+    with database.write() as session:
+        session.get_one(Submission, replay.submission_id).waivers = waivers
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    content = replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof").content
+    keys = keys_in(replay.client.get("/api/v1/keys").json())
+    checked = check_bundle(content, keys)
+    assert checked.failed == []
+    assert checked.document["submission"]["waivers"] == waivers
+    assert [str(line) for line in waiver_lines(checked.document)] == [
+        f"Waived by olivia: no_seed. {WHY}"
+    ]
+
+
+def test_only_an_organiser_waives_and_only_a_rule_of_the_list_that_is_broken(
+    short: str, waive: Callable[..., Any], alice: Any
+) -> None:
+    assert waive(short, "too_few_runs", by=alice).status_code == 403
+    untrue = waive(short, "same_log")
+    assert (untrue.status_code, "'converges_too_fast'" in untrue.text) == (422, True)
+    other = waive(short, "no_seed")
+    assert other.status_code == 409
+    assert "it breaks too_few_runs" in other.json()["detail"]
+    assert waive(short, "too_few_runs", back=True).status_code == 404
+    assert waive(short, "too_few_runs").status_code == 200
+    assert waive(short, "too_few_runs").status_code == 409
+    assert waive("none", "too_few_runs").status_code == 404
+
+
+def test_an_organiser_waives_on_the_page_and_takes_it_back_there(
+    short: str, client: TestClient, olivia: Any
+) -> None:
+    page = f"/submissions/{short}"
+    assert "Waive a rule" not in client.get(f"{page}?tab=history").text
+    csrf = sign_in(client, olivia)
+    assert "fewer runs than" in client.get(f"{page}?tab=history").text
+    form = {"rule": "too_few_runs", "reason": WHY, "csrf": csrf}
+    for waived in (1, 0):
+        answer = client.post(f"{page}/waive", data=form, headers=ORIGIN, follow_redirects=False)
+        assert answer.status_code == 303, answer.text
+        assert len(client.get(f"/api/v1{page}").json()["waivers"]) == waived
+    wrong = client.post(f"{page}/waive", data=form | {"rule": "same_log"}, headers=ORIGIN)
+    assert (wrong.status_code, "Nothing was waived" in wrong.text) == (422, True)
