@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from finishline.rules.verification.purposes import is_in_box
+
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
 DECIDING = ("rejects", "leaves_open")
@@ -41,12 +43,12 @@ def outcome_word(verification: View) -> str:
     outcome = verification["outcome"]
     if outcome is None:
         return str(verification["state"])
-    return OUTCOMES[outcome] if verification["kind"] == "entry" else str(outcome)
+    return OUTCOMES[outcome] if is_in_box(verification["kind"]) else str(outcome)
 
 
 def says_code(verification: View, reason: View) -> bool:
     """Whether a reason's code is shown: one that names a replay says nothing of an entry."""
-    return not (verification.get("kind") == "entry" and reason["code"].startswith("replay"))
+    return not (is_in_box(str(verification.get("kind"))) and reason["code"].startswith("replay"))
 
 
 def why_not_measured(checks: Sequence[View]) -> str:

@@ -12,7 +12,7 @@ from web.formats import DASH
 from web.names import hardware
 
 View = Mapping[str, Any]
-KIND_WORDS = {"replay": "verification", "entry": "measurement"}
+KIND_WORDS = {"replay": "verification", "entry": "measurement", "ablation": "factors"}
 LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
 KINDS_ASKED_FOR = [
@@ -66,6 +66,14 @@ def _why_again(verification: Mapping[str, Any]) -> str:
         f" Attempt {latest['number']} starts again from the first run: attempt {before['number']} "
         f"{ENDINGS.get(before['state'], before['state'])}, which is not charged to a quota."
     )
+
+
+def _without(verification: Mapping[str, Any], run: int) -> str | None:
+    """The factors that were off in a run of an ablation; None in another job's."""
+    if not verification["factors"]:
+        return None
+    off = verification["hyperparameters"][run]
+    return f"without {', '.join(off)}" if off else "all factors on"
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
@@ -156,7 +164,7 @@ def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> di
     last: View = curve[-1] if curve else {}
     figures = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
     count = None if curve is None else len(curve)
-    side = side_of(verification, index)
+    side = side_of(verification, index) or _without(verification, index)
     return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
 
 

@@ -114,6 +114,7 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text
+from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
 from web.board_table import target_range
@@ -133,6 +134,7 @@ from web.compare import (
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
 from web.entries import determinism_words, outcome_word, says_code, trust_words
+from web.factors import factor_rows
 from web.home_words import (
     COUNTERS,
     console_sections_of,
@@ -289,6 +291,7 @@ def environment() -> Environment:
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
         counters=COUNTERS,
+        factor_rows=factor_rows,
         families=families,
         shown_families=shown_families,
         no_counts=NO_COUNTS,
@@ -299,6 +302,8 @@ def environment() -> Environment:
         round_id=round_id,
         round_views=SHOWN,
         accelerator_of=accelerator_of_system,
+        has_proof=has_proof,
+        is_in_box=is_in_box,
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,
         kind_word=kind_word,

@@ -70,7 +70,10 @@ class Entries:
                     "benchmark": self.job.benchmark_id,
                     "threads": self.grant.threads,
                     "device": "cpu",
-                    "factors": self.grant.packages[training.package].factors,
+                    "factors": {
+                        name: bool(training.settings.get(name, usual))
+                        for name, usual in self.grant.packages[training.package].factors.items()
+                    },
                 },
                 target=self.job.target.value,
                 lower_is_better=self.job.target.direction == "lower",

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
 from finishline.api.schema import Schema
+from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.replay_plan import OWN_SEEDS
@@ -71,7 +72,8 @@ class VerificationCreate(Schema):
     """Kind of verification to request, and the reason; both are stored.
 
     A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
-    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs.
+    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
+    trains each variant of a package's factors `repeats` times.
     """
 
     model_config = ConfigDict(
@@ -82,6 +84,7 @@ class VerificationCreate(Schema):
     kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
     own_seeds: int = Field(default=OWN_SEEDS, ge=1, le=OWN_SEEDS)
+    repeats: int = Field(default=USUAL_REPEATS, ge=FEWEST_REPEATS, le=MOST_REPEATS)
 
 
 class FailureView(Schema):
@@ -158,6 +161,23 @@ class DecisionView(Schema):
     decided_at: datetime | None
 
 
+class FactorView(Schema):
+    """Training without some factors beside training with all of them.
+
+    `off` has the factors that are off. `reached` of `started` runs reached the target. `ratio` is
+    the time over that with all factors, with its 95 % interval from `low` to `high`, over `pairs`
+    of equal seed and data; None below two such pairs.
+    """
+
+    off: list[str]
+    reached: int
+    started: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+
+
 class VerificationView(Schema):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
@@ -170,7 +190,8 @@ class VerificationView(Schema):
     seeds are. The first `own_runs` of the seeds are the claim's own. `duel` is None for every
     other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
     workers that agree, 0 before a report. A replay cancelled while it runs, at `cancelled_at`,
-    finishes its runs first.
+    finishes its runs first. An "ablation" has the `factors` of a package, switched off alone and
+    all together.
     """
 
     id: str
@@ -196,6 +217,7 @@ class VerificationView(Schema):
     outcome: str | None
     reasons: list[ReasonView]
     duel: DuelView | None
+    factors: list[FactorView] = []
     report: dict[str, Any] | None
     backends: list[BackendView]
     utilisation: list[UtilisationView]

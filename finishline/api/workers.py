@@ -120,13 +120,9 @@ class WorkerView(Schema):
 
 
 class WorkerList(Schema):
-    """A page of workers: the living by name, then the others, the last heard first.
-
-    `next_cursor` requests the next page.
-    """
+    """Every worker that said hello, the latest first."""
 
     workers: list[WorkerView]
-    next_cursor: str | None
 
 
 class AttemptAtWorkerView(Schema):

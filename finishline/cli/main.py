@@ -93,6 +93,7 @@ app.command("check-proof")(check_proof_of)
 app.command("compare-verifications")(compare_verifications)
 training.app.command("submit")(entry.submit)
 training.app.command("run-again")(entry.run_again)
+training.app.command("factors")(entry.factors)
 for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")

@@ -15,6 +15,7 @@ from finishline.cli.replay_screen import (
 )
 from finishline.cli.screen import Screen, open_console
 from finishline.client.sse import ServerEvent, follow_events
+from finishline.rules.verification.purposes import is_in_box
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -34,7 +35,7 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
     """Show a verification's replay until it ends; its last view. Raises CliError."""
     # Tells a person who stops watching where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
-    step = "ask" if view.get("kind") == "entry" else "epoch"
+    step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"
     progress = ReplayProgress(target=read_target(view["target"]), step=step)
     try:
         return _watch(server, view, screen, progress)

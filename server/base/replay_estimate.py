@@ -1,6 +1,6 @@
 """Estimate the runs and seconds of a verification from earlier ones of its kind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Request, run_limit_seconds, trainable_seeds
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.purposes import PURPOSES, names_where
 from finishline.rules.verification.replay_plan import OWN_SEEDS, is_calibrated
 from server.base.models import Submission, Verification
 
@@ -50,17 +50,25 @@ def expected_runs(benchmark: Benchmark, claim: Claim, seeds: Sequence[int | None
 
 
 class Estimator:
-    """Estimates verifications of a kind; reads the past of each benchmark once."""
+    """Estimates verifications of a kind; reads the past of each benchmark once.
 
-    def __init__(self, session: Session, kind: str = "replay") -> None:
+    `wishes` are those of the request that change the number of runs.
+    """
+
+    def __init__(
+        self, session: Session, kind: str = "replay", wishes: Mapping[str, int] | None = None
+    ) -> None:
         self._session = session
         self._kind = kind
+        self._wishes = wishes or {}
         self._by_benchmark: dict[str, Past | None] = {}
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
         seeds = [run.seed for run in submission.runs]
-        sample = Request(benchmark, bytes(32), claims=[claim], claimed_seeds=seeds)
+        sample = Request(
+            benchmark, bytes(32), claims=[claim], claimed_seeds=seeds, wishes=self._wishes
+        )
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))
         if PURPOSES[self._kind].is_evidence:
@@ -80,11 +88,17 @@ class Estimator:
             self._by_benchmark[benchmark_id] = self._past(Submission.benchmark_id == benchmark_id)
         return self._by_benchmark[benchmark_id]
 
+    def _alike(self) -> tuple[str, ...]:
+        """Purposes whose runs take as long: a package trains alike for each of its own."""
+        if PURPOSES[self._kind].in_box:
+            return names_where(lambda purpose: purpose.in_box)
+        return (self._kind,)
+
     def _past(self, which: Any) -> Past | None:
         reports = self._session.scalars(
             select(Verification.report)
             .join(Submission, Submission.id == Verification.submission_id)
-            .where(which, Verification.kind == self._kind, Verification.state == "done")
+            .where(which, Verification.kind.in_(self._alike()), Verification.state == "done")
             .order_by(Verification.created_at.desc())
             .limit(LATEST)
         )

@@ -211,6 +211,7 @@ def verification_under_way(
 def claim_of(submission: Submission) -> Claim:
     """The claim a stored submission was made with."""
     published = submission.published
+    package = submission.package if submission.trained_with == "package" else None
     return Claim(
         benchmark_id=submission.benchmark_id,
         division=submission.division,
@@ -227,9 +228,9 @@ def claim_of(submission: Submission) -> Claim:
         kind="inference" if submission.kind == "inference" else "train",
         precision=cast(PrecisionName | None, submission.precision),
         trained_with=cast(TrainedWith, submission.trained_with),
-        package=submission.claim_sha256 if submission.trained_with == "package" else None,
-        deterministic=submission.package is not None
-        and bool(submission.package.manifest["deterministic"]),
+        package=submission.claim_sha256 if package is not None else None,
+        deterministic=package is not None and bool(package.manifest["deterministic"]),
+        factors=tuple(package.manifest.get("factors") or ()) if package is not None else (),
     )
 
 

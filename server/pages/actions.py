@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from finishline.rules.verification.purposes import ABLATION
 from server.base.standing import KIND_THAT_CHECKS
 
 View = Mapping[str, Any]
@@ -49,6 +50,8 @@ def actions_of(
         actions.append(Action(words, "/console/verify", fields, is_main=True))
         if submission["kind"] == "train" and not is_package:
             actions.append(Action("Duel", "/console/duels", {"challenger": name}))
+    if is_package and submission["package"]["factors"] and (role.may_verify or role.organises):
+        actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]
     actions.append(Action("Compare", "/compare", {"ids": ",".join([name, *beside])}))
     actions.append(Action("Share", here, {"tab": "cite"}))

@@ -12,12 +12,14 @@ from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.own_benchmark import REFERENCE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.purposes import ABLATION, ENTRY
 from server.base.models import Submission, Verification
 from server.base.standing import report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
 from server.submissions.packages import find_package, sees_source
 from server.submissions.views import package_view
+from server.verifications.views import factor_views
 from web.formats import visible
 
 Context = dict[str, Any]
@@ -39,6 +41,7 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),
         "measurements": measurements,
+        "ablation": _ablation(session, benchmark, submission.id),
         "runs_in_short": _in_short(runs),
     }
 
@@ -82,11 +85,22 @@ def _measurements(session: Session, benchmark: Benchmark, submission: Submission
     ]
 
 
-def measurements_of(session: Session, submission_id: str, *, most: int) -> Sequence[Verification]:
+def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Context | None:
+    """The latest effects of a package's factors, with the id of their verification."""
+    for each in measurements_of(session, submission_id, kind=ABLATION.name, most=MOST_MEASUREMENTS):
+        effects = factor_views(each, benchmark, report_of(each))
+        if effects and each.state == "done":
+            return {"id": each.id, "factors": [effect.model_dump() for effect in effects]}
+    return None
+
+
+def measurements_of(
+    session: Session, submission_id: str, *, most: int, kind: str = ENTRY.name
+) -> Sequence[Verification]:
     """The latest measurements of an entry with their reports, the newest first."""
     statement = (
         select(Verification)
-        .where(Verification.submission_id == submission_id, Verification.kind == "entry")
+        .where(Verification.submission_id == submission_id, Verification.kind == kind)
         .order_by(Verification.created_at.desc())
         .limit(most)
         .options(undefer(Verification.report))

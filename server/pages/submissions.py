@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import WaiverCreate, WithdrawalCreate
-from finishline.api.verifications import VerificationCreate
+from finishline.api.verifications import AskedFor, VerificationCreate
 from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address
@@ -196,21 +196,26 @@ def waive_rule(
 
 @router.get("/submissions/{submission_id}/verify", response_class=HTMLResponse)
 def request_page(
-    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
+    submission_id: str,
+    services: ServicesDep,
+    viewer: ViewerDep,
+    request: Request,
+    kind: AskedFor | None = None,
 ) -> str:
     """The runs and the cost of a verification, before it is requested."""
     with services.database.read(viewer) as session:
         submission = find_submission(session, submission_id)
         signed_in = get_signed_in(request, services)
         caller = signed_in.caller
-        kind = kind_that_checks(submission)
+        kind = kind or kind_that_checks(submission)
         benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
         expected = Estimator(session, kind).estimate(submission, benchmark, claim)
         context = submission_context(session, services, submission_id)
-        no_room = why_no_room(session, services.settings, caller, submission)
+        no_room = why_no_room(session, services.settings, caller, submission, kind)
     return render(
         "request.html",
         submission=context["submission"],
+        kind=kind,
         expected=asdict(expected),
         no_room=no_room,
         free=not caller.may("organise"),
@@ -224,13 +229,16 @@ def verify_submission(
     services: ServicesDep,
     signed_in: SignedInDep,
     request: Request,
-    _form: FormDep,
+    form: FormDep,
 ) -> Response:
     """Ask for the first replay of a submission, or for more runs of an entry, from its page."""
     caller = signed_in.caller
     require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with services.database.write() as session:
-        wanted = VerificationCreate(kind=kind_that_checks(find_submission(session, submission_id)))
+        checks = kind_that_checks(find_submission(session, submission_id))
+        wanted, errors = read_form(VerificationCreate, {"kind": form.get("kind") or checks})
+        if wanted is None:
+            raise ContentError(f"Nothing was requested. Kind: {errors['kind']}")
         asked = ask_as_caller(session, services.settings, caller, submission_id, wanted).id
     return RedirectResponse(f"/verifications/{quote(asked, safe='')}", status_code=303)
 

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
+from finishline.rules.verification.purposes import is_in_box
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import definition
@@ -63,7 +64,7 @@ def shown_verification(
         "picture": verification_picture(verification, race, time),
         "ghost": ghost,
         "place": _place(session, services, verification),
-        "halves": verification["kind"] == "entry" and has_halves(judged_by),
+        "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
     }
 
 

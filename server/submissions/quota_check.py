@@ -1,6 +1,7 @@
 """Check for room in a quota, in the transaction that takes it, under a lock."""
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 
@@ -81,6 +82,7 @@ def reserve_replay(
     *,
     user_id: int,
     kind: str,
+    wishes: Mapping[str, int] | None = None,
     lock: bool = True,
 ) -> float:
     """Estimate a verification's accelerator seconds, if the quota has room for them.
@@ -91,7 +93,7 @@ def reserve_replay(
     names, amounts = take_turns(
         session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
     )
-    wanted = _estimate(session, submission, kind)
+    wanted = _estimate(session, submission, kind, wishes or {})
     measure: Measure = "gpu_seconds_per_month"
     allowed = allowance_of_user(amounts, settings, names, measure)
     if allowed is not None:
@@ -119,9 +121,11 @@ def charge(session: Session, verification: Verification, *, user_id: int, reserv
     )
 
 
-def _estimate(session: Session, submission: Submission, kind: str) -> float:
-    benchmark = definition(session, submission.benchmark_sha256)
-    expected = Estimator(session, kind).estimate(submission, benchmark, claim_of(submission))
+def _estimate(
+    session: Session, submission: Submission, kind: str, wishes: Mapping[str, int]
+) -> float:
+    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
+    expected = Estimator(session, kind, wishes).estimate(submission, benchmark, claim)
     return expected.seconds * PURPOSES[kind].devices(expected.accelerators)
 
 

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.verifications import VerificationCreate, WitnessToken
 from finishline.rules.ranking.evidence import consequence
+from finishline.rules.verification.ablation import REPEATS
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
@@ -51,7 +52,7 @@ def ask_for_verification(
         requested_by=caller.user_id,
         reason=wanted.reason,
         purpose=PURPOSES[wanted.kind],
-        wishes={"own_seeds": wanted.own_seeds},
+        wishes=_wishes(wanted),
     )
     record(
         session,
@@ -64,6 +65,10 @@ def ask_for_verification(
     )
     session.refresh(verification)
     return verification
+
+
+def _wishes(wanted: VerificationCreate) -> dict[str, int]:
+    return {"own_seeds": wanted.own_seeds, REPEATS: wanted.repeats}
 
 
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
@@ -146,7 +151,12 @@ def ask_for_own_verification(
     take_turns(session, user_id=caller.user_id, benchmark_id=submission.benchmark_id)
     _require_first(session, submission, wanted.kind)
     reserved = reserve_replay(
-        session, settings, submission, user_id=caller.user_id, kind=wanted.kind
+        session,
+        settings,
+        submission,
+        user_id=caller.user_id,
+        kind=wanted.kind,
+        wishes=_wishes(wanted),
     )
     verification = ask_for_verification(session, caller, submission_id, wanted)
     charge(session, verification, user_id=caller.user_id, reserved=reserved)
@@ -155,15 +165,19 @@ def ask_for_own_verification(
 
 
 def why_no_room(
-    session: Session, settings: Settings, caller: Caller, submission: Submission
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission: Submission,
+    kind: str | None = None,
 ) -> str | None:
-    """Reason why this caller cannot have a submission checked; None if they can.
+    """Reason why this caller cannot have a job about a submission, or its check; None if they can.
 
     Reads without a lock, for a page: the request itself decides. Organisers have no quota.
     """
     if caller.may("organise"):
         return None
-    kind = kind_that_checks(submission)
+    kind = kind or kind_that_checks(submission)
     try:
         _require_few_requests(session, submission)
         reserve_replay(session, settings, submission, user_id=caller.user_id, kind=kind, lock=False)
@@ -176,7 +190,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     if submission.published is not None:
         raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
     checks = kind_that_checks(submission)
-    if kind != checks:
+    if kind != checks and not PURPOSES[kind].asked_by_owners:
         raise NotAllowedError(
             f"A {kind} does not check this submission, the kind {checks} does. {ASK_AN_ORGANISER}"
         )
@@ -194,7 +208,8 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     for verification in earlier:
         if verification.state in OPEN:
             raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
-        if _says_something(verification) and not purpose_of(verification).may_be_repeated:
+        may_again = purpose_of(verification).may_be_repeated or PURPOSES[kind].asked_by_owners
+        if _says_something(verification) and not may_again:
             raise NotAllowedError(
                 f"Verification {verification.id} ended {verification.outcome}, and that stands. "
                 f"{ASK_AN_ORGANISER}"

@@ -12,6 +12,7 @@ from finishline.api.verifications import (
     AttemptView,
     BackendView,
     DecisionView,
+    FactorView,
     FailureView,
     LastEvaluationView,
     ReasonView,
@@ -23,6 +24,7 @@ from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import run_utilisations
+from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel import interleave, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
@@ -40,6 +42,7 @@ from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
+from server.verifications.jobs import trainings_of
 from server.verifications.queue import waiting_for
 
 
@@ -114,6 +117,7 @@ def view(
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=_duel_view(verification, benchmark, report),
+        factors=factor_views(verification, benchmark, report),
         report=None if is_cancelled or report is None else verification.report,
         backends=_backend_views(session, verification, benchmark, report) if report else [],
         utilisation=_utilisation_views(session, verification, report) if report else [],
@@ -164,6 +168,27 @@ def _duel_view(
         p_value=duel.p_value if duel else None,
         pairs_needed=duel.pairs_needed if duel else None,
     )
+
+
+def factor_views(
+    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+) -> list[FactorView]:
+    """Effects of a package's factors; empty for another job and before a report."""
+    if verification.kind != ABLATION.name or report is None:
+        return []
+    effects = factor_effects(benchmark, trainings_of(verification), report)
+    return [
+        FactorView(
+            off=list(each.off),
+            reached=each.reached,
+            started=each.started,
+            ratio=each.time.ratio if each.time else None,
+            low=each.time.low if each.time else None,
+            high=each.time.high if each.time else None,
+            pairs=each.time.pairs if each.time else 0,
+        )
+        for each in effects
+    ]
 
 
 def _backend_views(

@@ -160,6 +160,18 @@ def test_factors_are_at_most_eight_with_a_word_each() -> None:
         read_manifest(MANIFEST + nine)
 
 
+def test_a_factor_that_no_file_reads_is_refused_with_its_line() -> None:
+    manifest = MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n'
+    reads = b'def prepare(task): return task["factors"]["muon"]\n'
+    train = b"def train(prepared, data, seed): yield\n"
+
+    (problem,) = problems_of(GOOD | {"training.toml": manifest})
+
+    assert "factors.muon" in problem
+    assert "a factor that no file reads" in problem
+    assert problems_of({"training.toml": manifest, "train.py": reads + train}) == []
+
+
 def conversation() -> Conversation:
     return Conversation(599, max_evaluations=2)
 

@@ -24,7 +24,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from server.base.database import Database
-from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
+from server.base.models import Attempt, JobTraining, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
@@ -46,7 +46,7 @@ license = "MIT"
 cosines = "Random features instead of a linear model"
 """
 TRAIN = """
-def prepare(task): ...
+def prepare(task): return task["factors"]["cosines"]
 
 
 def train(prepared, data, seed):
@@ -673,3 +673,83 @@ def test_an_export_has_the_source_of_a_package_from_its_verdict(
     assert second.encode() in found
     assert b"Published words." in found
     assert b"Sealed words." not in found
+
+
+def factor_report(trainings: list[JobTraining]) -> ReplayReport:
+    """Runs that take twice as long with a factor off."""
+    pace = {training.index: 2.0 if training.settings else 1.0 for training in trainings}
+    whole = boxed_report([training.seed for training in trainings], control=97.9)
+    runs = []
+    for run in whole.runs:
+        rows = [
+            replace(
+                row,
+                seconds=row.seconds * pace[run.index],
+                ledger={name: value * pace[run.index] for name, value in row.ledger.items()},
+            )
+            for row in run.evaluations
+        ]
+        last = rows[-1].seconds
+        runs.append(
+            replace(
+                run,
+                evaluations=rows,
+                ledger=rows[-1].ledger,
+                tta_seconds=last,
+                parent_seconds=last,
+            )
+        )
+    return replace(whole, runs=runs)
+
+
+def test_its_owner_has_the_factors_of_a_package_measured(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+    before = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    path, wanted = (
+        f"/api/v1/submissions/{entry_id}/verifications",
+        {"kind": "ablation", "repeats": 3},
+    )
+
+    assert client.post(path, json=wanted, headers=bob.headers).status_code == 403
+    asked = client.post(path, json=wanted, headers=alice.headers)
+
+    assert asked.status_code == 201, asked.text
+    assert asked.json()["runs_planned"] == 6
+    again = client.post(path, json=wanted, headers=alice.headers)
+    assert again.status_code == 409
+    lease = entries.lease(entry_id)
+    with entries.database.read() as session:
+        trainings = list(session.get_one(Verification, asked.json()["id"]).trainings)
+        report = factor_report(trainings)
+    answer = entries.report(lease, report)
+    assert answer.status_code == 200, answer.text
+    shown = client.get(f"/api/v1/verifications/{asked.json()['id']}").json()
+    assert shown["outcome"] == "verified", shown["reasons"]
+    (factor,) = shown["factors"]
+    assert (factor["off"], factor["pairs"], factor["reached"]) == (["cosines"], 3, 3)
+    assert factor["low"] < 2.0 < factor["high"]
+    page = f"/verifications/{asked.json()['id']}"
+    assert "without cosines</small>" in client.get(page).text
+    assert page in client.get(f"/submissions/{entry_id}?tab=system").text
+    # Its runs are of other code than the entry's: they neither fill its pool nor move its row.
+    assert client.get("/api/v1/leaderboards/digits").json()["entries"] == before
+
+
+def test_a_package_without_factors_has_none_measured(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    manifest = MANIFEST.partition("[factors]")[0].encode()
+    entry_id = entries.hand_in(alice, FILES | {"training.toml": manifest}).json()["id"]
+    entries.measure(entry_id)
+
+    answer = client.post(
+        f"/api/v1/submissions/{entry_id}/verifications",
+        json={"kind": "ablation"},
+        headers=alice.headers,
+    )
+
+    assert answer.status_code == 422, answer.text
+    assert "names no [factors]" in answer.json()["detail"]

@@ -1,4 +1,4 @@
-"""`finishline training submit` and `run-again`: hand a package in, follow it to its time."""
+"""`finishline training submit`, `run-again` and `factors`: have a package measured, follow it."""
 
 import re
 from collections.abc import Iterator
@@ -17,9 +17,18 @@ from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.packages import send_package
+from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.verification.purposes import ABLATION
 
 Watch = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Follow the measurement until its verdict.")
+]
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="SHA256|SUBMISSION",
+        help="The beginning of a package's SHA-256, or the id of its submission.",
+    ),
 ]
 HASH = re.compile(r"[0-9a-f]{6,64}")
 SHORT = 12
@@ -65,13 +74,7 @@ def submit(
 
 
 def run_again(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="SHA256|SUBMISSION",
-            help="The beginning of a package's SHA-256, or the id of its submission.",
-        ),
-    ],
+    name: Named,
     watch: Watch = True,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -83,6 +86,31 @@ def run_again(
         entry_id = find_entry(server, name)
         measurement = request_verification(server, entry_id, kind="entry", reason=None)
         return _follow(server, entry_id, measurement, screen, watch=watch)
+
+
+def factors(
+    name: Named,
+    repeats: Annotated[
+        int,
+        typer.Option(min=FEWEST_REPEATS, max=MOST_REPEATS, help="Runs of each variant."),
+    ] = USUAL_REPEATS,
+    watch: Watch = True,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Train a package without each of its factors, paired by seed and data.
+
+    The runs count on your quota. They change neither its time nor its rank.
+    """
+    screen = open_screen(as_json=as_json)
+    with ServerClient(url, token) as server:
+        entry_id = find_entry(server, name)
+        asked = request_verification(
+            server, entry_id, kind=ABLATION.name, reason=None, repeats=repeats
+        )
+        screen.say(f"{asked['runs_planned']} runs: {repeats} of each variant.")
+        return _follow(server, entry_id, asked, screen, watch=watch, with_time=False)
 
 
 def find_entry(server: ServerClient, name: str) -> str:
@@ -119,15 +147,22 @@ def measurement_of(entry: View) -> str:
 
 
 def _follow(
-    server: ServerClient, entry_id: str, measurement: View, screen: Screen, *, watch: bool
+    server: ServerClient,
+    entry_id: str,
+    measurement: View,
+    screen: Screen,
+    *,
+    watch: bool,
+    with_time: bool = True,
 ) -> int:
-    """Show a measurement until it ends, unless the caller does not wait; then the entry's time."""
+    """Show a job until it ends, unless the caller does not wait; then the entry's time."""
     if watch:
         measurement = watch_verification(server, measurement, screen)
     entry = server.get(f"/submissions/{segment(entry_id)}")
     lines: list[RenderableType] = []
     if watch:
-        lines = [*verdict_lines(measurement), *log_lines(measurement), *time_lines(entry)]
+        lines = [*verdict_lines(measurement), *log_lines(measurement)]
+        lines += time_lines(entry) if with_time else []
     else:
         lines = [as_it_is(f"Follow it: finishline verify {measurement['id']} --watch")]
     page = as_it_is(f"{server.url}/submissions/{entry_id}")

@@ -140,12 +140,13 @@ def request_verification(
     kind: str = "replay",
     reason: str | None,
     own_seeds: int | None = None,
+    repeats: int | None = None,
 ) -> View:
     """The view of a new verification of a submission. Raises CliError."""
     path = f"/submissions/{segment(submission)}/verifications"
+    wishes = {"own_seeds": own_seeds, "repeats": repeats}
     body: dict[str, Any] = {"kind": kind, "reason": reason}
-    if own_seeds is not None:
-        body["own_seeds"] = own_seeds
+    body |= {name: wish for name, wish in wishes.items() if wish is not None}
     view: View = server.post(path, body)
     return view
 

@@ -159,7 +159,7 @@ class Claim:
     spent on finding the settings. `ticket` names the ticket its seeds came with, and `unfinished`
     has its seeds without a log (rules.tickets). `package` is the SHA-256 of a training package,
     which has no runs before its measurement; one that is `deterministic` says that equal seeds and
-    data give equal predictions.
+    data give equal predictions. `factors` has the names of its ideas that can be switched off.
     """
 
     benchmark_id: str
@@ -182,6 +182,7 @@ class Claim:
     unfinished: tuple[int, ...] = ()
     package: str | None = None
     deterministic: bool = False
+    factors: tuple[str, ...] = ()
 
 
 def stored_system(table: Mapping[str, Any]) -> System:

@@ -173,6 +173,30 @@ def _manifest_problems(
         yield PackageError("no such module", file=FILE, field="module", expected=expected)
         return
     yield from _functions(file, files[file])
+    yield from _unread_factors(manifest, files)
+
+
+def _unread_factors(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[RuleError]:
+    """A factor that no file names as a string cannot be switched off."""
+    texts = {text for name, content in files.items() for text in _strings(name, content)}
+    for name in manifest.factors or {}:
+        if name not in texts:
+            expected = f'task["factors"]["{name}"] in a .py file'
+            yield PackageError(
+                "a factor that no file reads", file=FILE, field=f"factors.{name}", expected=expected
+            )
+
+
+def _strings(name: str, content: bytes) -> Iterator[str]:
+    if not name.endswith(".py"):
+        return
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def module_file(module: str, files: Mapping[str, bytes]) -> str | None:

@@ -197,5 +197,5 @@ ENTRY = Purpose(
     organisers_first=True,
     may_set_record=True,
     may_be_repeated=True,
-    charges_processors=True,
+    in_box=True,
 )

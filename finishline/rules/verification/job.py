@@ -133,7 +133,9 @@ class Purpose:
     open. One that `stops_when_withdrawn` is cancelled while it runs, if one of its claims is
     withdrawn. The end of one that `may_set_record` can change the holder of a record. One that
     `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
-    together. One that `charges_processors` takes from a quota on a worker without accelerators too.
+    together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
+    `in_box` trains packages: its runs count evaluations in the place of epochs, and take from a
+    quota on a worker without accelerators too.
     """
 
     name: str
@@ -154,11 +156,12 @@ class Purpose:
     stops_when_withdrawn: bool = False
     may_set_record: bool = False
     may_be_repeated: bool = False
-    charges_processors: bool = False
+    asked_by_owners: bool = False
+    in_box: bool = False
 
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""
-        return max(accelerators, 1) if self.charges_processors else accelerators
+        return max(accelerators, 1) if self.in_box else accelerators
 
 
 @dataclass(frozen=True)

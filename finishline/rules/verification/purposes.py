@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from finishline.rules.errors import RuleError
+from finishline.rules.verification.ablation import ABLATION
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
 from finishline.rules.verification.duel import DUEL
@@ -12,6 +13,7 @@ from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
 __all__ = [
+    "ABLATION",
     "ASKED_FOR",
     "CALIBRATION",
     "CROSS_CHECK",
@@ -20,11 +22,13 @@ __all__ = [
     "LATENCY",
     "PURPOSES",
     "REPLAY",
+    "has_proof",
+    "is_in_box",
     "names_where",
     "purpose_named",
 ]
 
-ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY)
+ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
 # Those that somebody asks for about one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
@@ -33,6 +37,16 @@ ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims =
 def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
     """Names of the purposes of which a fact is true, for a query."""
     return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))
+
+
+def is_in_box(name: str) -> bool:
+    """Whether jobs of a purpose train packages; not for an unknown one."""
+    return name in PURPOSES and PURPOSES[name].in_box
+
+
+def has_proof(name: str) -> bool:
+    """Whether jobs of a purpose leave a proof: those whose runs measure a configuration."""
+    return purpose_named(name).fills_pool
 
 
 def purpose_named(name: str) -> Purpose:

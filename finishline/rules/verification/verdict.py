@@ -53,6 +53,7 @@ ReasonCode = Literal[
     "repeat_equal",
     "repeat_differs",
     "repeat_not_compared",
+    "factor_effect",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

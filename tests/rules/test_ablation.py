@@ -1,0 +1,148 @@
+"""Ablation: variants of a package's factors, paired by seed and data."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.ablation import (
+    factor_effects,
+    judge_ablation,
+    plan_ablation,
+    why_no_ablation,
+)
+from finishline.rules.verification.job import Case, Request
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    Training,
+    WorkerSystem,
+)
+
+SYSTEM = WorkerSystem("w", "cpu-test", "test", 2, 24.0, None, 0, 1, {})
+ENTRY = Claim(
+    "digits",
+    "open",
+    "an idea",
+    "numpy",
+    System("laptop", "cpu-test", "any"),
+    (),
+    package="a" * 64,
+    factors=("muon", "ema"),
+)
+REQUEST_ENTROPY = bytes(range(32))
+
+
+def planned(benchmark: Benchmark, *, repeats: int = 2, claim: Claim = ENTRY) -> list[Training]:
+    wishes = {"repeats": repeats}
+    return plan_ablation(Request(benchmark, REQUEST_ENTROPY, claims=[claim], wishes=wishes))
+
+
+def trained(index: int, training: Training, seconds: float | None) -> ReplayRun:
+    time, quality = seconds or 9.0, 10.0 if seconds is None else 98.0
+    row = ReplayEvaluation(1.0, None, time, quality, {"train": time})
+    return ReplayRun(
+        index=index,
+        seed=training.seed,
+        status="not_reached" if seconds is None else "reached",
+        evaluations=[row],
+        ledger={"train": time},
+        tta_seconds=seconds,
+        parent_seconds=time,
+    )
+
+
+def case_of(benchmark: Benchmark, trainings: list[Training], seconds: list[float | None]) -> Case:
+    runs = [trained(*each) for each in zip(range(len(seconds)), trainings, seconds, strict=False)]
+    return Case(benchmark, trainings, ReplayReport(runs=runs, system=SYSTEM), claim=ENTRY)
+
+
+def off(training: Training) -> set[str]:
+    return {name for name, value in training.settings.items() if value == 0.0}
+
+
+def test_each_repeat_trains_all_on_each_off_and_all_off_on_one_seed_and_draw(
+    digits: Benchmark,
+) -> None:
+    plan = planned(digits)
+
+    forward = [set(), {"muon"}, {"ema"}, {"muon", "ema"}]
+    assert [off(each) for each in plan] == forward + forward[::-1]
+    for repeat in (plan[:4], plan[4:]):
+        assert len({(each.seed, each.data_nonce) for each in repeat}) == 1
+    assert plan[0].seed != plan[4].seed
+    assert plan[0].data_nonce != plan[4].data_nonce
+    assert {each.package for each in plan} == {"sha256:" + "a" * 64}
+
+
+def test_one_factor_alone_is_trained_on_and_off(digits: Benchmark) -> None:
+    plan = planned(digits, claim=replace(ENTRY, factors=("muon",)))
+
+    assert [off(each) for each in plan] == [set(), {"muon"}, {"muon"}, set()]
+
+
+def test_effect_is_the_paired_ratio_with_student_s_interval(digits: Benchmark) -> None:
+    plan = planned(digits, repeats=3)
+    whole, without = [2.0, 2.2, 1.9], [3.0, 3.1, 2.95]
+    # In the order of the plan, which is turned in the second repeat.
+    seconds: list[float | None] = [
+        *(whole[0], without[0], 2.0, 3.0),
+        *(3.2, 2.2, without[1], whole[1]),
+        *(whole[2], without[2], 1.9, 3.0),
+    ]
+
+    effects = factor_effects(digits, plan, case_of(digits, plan, seconds).report)
+
+    logs = [math.log(b / a) for a, b in zip(whole, without, strict=True)]
+    low, high = stats.t.interval(0.95, 2, loc=sum(logs) / 3, scale=stats.sem(logs))
+    muon = next(each for each in effects if each.off == ("muon",))
+    assert muon.time is not None
+    assert muon.time.ratio == pytest.approx(math.exp(sum(logs) / 3))
+    assert (muon.time.low, muon.time.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert [each.off for each in effects] == [("muon",), ("ema",), ("muon", "ema")]
+
+
+def test_a_factor_without_which_nothing_reaches_the_target_is_named_with_its_misses(
+    digits: Benchmark,
+) -> None:
+    plan = planned(digits)
+    seconds: list[float | None] = [2.0, None, 2.5, None, None, 2.5, None, 2.0]
+
+    verdict = judge_ablation(case_of(digits, plan, seconds))
+
+    assert verdict.outcome == "verified"
+    assert [reason.message for reason in verdict.reasons] == [
+        "without muon, 2 of 2 runs missed the target",
+        "without ema the target takes 1.25 times as long (95 % 1.25 to 1.25, 2 pairs)",
+        "without all factors, 2 of 2 runs missed the target",
+    ]
+
+
+def test_one_pair_tells_no_interval_and_leaves_the_factor_open(digits: Benchmark) -> None:
+    plan = planned(digits)
+    seconds: list[float | None] = [2.0, 3.0, 2.5, 3.0, 3.0, 2.5, None, 2.0]
+
+    verdict = judge_ablation(case_of(digits, plan, seconds))
+
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reasons[0].message == "without muon, 1 of 2 runs missed the target"
+
+
+def test_a_report_that_ends_early_is_inconclusive(digits: Benchmark) -> None:
+    plan = planned(digits)
+
+    verdict = judge_ablation(case_of(digits, plan, [2.0, 3.0]))
+
+    assert verdict.outcome == "inconclusive"
+    assert "infrastructure" in [reason.code for reason in verdict.reasons]
+
+
+def test_only_packages_that_name_factors_have_an_ablation(digits: Benchmark) -> None:
+    assert why_no_ablation(digits, [ENTRY]) is None
+    assert "names no [factors]" in str(why_no_ablation(digits, [replace(ENTRY, factors=())]))
+    logged = replace(ENTRY, package=None, factors=())
+    assert "run logs" in str(why_no_ablation(digits, [logged]))
