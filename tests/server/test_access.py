@@ -54,6 +54,7 @@ NEEDED = {
 QUERIES = {
     "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
     "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
+    "POST /api/v1/workers/{name}/next": {"wait": "0"},
 }
 
 
