@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks import benchmark as definitions
@@ -167,6 +168,14 @@ def definitions_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(definitions, "parse_benchmark", cache(definitions.parse_benchmark))
         patch.setattr(definitions, "parse_toml", parse_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """Builds the tree of commands once: hundreds of tests run one, and each would build all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import cycle, islice
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_no_address_tells_a_stranger_anything_and_members_read_as_they_do_elsewh
     browser = sign_in(bob)
     everywhere = {address for _, address in addresses(client, hidden)}
     everywhere |= {"/docs-assets/swagger-ui.css", "/nothing", "/api/v1/nothing"}
-    read = 0
+    read, next_stranger = 0, cycle(strangers)
     public = settings.model_copy(update={"reads": "public"})
     with TestClient(create_app(public, dispatch=False)) as elsewhere:
         for address in sorted(everywhere):
@@ -122,7 +123,9 @@ def test_no_address_tells_a_stranger_anything_and_members_read_as_they_do_elsewh
                 assert "private" in cached or "no-store" in cached, address
                 assert "public" not in cached, address
                 read += here.status_code == 200
-            for who, headers in strangers.items():
+            # One layer in front of all asks who it is: every stranger comes to many addresses.
+            for who in {"nobody", *islice(next_stranger, 3)}:
+                headers = strangers[who]
                 for method, more in EVERY_WAY if who == "nobody" else EVERY_WAY[:2]:
                     answer = client.request(
                         method, address, headers=headers | more, follow_redirects=False
