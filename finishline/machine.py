@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,19 @@ def local_system(device: str | None = None) -> dict[str, Any]:
     }
 
 
-def hardware_class_of(processor: str, cores: int, accelerators: list[str]) -> str:
-    """`cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case letters, digits, dashes."""
+def hardware_class_of(
+    processor: str, cores: int, accelerators: Sequence[str], *, hosts: int = 1
+) -> str:
+    """`cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case letters, digits, dashes.
+
+    Of several equal hosts `<hosts>x-cpu-...` or `<hosts>x<n>-<accelerator>`, n being each host's.
+    """
     if accelerators:
-        return f"{len(accelerators)}x-{slug(accelerators[0])}"
-    return f"cpu-{slug(processor)}-{cores}-{'core' if cores == 1 else 'cores'}"
+        count = len(accelerators)
+        many = f"{count}x" if hosts == 1 else f"{hosts}x{count}"
+        return f"{many}-{slug(accelerators[0])}"
+    many = "" if hosts == 1 else f"{hosts}x-"
+    return f"{many}cpu-{slug(processor)}-{cores}-{'core' if cores == 1 else 'cores'}"
 
 
 def slug(name: str) -> str:

@@ -5,20 +5,25 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.messages import ReplayJob
+from finishline.rules.verification.messages import ReplayJob, WorkerSystem
 from worker.app import make_app, run_worker
 from worker.child_process import Host
 from worker.entries import box_word
+from worker.follower import follow
+from worker.host_channel import read_endpoint
+from worker.hosts import Arrival, Hosts, HostsError
 from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
 from worker.measuring import measure_apart
-from worker.probe import describe_surroundings, probe
+from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
 from worker.pull import Puller
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
@@ -46,7 +51,32 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="SECONDS",
         help="end after this long without an attempt",
     )
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--nnodes", type=_positive(int), metavar="N", help="train over N hosts, of which this leads"
+    )
+    parser.add_argument(
+        "--rdzv-endpoint",
+        type=_endpoint,
+        metavar="HOST:PORT",
+        help="the first of several hosts by a name that the others reach, and a free port there",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="train along with the first host; needs no server"
+    )
+    options = parser.parse_args(arguments)
+    if (options.rdzv_endpoint is not None) != (options.follow or (options.nnodes or 1) > 1):
+        parser.error(
+            "several hosts: expected --rdzv-endpoint HOST:PORT with --nnodes N, N from 2, on the "
+            "first, and with --follow on each other"
+        )
+    return options
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    try:
+        return read_endpoint(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -66,9 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Start the worker with the settings of its environment; returns its exit code."""
     options = parse_arguments(arguments)
     settings = load_settings()
-    broker = None if options.pull else settings.broker_address()
+    broker = None if options.pull or options.follow else settings.broker_address()
     configure_logging(settings)
-    token = settings.token()
     device = _device_of(settings)
     system = probe(
         worker=settings.worker_name,
@@ -76,16 +105,74 @@ def main(arguments: list[str] | None = None) -> int:
         threads=settings.threads,
         device=device,
     )
-    sensors = open_sensors(device)
     host = Host(
         device=device,
         data_dir=Path(settings.data_dir),
         threads=settings.threads,
         processes=settings.processes,
-        sensors=sensors,
+        # Those of the first of several hosts would tell a part of the energy.
+        sensors=open_sensors(device) if options.rdzv_endpoint is None else None,
     )
+    if options.follow:
+        endpoint, key = options.rdzv_endpoint, settings.hosts_secret()
+        return follow(endpoint, key=key, arrival=_arrival(system, settings), host=host)
+    token = settings.token()
     state = WorkerState(limits=Limits(options.max_attempts, options.exit_when_idle))
-    box = box_word(entries=settings.entries == "auto")
+    if options.rdzv_endpoint is None:
+        return work(settings, token=token, broker=broker, system=system, host=host, state=state)
+    with _gather(options, settings, system, state) as hosts:
+        system = system_over(system, hosts.nodes, hardware_class=settings.hardware_class)
+        host = replace(host, hosts=hosts)
+        return work(settings, token=token, broker=broker, system=system, host=host, state=state)
+
+
+def _arrival(system: WorkerSystem, settings: Settings) -> Arrival:
+    """This host in the words that it joins others with."""
+    node = node_of(system)
+    return Arrival(node, class_over(node, hosts=1), settings.processes, system.software)
+
+
+@contextmanager
+def _gather(
+    options: argparse.Namespace, settings: Settings, system: WorkerSystem, state: WorkerState
+) -> Iterator[Hosts]:
+    """All hosts of the allocation. Stops the program with a sentence if they do not come."""
+
+    def note(complete: bool) -> None:
+        state.incomplete = not complete
+
+    address, port = options.rdzv_endpoint
+    try:
+        hosts = Hosts(
+            options.nnodes,
+            address=address,
+            port=port,
+            key=settings.hosts_secret(),
+            own=_arrival(system, settings),
+            on_change=note,
+        )
+    except OSError as error:
+        sys.exit(f"--rdzv-endpoint: no connection can be taken at port {port}: {error}")
+    try:
+        hosts.wait()
+        yield hosts
+    except HostsError as error:
+        sys.exit(str(error))
+    finally:
+        hosts.close()
+
+
+def work(
+    settings: Settings,
+    *,
+    token: str,
+    broker: str | None,
+    system: WorkerSystem,
+    host: Host,
+    state: WorkerState,
+) -> int:
+    """Make one attempt after the other, from the broker or else from the server; the exit code."""
+    box = box_word(off=_why_no_packages(settings, host))
     log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
     measure = partial(measure_apart, stop=lambda: state.stopping)
@@ -96,8 +183,8 @@ def main(arguments: list[str] | None = None) -> int:
             server,
             system,
             state,
-            device=device,
-            surroundings=describe_surroundings(device, image_digest=settings.image_digest),
+            device=host.device,
+            surroundings=describe_surroundings(host.device, image_digest=settings.image_digest),
             extent=settings.measure,
             roof_file=settings.roof_file,
             measure=measure,
@@ -107,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
             return state.exit_code
         checks = AttemptChecks(
             self_check,
-            device=device,
+            device=host.device,
             data_dir=host.data_dir,
             threads=settings.threads,
             audits=settings.measure == "all",
@@ -115,8 +202,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
 
         def make_attempt(job: ReplayJob) -> None:
-            if state.is_done:  # A message that came before the queue was closed: it is sent again.
-                log.info("attempt %s is left to another worker: this one ends", job.attempt_id)
+            if state.is_done or state.incomplete:  # It came before the queue was closed.
+                log.info("attempt %s is left to another worker", job.attempt_id)
             elif replay(job, server=server, system=system, host=host, state=state, checks=checks):
                 state.made += 1
 
@@ -143,6 +230,12 @@ def main(arguments: list[str] | None = None) -> int:
             state=state,
             stop_grace_seconds=settings.stop_grace_seconds,
         )
+
+
+def _why_no_packages(settings: Settings, host: Host) -> str | None:
+    if host.hosts is not None:
+        return "packages are trained on one host, and this worker has several"
+    return "FINISHLINE_ENTRIES is off" if settings.entries == "off" else None
 
 
 def _device_of(settings: Settings) -> str:

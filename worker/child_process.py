@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from finishline.rules.verification.messages import ReplayJob
-from worker.group import GroupChannel
+from worker.group import GroupChannel, Meeting, launch_options
+from worker.hosts import Hosts
 from worker.telemetry import Sensors
 
 LOG_TAIL_BYTES = 4_000
@@ -25,7 +26,10 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 @dataclass(frozen=True)
 class Host:
-    """Host of a training. `command` starts one of its `processes`, `sensors` observe it."""
+    """Host of a training. `command` starts one of its `processes`, `sensors` observe it.
+
+    `hosts` are those that train along, each with as many processes.
+    """
 
     device: str
     data_dir: Path
@@ -33,6 +37,7 @@ class Host:
     processes: int = 1
     command: Sequence[str] = CHILD_COMMAND
     sensors: Sensors | None = None
+    hosts: Hosts | None = None
 
 
 @dataclass(frozen=True)
@@ -47,18 +52,20 @@ class ChildProcess:
     """A training process in a session of its own, so that all it starts can be killed with it.
 
     Start it from the thread that lives as long as the worker does: the kernel kills the child when
-    the thread that started it ends.
+    the thread that started it ends. With a `meeting` it is one of a group over several hosts.
     """
 
-    def __init__(self, job: ReplayJob, index: int, *, host: Host) -> None:
+    def __init__(
+        self, orders: dict[str, Any], *, host: Host, meeting: Meeting | None = None
+    ) -> None:
         self.started_at = time.perf_counter()
-        orders = _orders(job, index, host=host)
-        self._group = GroupChannel(orders) if host.processes > 1 else None
+        is_group = host.processes > 1 or meeting is not None
+        self._group = GroupChannel(orders) if is_group else None
         if self._group is None:
             self._process = _start_alone(host)
             events, log = _stream(self._process.stdout), _stream(self._process.stderr)
         else:
-            self._process = _start_group(self._group, host)
+            self._process = _start_group(self._group, host, meeting)
             events, log = open(self._group.reader, "rb"), _stream(self._process.stdout)  # noqa: PTH123, SIM115
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._tail = b""
@@ -131,13 +138,16 @@ def _start_alone(host: Host) -> subprocess.Popen[bytes]:
     )
 
 
-def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
+def _start_group(
+    group: GroupChannel, host: Host, meeting: Meeting | None
+) -> subprocess.Popen[bytes]:
     """Start the launcher of several processes; both its outputs are log."""
     python, *command = host.command
-    launcher = (python, "-m", "worker.group", str(os.getpid()), str(host.processes))
+    options = launch_options(host.processes, meeting)
+    launcher = (python, "-m", "worker.group", str(os.getpid()), str(group.folder), *options)
     try:
         return subprocess.Popen(
-            (*launcher, str(group.folder), *command),
+            (*launcher, *command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -154,7 +164,8 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def _orders(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
+def orders_of(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
+    """The orders of a training process for run `index` of a job."""
     training = job.trainings[index]
     latency = job.latency if "latency" in training.measure else None
     return {

@@ -37,10 +37,13 @@ from worker.outbox import Announcer, StopReason
 MIB = 1 << 20
 
 
-def box_word(*, entries: bool = True) -> BoxWord:
-    """Whose packages this host trains, by a test of its box, and its environments."""
-    if not entries:
-        return BoxWord("off", "FINISHLINE_ENTRIES is off")
+def box_word(*, off: str | None = None) -> BoxWord:
+    """Whose packages this host trains, by a test of its box, and its environments.
+
+    `off` is the reason why it trains none, if there is one before any test.
+    """
+    if off is not None:
+        return BoxWord("off", off)
     state = check_box()
     if state.entries == "off":
         return BoxWord("off", state.why)

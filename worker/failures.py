@@ -38,6 +38,15 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "infrastructure",
         "Correct the worker's device or number of processes; the attempt is made again.",
     ),
+    "node_lost": (
+        "infrastructure",
+        "Look at that host; the attempt is made again, by this worker once all its hosts are back.",
+    ),
+    "nodes_unfit": (
+        "infrastructure",
+        "Look at the network between the hosts (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME); the "
+        "attempt is made again.",
+    ),
     "worker_stopped": (
         "infrastructure",
         "Nothing to do: another worker makes the attempt again.",
@@ -103,10 +112,12 @@ def ends_attempt(reason: Failure) -> bool:
 
 def entry_failure(code: str | None, message: str) -> Failure:
     """The failure of a run in a box by its code; one without a known code died."""
-    known: FailureCode = "entry_died"
-    for each in _TABLE:
-        known = each if each == code else known
-    return failure(known, message)
+    return failure(known_code(code) or "entry_died", message)
+
+
+def known_code(code: object) -> FailureCode | None:
+    """A code of the closed list, None if it is none of them."""
+    return next((each for each in _TABLE if each == code), None)
 
 
 def death_of_child(

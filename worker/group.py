@@ -1,8 +1,9 @@
-"""Start a training of several processes: `python -m worker.group PARENT N FOLDER COMMAND ...`.
+"""Start a training of several processes: `python -m worker.group PARENT FOLDER OPTION ... COMMAND`.
 
-Becomes `torch.distributed.run`, which starts N processes of the command and ends them all when one
-dies. It passes on neither standard input nor open files, so each process gets the folder with its
-orders and the pipe for its events, and the number of the process it is to die with.
+Becomes `torch.distributed.run` with these options, which starts the processes of the command and
+ends them all when one dies. It passes on neither standard input nor open files, so each process
+gets the folder with its orders and the pipe for its events, and the number of the process it is to
+die with.
 """
 
 import json
@@ -11,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,16 @@ from worker.own_process import die_with_parent
 
 ORDERS = "orders.json"
 EVENTS = "events"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the launchers of several hosts meet, and the `rank` of this one among them."""
+
+    hosts: int
+    rank: int
+    address: str
+    port: int
 
 
 class GroupChannel:
@@ -58,15 +70,22 @@ def open_events(folder: Path) -> int:
 
 def main(arguments: Sequence[str]) -> None:
     """Replace this process by torch's launcher; the request to die with the parent stays."""
-    parent_pid, processes, folder, *command = arguments
+    parent_pid, folder, *launched = arguments
     die_with_parent(int(parent_pid))
-    os.execv(sys.executable, launch(processes, folder, command, own_pid=os.getpid()))  # noqa: S606
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    os.execv(sys.executable, [*torchrun, *launched, folder, str(os.getpid())])  # noqa: S606
 
 
-def launch(processes: str, folder: str, command: Sequence[str], *, own_pid: int) -> list[str]:
-    """The launcher's command line: one host, a port of its own choice."""
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
-    return [sys.executable, *torchrun, *command, folder, str(own_pid)]
+def launch_options(processes: int, meeting: Meeting | None = None) -> list[str]:
+    """The launcher's options: so many processes here, alone or with the launchers it meets.
+
+    Alone it chooses a port itself. Ranks are fixed, so that the first process is the first host's.
+    """
+    own = ["--nproc-per-node", str(processes)]
+    if meeting is None:
+        return ["--standalone", *own]
+    ranks = ["--nnodes", str(meeting.hosts), "--node-rank", str(meeting.rank)]
+    return [*ranks, "--master-addr", meeting.address, "--master-port", str(meeting.port), *own]
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from finishline.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
 from finishline.machine import hardware_class_of, memory_gib, processor_count, processor_name
-from finishline.rules.verification.messages import WorkerSystem
+from finishline.rules.verification.messages import Node, WorkerSystem
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
@@ -33,6 +35,36 @@ def probe(
         accelerator_count=len(accelerators),
         threads=threads,
         software=software(),
+    )
+
+
+def node_of(system: WorkerSystem) -> Node:
+    """This host as one of several."""
+    return Node(
+        name=system.worker,
+        processor=system.processor,
+        processor_count=system.processor_count,
+        memory_gib=system.memory_gib,
+        accelerator=system.accelerator,
+        accelerator_count=system.accelerator_count,
+    )
+
+
+def class_over(node: Node, *, hosts: int) -> str:
+    """The hardware class of so many hosts like this one."""
+    accelerators = [node.accelerator or ""] * node.accelerator_count
+    return hardware_class_of(node.processor, node.processor_count, accelerators, hosts=hosts)
+
+
+def system_over(
+    system: WorkerSystem, nodes: Sequence[Node], *, hardware_class: str | None
+) -> WorkerSystem:
+    """The system of all hosts that train together, of which `system` is the first."""
+    return replace(
+        system,
+        hardware_class=hardware_class or class_over(nodes[0], hosts=len(nodes)),
+        accelerator_count=sum(node.accelerator_count for node in nodes),
+        nodes=list(nodes),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from finishline.client.transport import Conflict, FinishlineError
-from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit
+from finishline.rules.scoring.measurements import Canary, Figure, ModelWork, PrecisionAudit
 from finishline.rules.verification.messages import (
     ClaimRequest,
     Failure,
@@ -26,6 +26,7 @@ from worker.box.start import BoxUnavailableError
 from worker.child_process import Host
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
+from worker.hosts_check import check_hosts
 from worker.link import WorkerLink
 from worker.measuring import Measure, measure_apart
 from worker.outbox import Announcer, Outbox, StopReason
@@ -183,6 +184,10 @@ def _train(
         announcer = Announcer(outbox.put)
         runs: list[ReplayRun] = []
         unfit = checks.before(job) if checks else None
+        reduced: Figure | None = None
+        if host.hosts is not None and unfit is None:
+            found = check_hosts(host, host.hosts, stop=stop)
+            reduced, unfit = (found, None) if isinstance(found, Figure) else (None, found)
         audited = checks.audit(job) if checks and unfit is None else Audited()
         if unfit is None:
             try:
@@ -205,7 +210,8 @@ def _train(
         work=audited.work,
         canaries=checks.canaries if checks else [],
         drift=drift,
-        processes=host.processes,
+        processes=host.processes * (len(system.nodes) or 1),
+        all_reduce=reduced,
     )
 
 

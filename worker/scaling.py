@@ -18,7 +18,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
 from worker.bench import BenchError, tell
 from worker.child_process import child_environment
-from worker.group import ORDERS
+from worker.group import ORDERS, launch_options
 from worker.local import hyperparameters
 
 GROUP_SECONDS = 600.0
@@ -101,7 +101,7 @@ def measure_group(
     }
     with tempfile.TemporaryDirectory(prefix="finishline-scale-") as folder:
         (Path(folder) / ORDERS).write_text(json.dumps(orders))
-        group = ["-m", "worker.group", str(os.getpid()), str(processes), folder]
+        group = ["-m", "worker.group", str(os.getpid()), folder, *launch_options(processes)]
         try:
             done = subprocess.run(
                 [sys.executable, *group, "-m", "worker.group_steps"],

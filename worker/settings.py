@@ -9,6 +9,8 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+SHORTEST_HOSTS_KEY = 16
+
 
 class Settings(BaseSettings):
     """The settings of one worker process.
@@ -20,7 +22,7 @@ class Settings(BaseSettings):
     `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
-    its box holds.
+    its box holds. `hosts_key` is the secret by which the hosts of an allocation know each other.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -41,6 +43,7 @@ class Settings(BaseSettings):
     image_digest: str | None = None
     stop_grace_seconds: float = Field(default=0.0, ge=0)
     entries: Literal["auto", "off"] = "auto"
+    hosts_key: SecretStr | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -86,6 +89,16 @@ class Settings(BaseSettings):
             return self.worker_token_file.read_text().strip()
         except OSError as error:
             sys.exit(f"FINISHLINE_WORKER_TOKEN_FILE cannot be read: {error}")
+
+    def hosts_secret(self) -> bytes:
+        """The secret of an allocation. Stops the program with a sentence without a long one."""
+        secret = "" if self.hosts_key is None else self.hosts_key.get_secret_value()
+        if len(secret) < SHORTEST_HOSTS_KEY:
+            sys.exit(
+                f"FINISHLINE_HOSTS_KEY: expected {SHORTEST_HOSTS_KEY} characters or more, the same "
+                "on every host, such as `openssl rand -hex 32` prints"
+            )
+        return secret.encode()
 
 
 def load_settings() -> Settings:

@@ -31,6 +31,7 @@ class Limits:
 class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
+    `incomplete` is whether one of several hosts that train together is missing.
     `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
     an organiser's orders. `leave_by`, on time.monotonic(), is the deadline for its present attempt
     once its own operator told it to stop. `refused` is the server's sentence where it refuses this
@@ -42,6 +43,7 @@ class WorkerState:
     busy: bool = False
     stopping: bool = False
     out: bool = False
+    incomplete: bool = False
     paused: bool = False
     drained: bool = False
     leave_by: float | None = None
@@ -59,7 +61,7 @@ class WorkerState:
     @property
     def takes_nothing(self) -> bool:
         """Whether messages are left in their queue, for the worker beside it."""
-        return self.out or self.paused or self.is_done
+        return self.out or self.paused or self.incomplete or self.is_done
 
     @property
     def is_done(self) -> bool:
@@ -98,7 +100,7 @@ class WorkerState:
             return "stopping"
         if self.leave_by is not None or self.is_done:
             return "draining"
-        return "busy" if self.busy else "idle"
+        return "busy" if self.busy or self.incomplete else "idle"
 
 
 def end_process() -> None:

@@ -18,8 +18,9 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     RunStatus,
 )
-from worker.child_process import ChildProcess, Host, Line
+from worker.child_process import ChildProcess, Host, Line, orders_of
 from worker.failures import count_oom_kills, death_of_child, failure
+from worker.hosts import EXPLAIN_SECONDS
 from worker.outbox import Announcer, StopReason
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.telemetry import Telemetry
@@ -236,7 +237,9 @@ def train_run(
     `stop` is asked every 50 ms whether to give up, and why. No process is left in any case.
     """
     oom_kills = count_oom_kills()
-    child = ChildProcess(job, index, host=host)
+    orders = orders_of(job, index, host=host)
+    meeting = None if host.hosts is None else host.hosts.begin("training", orders)
+    child = ChildProcess(orders, host=host, meeting=meeting)
     telemetry = Telemetry(host.sensors)
     record = RunRecorder(job, index, at=child.started_at, announcer=announcer, telemetry=telemetry)
     try:
@@ -246,20 +249,34 @@ def train_run(
             if at - child.started_at > job.run_limit_seconds:
                 _exceed_limit(record, host)
             elif line is not None:
-                _take_line(line, record, child, oom_kills=oom_kills)
+                _take_line(line, record, child, host=host, oom_kills=oom_kills)
             if record.status is None:
                 _obey(stop(), record, host)
+            if record.status is None and (trouble := _trouble_elsewhere(host)) is not None:
+                record.fail(trouble)
     finally:
         telemetry.stop()
         child.kill()
-    return record.close(child.log_tail())
+        if host.hosts is not None:
+            host.hosts.end()
+    return record.close(child.log_tail() + (host.hosts.log_tail if host.hosts else ""))
 
 
-def _take_line(line: Line, record: RunRecorder, child: ChildProcess, *, oom_kills: int) -> None:
+def _trouble_elsewhere(host: Host, *, wait_seconds: float = 0.0) -> Failure | None:
+    return None if host.hosts is None else host.hosts.trouble(wait_seconds=wait_seconds)
+
+
+def _take_line(
+    line: Line, record: RunRecorder, child: ChildProcess, *, host: Host, oom_kills: int
+) -> None:
     if line.text is not None:
         record.read(line.text, line.at)
         return
     exit_code = child.exit_code(wait_seconds=EXIT_SECONDS)
+    trouble = _trouble_elsewhere(host, wait_seconds=EXPLAIN_SECONDS)
+    if trouble is not None:
+        record.fail(trouble)
+        return
     killed = count_oom_kills() - oom_kills
     batch_size = record.training.settings.get("batch_size")
     record.fail(death_of_child(exit_code, oom_kills=killed, batch_size=batch_size))

@@ -142,7 +142,7 @@ def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller)
 
     Jobs of a cluster bring a worker each, under a name of their own.
     """
-    machine = asdict(replace(system, worker="", threads=0, software={}))
+    machine = _machine(asdict(system))
     confirmed = session.execute(
         select(WorkerRow.system, WorkerRow.confirmed_by)
         .where(
@@ -153,9 +153,15 @@ def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller)
         .order_by(WorkerRow.confirmed_at)
     )
     for known, confirmed_by in confirmed:
-        if known | {"worker": "", "threads": 0, "software": {}} == machine:
+        if _machine(known) == machine:
             return {"confirmed_at": utc_now(), "confirmed_by": confirmed_by}
     return {}
+
+
+def _machine(system: Mapping[str, Any]) -> dict[str, Any]:
+    """A worker's system without names and versions, which another job on such machines has too."""
+    nodes = [node | {"name": ""} for node in system.get("nodes", [])]
+    return {**system, "worker": "", "threads": 0, "software": {}, "nodes": nodes}
 
 
 def _forget_confirmation(session: Session, system: WorkerSystem) -> None:

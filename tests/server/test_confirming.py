@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.proof.check import check_proof
+from finishline.rules.verification.messages import Node
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError
 from server.base.models import AuditRecord, Pool, Token, Verification, WorkerRow
@@ -134,6 +135,23 @@ def test_another_worker_on_such_a_machine_of_its_owner_is_confirmed_with_the_fir
         "walter-4": "unconfirmed",
         "mallory-1": "unconfirmed",
     }
+
+
+def test_another_allocation_of_such_hosts_is_confirmed_with_the_first(
+    hello: Callable[..., Any], confirm: Callable[..., Any], client: TestClient
+) -> None:
+    def nodes(*names: str, accelerator: str = "H100") -> list[Node]:
+        return [Node(name, "EPYC", 96, 1024.0, accelerator, 8) for name in names]
+
+    hello(nodes=nodes("node-1", "node-2"))
+    confirm()
+    hello("walter-2", nodes=nodes("node-3", "node-4"))
+    hello("walter-3", nodes=nodes("node-5", "node-6", accelerator="A100"))
+    shown = {one["name"]: one for one in client.get(WORKERS).json()["workers"]}
+    states = {name: one["state"] for name, one in shown.items()}
+    assert states == {"walter-1": "idle", "walter-2": "idle", "walter-3": "unconfirmed"}
+    assert [node["name"] for node in shown["walter-2"]["system"]["nodes"]] == ["node-3", "node-4"]
+    assert "node-3, node-4" in client.get("/workers/walter-2").text
 
 
 def test_a_worker_of_a_processors_class_has_as_many_processors(

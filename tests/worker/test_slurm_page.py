@@ -1,4 +1,4 @@
-"""The job script of the page on clusters, started by a stand-in for Slurm."""
+"""The job scripts of the page on clusters, started by a stand-in for Slurm."""
 
 import os
 import re
@@ -6,47 +6,56 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import free_port
+
 PAGE = Path(__file__).parents[2] / "docs" / "slurm.md"
 WORKER_WITH_FAKES = Path(__file__).with_name("worker_with_fakes.py")
-SBATCH = """
+SBATCH = """#!/bin/bash
 job=$1; shift
 grep -q '^#SBATCH --signal=B:TERM@' "$job" || exit 9
-SLURM_JOB_ID=4711 bash "$job" & echo $!
+nodes=$(sed -n 's/^#SBATCH --nodes=//p' "$job")
+SLURM_JOB_ID=4711 SLURMD_NODENAME=127.0.0.2 SLURM_NNODES=${nodes:-1} bash "$job" & echo $!
 wait $!
+"""
+# Leaves out its own options; the command is then on the second of two nodes.
+SRUN = """#!/bin/bash
+[ "$*" = "${*/--relative=1/}" ] && exit 9
+while [ "${1#--}" != "$1" ]; do shift; done
+FINISHLINE_WORKER_NAME=node-2 exec "$@"
 """
 
 
-@pytest.mark.processes
-def test_the_job_script_finishes_its_attempt_at_the_signal_and_ends(
-    tmp_path, fake_server, make_job
-):
-    (script,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)
-    (tmp_path / "worker.sbatch").write_text(script)
-    (tmp_path / "sbatch").write_text(SBATCH)
-    (tmp_path / "token").write_text("worker-token\n")
-    python = tmp_path / "python"  # "python -m worker --pull ...", with the fake trainers
-    python.write_text(f'#!/bin/bash\nshift 2\nexec {sys.executable} {WORKER_WITH_FAKES} "$@"\n')
-    python.chmod(0o700)
-    script_path = tmp_path / "worker.sbatch"
-    script_path.write_text(script.replace("/shared/finishline/bin", str(tmp_path)))
-    fake_server.answers["next"] = [(200, asdict(make_job("stroll"))), (204, {})]
+@contextmanager
+def submitted(script: str, folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A job of a script of the page, and the number of its batch shell."""
+    (folder / "token").write_text("worker-token\n")
+    python = f'#!/bin/bash\nshift 2\nexec {sys.executable} {WORKER_WITH_FAKES} "$@"\n'
+    commands = {"sbatch": SBATCH, "srun": SRUN, "python": python}  # "python -m worker ..."
+    for name, text in commands.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o700)
+    script_path = folder / "worker.sbatch"
+    script_path.write_text(script.replace("/shared/finishline/bin", str(folder)))
     environment = os.environ | {
-        "FINISHLINE_SERVER_URL": fake_server.url,
-        "FINISHLINE_WORKER_TOKEN_FILE": str(tmp_path / "token"),
-        "FINISHLINE_DATA_DIR": str(tmp_path),
-        "FINISHLINE_HARDWARE_CLASS": "cpu-test",
+        "FINISHLINE_SERVER_URL": url,
+        "FINISHLINE_WORKER_TOKEN_FILE": str(folder / "token"),
+        "FINISHLINE_DATA_DIR": str(folder),
+        "FINISHLINE_DEVICE": "cpu",
+        "FINISHLINE_PROCESSES": "1",
         "FINISHLINE_MEASURE": "off",
         "FINISHLINE_ENTRIES": "off",
         "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",
+        "GLOO_SOCKET_IFNAME": "lo",
     }
-
     job = subprocess.Popen(
-        ["/bin/bash", str(tmp_path / "sbatch"), str(script_path)],
+        [str(folder / "sbatch"), str(script_path)],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -55,14 +64,27 @@ def test_the_job_script_finishes_its_attempt_at_the_signal_and_ends(
     drain = threading.Thread(target=job.stdout.read)
     drain.start()
     try:
-        fake_server.wait_for(lambda: fake_server.events(), seconds=60)
-        os.kill(batch_shell, signal.SIGTERM)
-        assert job.wait(timeout=60) == 0
+        yield job, batch_shell
     finally:
         job.kill()
         job.wait()
         drain.join()
         job.stdout.close()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("place", "names"), [(0, []), (1, ["slurm-4711", "node-2"])])
+def test_a_job_script_finishes_its_attempt_at_the_signal_and_ends(
+    tmp_path, fake_server, make_job, place, names
+):
+    script = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)[place]
+    fake_server.answers["next"] = [(200, asdict(make_job("stroll"))), (204, {})]
+    with submitted(script.replace("29400", str(free_port())), tmp_path, fake_server.url) as job:
+        fake_server.wait_for(lambda: fake_server.events(), seconds=100)
+        os.kill(job[1], signal.SIGTERM)
+        assert job[0].wait(timeout=60) == 0
     (report,) = fake_server.bodies("report")
     assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
-    assert fake_server.bodies("hello")[0]["system"]["worker"] == "slurm-4711"
+    system = fake_server.bodies("hello")[0]["system"]
+    assert system["worker"] == "slurm-4711"
+    assert [node["name"] for node in system["nodes"]] == names

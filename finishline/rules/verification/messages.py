@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote
 
-from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
+from finishline.rules.scoring.measurements import (
+    Canary,
+    Figure,
+    ModelWork,
+    PrecisionAudit,
+    RunTelemetry,
+)
 
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
@@ -39,6 +45,8 @@ FailureCode = Literal[
     "child_died",  # infrastructure
     "out_of_memory",  # infrastructure
     "device_unfit",  # infrastructure
+    "node_lost",  # infrastructure: a host that trained along left
+    "nodes_unfit",  # infrastructure: the hosts exchange nothing, or something else
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
     "worker_drifted",  # infrastructure
@@ -342,8 +350,24 @@ class ReplayRun:
 
 
 @dataclass(frozen=True)
+class Node:
+    """A host of a worker that trains on several."""
+
+    name: str
+    processor: str
+    processor_count: int
+    memory_gib: float
+    accelerator: str | None
+    accelerator_count: int
+
+
+@dataclass(frozen=True)
 class WorkerSystem:
-    """The hardware and software a worker found under itself."""
+    """The hardware and software a worker found under itself.
+
+    On several hosts `nodes` lists them, this worker's first; they have `accelerator_count`
+    accelerators together, and processor and memory are those of one.
+    """
 
     worker: str
     hardware_class: str
@@ -354,13 +378,15 @@ class WorkerSystem:
     accelerator_count: int
     threads: int
     software: dict[str, str]
+    nodes: list[Node] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class ReplayReport:
     """The end of an attempt: the outcome of every started run, or why the attempt failed.
 
-    `processes` trained each run together, each with a device of its own.
+    `processes` trained each run together, each with a device of its own. `all_reduce` is the
+    exchange between several hosts as it was measured before the runs.
     `drift` is a sentence where the worker's canary after the runs was off its baseline: their
     times are then compared with nothing.
     """
@@ -373,6 +399,7 @@ class ReplayReport:
     canaries: list[Canary] = field(default_factory=list)
     drift: str | None = None
     processes: int = 1
+    all_reduce: Figure | None = None
 
 
 @dataclass(frozen=True)

@@ -134,5 +134,6 @@ def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDif
 def _flat(report: ReplayReport) -> Mapping[str, str]:
     table = asdict(report.system)
     software = table.pop("software")
+    table["nodes"] = ", ".join(node["name"] for node in table["nodes"]) or None
     flat = {name: str(value) for name, value in table.items() if value is not None}
     return flat | {f"software.{name}": str(value) for name, value in software.items()}

@@ -1,0 +1,221 @@
+"""A worker over several hosts: who may join, the trainings it leads, and a host that is lost."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from finishline.rules.verification.messages import Node
+from tests.support.processes import free_port
+from worker.follower import join
+from worker.host_channel import Channel, read_endpoint
+from worker.hosts import Arrival, Hosts, HostsError
+from worker.probe import class_over, system_over
+
+KEY = b"a secret of this allocation"
+WORKER = Path(__file__).with_name("worker_with_fakes.py")
+
+
+def an_arrival(name="first", **other):
+    node = Node(name, "AMD EPYC", 2, 23.5, "NVIDIA H100 80GB HBM3", 8)
+    told = {"hardware_class": "8x-nvidia", "processes": 8, "software": {"torch": "2.13.0"}}
+    return Arrival(node, **(told | other))
+
+
+def connect(first_key=KEY, follower_key=KEY):
+    """Both ends of a channel, made at the same time as each waits for the other."""
+    ends, made = socket.socketpair(), {}
+    thread = threading.Thread(
+        target=lambda: made.update(first=Channel(ends[0], first_key, is_first=True))
+    )
+    thread.start()
+    follower = Channel(ends[1], follower_key, is_first=False)
+    thread.join()
+    return made["first"], follower, ends[1]
+
+
+def test_hosts_of_one_key_hear_each_other_in_order():
+    first, follower, _ = connect()
+    for number in (1, 2):
+        follower.send({"idle": number})
+        assert first.receive() == {"idle": number}
+    first.send({"stop": 1})
+    assert follower.receive() == {"stop": 1}
+    first.close()
+    with pytest.raises(ConnectionError):
+        follower.receive()
+    follower.close()
+
+
+def test_a_message_under_another_key_is_refused():
+    first, follower, _ = connect(follower_key=b"a guess at the secret")
+    follower.send({"node": "mallory"})
+    with pytest.raises(ValueError, match="without the allocation's key"):
+        first.receive()
+    first.close()
+    follower.close()
+
+
+def test_a_line_that_comes_again_is_refused():
+    first, follower, wire = connect()
+    sent = []
+    follower._connection = type("Tap", (), {"sendall": lambda _, line: sent.append(line)})()
+    follower.send({"idle": 1})
+    wire.sendall(sent[0] * 2)
+    assert first.receive() == {"idle": 1}
+    with pytest.raises(ValueError, match="without the allocation's key"):
+        first.receive()
+    first.close()
+    wire.close()
+
+
+@contextmanager
+def listening(count=3):
+    """Hosts that wait for the others, at a free port; the changes they tell."""
+    changes = []
+    port = free_port()
+    hosts = Hosts(
+        count, address="127.0.0.2", port=port, key=KEY, own=an_arrival(), on_change=changes.append
+    )
+    try:
+        yield hosts, ("127.0.0.2", port), changes
+    finally:
+        hosts.close()
+
+
+def test_the_nodes_are_listed_by_name_behind_the_first():
+    with listening() as (hosts, endpoint, changes):
+        channels = [
+            join(endpoint, key=KEY, arrival=an_arrival(name), seconds=10) for name in ("c", "b")
+        ]
+        hosts.wait(seconds=10)
+        assert [node.name for node in hosts.nodes] == ["first", "b", "c"]
+        assert changes == [False, True]
+    for channel in channels:
+        channel.close()
+
+
+@pytest.mark.parametrize(
+    ("arrival", "sentence"),
+    [
+        (an_arrival("first"), "a host first is here already"),
+        (an_arrival("b", processes=4), "FINISHLINE_PROCESSES: 4; expected 8 as on first"),
+        (an_arrival("b", software={"torch": "2.12.0"}), "torch: 2.12.0; expected 2.13.0"),
+        (an_arrival("b", hardware_class="4x-nvidia"), "hardware_class: 4x-nvidia; expected 8x"),
+    ],
+)
+def test_a_host_unlike_the_first_is_refused_with_the_difference(arrival, sentence):
+    with listening() as (_, endpoint, _), pytest.raises(SystemExit, match=sentence):
+        join(endpoint, key=KEY, arrival=arrival, seconds=10)
+
+
+def test_a_host_without_the_key_is_told_what_is_expected():
+    with listening() as (_, endpoint, _), pytest.raises(SystemExit, match="FINISHLINE_HOSTS_KEY"):
+        join(endpoint, key=b"another", arrival=an_arrival("b"), seconds=10)
+
+
+def test_hosts_that_do_not_come_are_counted():
+    with (
+        listening() as (hosts, _, _),
+        pytest.raises(HostsError, match=r"1 of 3 hosts came within 0.01 s \(first"),
+    ):
+        hosts.wait(seconds=0.01)
+
+
+def test_the_class_of_several_hosts_names_the_allocation(system):
+    node = an_arrival().node
+    assert class_over(node, hosts=2) == "2x8-nvidia-h100-80gb-hbm3"
+    on_processors = replace(node, accelerator=None, accelerator_count=0)
+    assert class_over(on_processors, hosts=2) == "2x-cpu-amd-epyc-2-cores"
+    over = system_over(system, [node, replace(node, name="b")], hardware_class=None)
+    assert (over.hardware_class, over.accelerator_count) == ("2x8-nvidia-h100-80gb-hbm3", 16)
+
+
+@pytest.mark.parametrize("text", ["node-1", "node-1:", ":29400", "node-1:70000", "node-1:x"])
+def test_an_endpoint_without_host_or_port_is_refused(text):
+    with pytest.raises(ValueError, match="expected HOST:PORT"):
+        read_endpoint(text)
+    assert read_endpoint("[fe80::1]:29400") == ("fe80::1", 29400)
+
+
+def start(arguments, *, name, url, tmp_path):
+    """A worker with the fake trainers; the follower is told neither a server nor a token."""
+    first = {
+        "FINISHLINE_SERVER_URL": url,
+        "FINISHLINE_WORKER_TOKEN": "worker-token",
+        "FINISHLINE_MEASURE": "off",
+    }
+    environment = os.environ | {
+        "FINISHLINE_WORKER_NAME": name,
+        "FINISHLINE_HOSTS_KEY": KEY.decode(),
+        "FINISHLINE_DEVICE": "cpu",
+        "FINISHLINE_DATA_DIR": str(tmp_path),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    with (tmp_path / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(WORKER), *arguments],
+            env=environment | (first if "--pull" in arguments else {}),
+            stdout=log,
+            stderr=log,
+        )
+
+
+@pytest.mark.processes
+def test_two_hosts_train_lose_one_and_go_on_when_it_is_back(fake_server, make_job, tmp_path):
+    endpoint = ["--rdzv-endpoint", f"127.0.0.2:{free_port()}"]
+
+    def posted(kind, count):
+        fake_server.wait_for(lambda: len(fake_server.bodies(kind)) >= count, seconds=120)
+        return fake_server.bodies(kind)[count - 1]
+
+    def follower():
+        return start(["--follow", *endpoint], name="beta", url="", tmp_path=tmp_path)
+
+    fake_server.answers["next"] = [(200, asdict(make_job("hang_in_group"))), (204, {})]
+    first = start(
+        ["--pull", "--nnodes", "2", *endpoint], name="alpha", url=fake_server.url, tmp_path=tmp_path
+    )
+    second = follower()
+    try:
+        _wait_for(tmp_path / "1.pid")
+        second.send_signal(signal.SIGKILL)
+        lost = posted("report", 1)
+        assert lost["failure"]["code"] == "node_lost", lost["failure"]
+        assert "beta" in lost["failure"]["message"]
+
+        asked = len(fake_server.bodies("next"))
+        second.wait()
+        second = follower()
+        fake_server.wait_for(lambda: len(fake_server.bodies("next")) > asked, seconds=60)
+        with fake_server.changed:
+            fake_server.answers["next"] = [(200, asdict(make_job("climb"))), (204, {})]
+        trained = posted("report", 2)
+        assert trained["failure"] is None, trained
+        assert trained["runs"][0]["status"] == "reached"
+        assert [node["name"] for node in trained["system"]["nodes"]] == ["alpha", "beta"]
+        assert trained["system"]["hardware_class"].startswith("2x-cpu-")
+        assert (trained["processes"], trained["all_reduce"]["unit"]) == (2, "GB/s")
+        assert trained["all_reduce"]["value"] > 0
+        assert fake_server.bodies("hello")[0]["box"]["entries"] == "off"
+        first.terminate()
+        assert (first.wait(timeout=60), second.wait(timeout=60)) == (0, 0)
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+
+
+def _wait_for(path):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.01)
