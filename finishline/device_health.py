@@ -1,4 +1,4 @@
-"""Trouble of accelerators as NVIDIA's tool tells it: busy, uncorrected memory errors, slowed down.
+"""Trouble of accelerators as their makers tell it: busy, uncorrected memory errors, slowed down.
 
 Absent answers are none: a field that a driver or a card does not know says nothing about it.
 """
@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
-from finishline.devices import TOOL, TOOL_SECONDS, Accelerator
+from finishline.accelerators import Accelerator
+from finishline.amd import amd_memory_bytes, amd_problems
+from finishline.devices import TOOL, TOOL_SECONDS, torch_platforms
 
 # Bits of clocks_event_reasons.active that slow a card down against its will.
 SLOWED = {
@@ -20,11 +21,16 @@ SLOWED = {
     0x80: "by its power supply",
 }
 MIB = 2**20
-_CUDA = re.compile(r"^cuda\b[^=]*=\s*(.+)$", re.MULTILINE)
+_BUILDS = {
+    "nvidia": ("cuda", "CUDA", "make install GPU=1"),
+    "amd": ("hip", "ROCm", "install a build of torch for ROCm"),
+}
 
 
 def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
     """Memory of whole cards by UUID; a slice's is not told."""
+    if found and found[0].vendor == "amd":
+        return amd_memory_bytes([each.uuid for each in found])
     rows = _ask("--query-gpu=uuid,memory.total")
     whole = {each.uuid for each in found}
     return {
@@ -35,14 +41,12 @@ def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
 def problems_of(found: Sequence[Accelerator]) -> list[str]:
     """What keeps these accelerators from training at their speed, a sentence each."""
     boards = {each.board: each.name for each in found}
-    if not boards:
+    if not found:
         return []
-    return [
-        *_busy(boards),
-        *_errors(boards),
-        *_slowed(boards),
-        *_without_cuda(),
-    ]
+    vendor = found[0].vendor
+    if vendor == "amd":
+        return [*amd_problems(boards), *_without_platform(vendor)]
+    return [*_busy(boards), *_errors(boards), *_slowed(boards), *_without_platform(vendor)]
 
 
 def _busy(boards: dict[str, str]) -> list[str]:
@@ -77,19 +81,12 @@ def _slowed(boards: dict[str, str]) -> list[str]:
     return found
 
 
-def _without_cuda() -> list[str]:
-    """Trouble of torch as it is installed; it is not imported."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
+def _without_platform(vendor: str) -> list[str]:
+    """Trouble of torch as it is installed."""
+    platform, words, remedy = _BUILDS[vendor]
+    if importlib.util.find_spec("torch") is None or platform in torch_platforms():
         return []
-    try:
-        text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text()
-    except OSError:
-        return []
-    built = _CUDA.search(text)
-    if built is None or built.group(1).strip() != "None":
-        return []
-    return ["torch is installed without CUDA and cannot use the accelerator: make install GPU=1"]
+    return [f"torch is installed without {words} and cannot use the accelerator: {remedy}"]
 
 
 def _ask(query: str) -> list[list[str]]:

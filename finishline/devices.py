@@ -1,9 +1,11 @@
-"""Accelerators of this host as NVIDIA's tool lists them, and the one that a training uses.
+"""Accelerators of this host as their makers' tools list them, and the one that a training uses.
 
 A number such as that of cuda:1 counts those that CUDA_VISIBLE_DEVICES shows, in the order of their
-PCI slots: `finishline up` shows each of its workers one of them, by its UUID. No torch is loaded.
+PCI slots; torch names AMD's alike, where ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show them.
+`finishline up` shows each of its workers one of them, by its UUID. No torch is loaded.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -11,35 +13,47 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from pathlib import Path
 
+from finishline.accelerators import Accelerator, Devices, shown_of
+from finishline.amd import find_amd
 from finishline.rules.errors import RuleError
 
 TOOL = "nvidia-smi"
 TOOL_SECONDS = 10.0
 _LISTED = re.compile(r"GPU (?P<number>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[\w-]+)\)")
+_PLATFORM = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*(.+)$", re.MULTILINE)
 _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[\w/-]+)\)")
 
 
-@dataclass(frozen=True)
-class Accelerator:
-    """A device by the `uuid` that CUDA knows it by; `board` is that of its card."""
-
-    uuid: str
-    name: str
-    board: str
-
-
-@dataclass(frozen=True)
-class Devices:
-    """The accelerators a process sees, and why there are none where the driver's tool failed."""
-
-    accelerators: tuple[Accelerator, ...]
-    problem: str | None = None
-
-
 def find_devices() -> Devices:
-    """The accelerators of this host that CUDA_VISIBLE_DEVICES shows."""
+    """The accelerators of this host that its variables show: those that torch is built for first.
+
+    Without any of one maker those of the other count: a build of torch may be a wrong one.
+    """
+    makers = [find_amd, find_nvidia] if "hip" in torch_platforms() else [find_nvidia, find_amd]
+    first = makers[0]()
+    other = Devices(()) if first.accelerators else makers[1]()
+    return (
+        other if other.accelerators else Devices(first.accelerators, first.problem or other.problem)
+    )
+
+
+def torch_platforms() -> set[str]:
+    """Platforms that torch as it is installed can use, of "cuda" and "hip"; it is not imported."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return set()
+    try:
+        text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text()
+    except OSError:
+        return set()
+    return {name for name, version in _PLATFORM.findall(text) if version.strip() != "None"}
+
+
+def find_nvidia() -> Devices:
+    """NVIDIA's accelerators that CUDA_VISIBLE_DEVICES shows."""
     tool = shutil.which(TOOL)
     if tool is None:
         return Devices(())
@@ -69,30 +83,6 @@ def read_list(text: str) -> list[list[Accelerator]]:
             part = Accelerator(found["uuid"], f"{card.name} {found['name']}", card.uuid)
             cards[-1] = [*(each for each in cards[-1] if each is not card), part]
     return cards
-
-
-def shown_of(
-    cards: Sequence[Sequence[Accelerator]], visible: str | None
-) -> tuple[Accelerator, ...]:
-    """Those that CUDA shows: all if `visible` is None, else up to the first name of none."""
-    if visible is None:
-        return tuple(part for card in cards for part in card)
-    shown: list[Accelerator] = []
-    for name in visible.split(","):
-        found = _named(cards, name.strip())
-        if not found:
-            break
-        shown += found
-    return tuple(shown)
-
-
-def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accelerator]:
-    if name.isdecimal():
-        return cards[int(name)] if int(name) < len(cards) else ()
-    if not name.startswith(("GPU-", "MIG-")):
-        return ()
-    parts = [part for card in cards for part in card]
-    return [part for part in parts if name == part.uuid or part.board.startswith(name)]
 
 
 def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequence[Accelerator]:

@@ -121,7 +121,7 @@ def check_device(device: str) -> None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
         raise DeviceError(
-            "no NVIDIA GPU can be used from here",
+            "no GPU can be used from here",
             field="device",
             expected=f"a GPU and its driver for {device!r}, or the device 'cpu'",
         )

@@ -76,11 +76,14 @@ FP8 = Arithmetic("fp8", torch.float8_e4m3fn, convolves=False)
 
 
 def types_of(kind: str, capability: tuple[int, int]) -> tuple[Arithmetic, ...]:
-    """Types that a device can be measured in, by its kind and compute capability."""
+    """Types that a device can be measured in, by its kind and compute capability.
+
+    AMD's have a number of their own for the latter; on them float32 is never shortened to TF32.
+    """
     if kind == "cpu":
         return (FP32, BF16)
     types = [FP32]
-    if capability >= TF32_CAPABILITY:
+    if capability >= TF32_CAPABILITY and torch.version.hip is None:
         types.append(TF32)
     if capability >= BF16_CAPABILITY:
         types.append(BF16)
@@ -290,6 +293,7 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
     }
     print(json.dumps(answer), flush=True)
 

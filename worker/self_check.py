@@ -240,7 +240,7 @@ class SelfCheck:
         if answer is None:
             return {}, {}
         figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
-        return figures, {"torch": answer.get("torch"), "cuda": answer.get("cuda")}
+        return figures, {name: answer.get(name) for name in ("torch", "cuda", "hip")}
 
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
         try:

@@ -184,7 +184,7 @@ def test_gpu_number_beyond_the_last_is_named(monkeypatch):
 
 def test_gpu_where_there_is_none_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match="no NVIDIA GPU can be used from here"):
+    with pytest.raises(DeviceError, match="no GPU can be used from here"):
         join("cuda")
 
 

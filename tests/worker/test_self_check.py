@@ -178,7 +178,7 @@ def test_at_its_start_a_worker_tells_its_roofs_and_its_surroundings(self_check, 
     assert probe.moment == "start"
     assert probe.figures["gemm_bf16"].value == 700.0
     assert probe.figures["all_reduce"].value is None
-    assert probe.host == {"kernel": "6.1", "torch": "2.13.0", "cuda": None}
+    assert probe.host == {"kernel": "6.1", "torch": "2.13.0", "cuda": None, "hip": None}
     assert probe.canary.gflops == 100.0
 
 
@@ -399,6 +399,11 @@ def test_types_follow_the_compute_capability():
     assert names(7, 0) == ["fp32", "fp16"]
     assert names(8, 0) == ["fp32", "tf32", "bf16", "fp16"]
     assert names(9, 0) == ["fp32", "tf32", "bf16", "fp16", "fp8"]
+
+
+def test_cards_of_amd_have_no_tf32(monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "7.0.51831")
+    assert "tf32" not in [kind.name for kind in types_of("cuda", (9, 4))]
 
 
 @pytest.mark.usefixtures("small")

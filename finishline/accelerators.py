@@ -1,0 +1,47 @@
+"""Accelerators by their UUIDs, and those of them that a variable shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A device by the `uuid` that CUDA or ROCm knows it by; `board` is that of its card."""
+
+    uuid: str
+    name: str
+    board: str
+    vendor: Literal["nvidia", "amd"] = "nvidia"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The accelerators a process sees, and why there are none where the driver's tool failed."""
+
+    accelerators: tuple[Accelerator, ...]
+    problem: str | None = None
+
+
+def shown_of(
+    cards: Sequence[Sequence[Accelerator]], visible: str | None
+) -> tuple[Accelerator, ...]:
+    """Those that a variable shows: all if `visible` is None, else up to the first name of none."""
+    if visible is None:
+        return tuple(part for card in cards for part in card)
+    shown: list[Accelerator] = []
+    for name in visible.split(","):
+        found = _named(cards, name.strip())
+        if not found:
+            break
+        shown += found
+    return tuple(shown)
+
+
+def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accelerator]:
+    if name.isdecimal():
+        return cards[int(name)] if int(name) < len(cards) else ()
+    if not name.startswith(("GPU-", "MIG-")):
+        return ()
+    parts = [part for card in cards for part in card]
+    return [part for part in parts if name == part.uuid or part.board.startswith(name)]
