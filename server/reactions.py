@@ -1,6 +1,7 @@
 """The listeners of this process: who reacts to which event, in which order."""
 
 from server.base.events import (
+    AuditDayEnded,
     CalibrationAdopted,
     StatusChanged,
     SubmissionAccepted,
@@ -27,5 +28,6 @@ def connect_rooms() -> None:
             VerificationChanged: [announce.tell_verification],
             CalibrationAdopted: [announce.tell_calibration],
             WorkerOut: [announce.tell_worker],
+            AuditDayEnded: [announce.tell_audit_head],
         }
     )

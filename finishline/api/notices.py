@@ -29,6 +29,7 @@ EventKind = Literal[
     "worker.lost",
     "worker.paused",
     "worker.refused",
+    "audit.head",
 ]
 KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
 Scope = Literal["own", "benchmark", "all"]

@@ -6,6 +6,7 @@ transaction that emitted.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
@@ -89,6 +90,15 @@ class WorkerOut:
     moment: WorkerMoment
     why: str
     attempt_id: str | None = None
+
+
+@dataclass(frozen=True)
+class AuditDayEnded:
+    """The last record of the audit log of a day (UTC), as the first one of a later day follows."""
+
+    head_id: int
+    sha256: str
+    at: datetime
 
 
 def emit(session: Session, event: object) -> None:

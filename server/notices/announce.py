@@ -13,9 +13,10 @@ from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.notices import KINDS, EventKind
-from server.base.database import before_commit, utc_now
+from server.base.database import before_commit, moment_text, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import (
+    AuditDayEnded,
     CalibrationAdopted,
     StatusChanged,
     SubmissionAccepted,
@@ -59,6 +60,7 @@ ABOUT: dict[str, str] = {
         "The server paused a worker: too many failures, or reports that other workers contradict."
     ),
     "worker.refused": "A worker's report was refused: it contradicts the server's observations.",
+    "audit.head": "The audit log's last record of a day, with the first one of a later day.",
 }
 # Not for subscription: a ping, the confirmation of an address, a webhook that was disabled.
 TEST = "webhook.test"
@@ -293,6 +295,13 @@ def tell_worker(session: Session, event: WorkerOut) -> None:
         return Subject(owner, None, content)
 
     announce(session, f"worker.{event.moment}", describe)
+
+
+def tell_audit_head(session: Session, event: AuditDayEnded) -> None:
+    """Announce the head that the audit log had at the end of a day."""
+    head = {"id": event.head_id, "sha256": event.sha256, "at": moment_text(event.at)}
+    links = {"api": f"{API}/audit/head", "page": "/audit.atom"}
+    announce(session, "audit.head", lambda: Subject(None, None, {"head": head, "links": links}))
 
 
 def new_event(kind: str, subject: Subject) -> dict[str, Any]:

@@ -215,6 +215,9 @@ def _sentence(event: NoticeEvent) -> str:
     if kind == "calibration.adopted":
         own = content["calibration"]
         return f"{own['benchmark']}: calibration {own['version']} is adopted"
+    if kind == "audit.head":
+        own = content["head"]
+        return f"Audit log at the end of {own['at'][:10]}: record {own['id']}, {own['sha256']}"
     own = content["worker"]
     return f"Worker {own['name']} gets no work: {own['why']}"
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 import orjson
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
 from server.base.database import moment_text, utc_now
+from server.base.events import AuditDayEnded, emit
 from server.base.models import AuditRecord
 
 Values = dict[str, Any]
@@ -90,7 +92,15 @@ def record(
     written = AuditRecord(**row)
     session.add(written)
     session.flush()
+    _tell_day_end(session, head, row["at"])
     return written
+
+
+def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
+    """Emit the head before the first record of a day (UTC)."""
+    at = session.scalar(select(AuditRecord.at).where(AuditRecord.id == head.id))
+    if at is not None and at.date() < now.date():
+        emit(session, AuditDayEnded(head.id, head.sha256, at))
 
 
 def _take_turns(session: Session) -> None:

@@ -19,6 +19,7 @@ from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, watched_benchmark
 from server.notices.mailing import post_body
+from server.people import audit
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
@@ -276,6 +277,34 @@ def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo() -> N
     for embargoed, watched in ((True, None), (False, "digits")):
         submission: Any = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
         assert watched_benchmark(submission) == watched
+
+
+def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
+    hooks: Any, receiver: Any, alice: Any, olivia: Any, client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    hooks.make(alice, receiver.url, "audit.head")
+
+    def write_a_record() -> None:
+        made = client.post("/api/v1/invitations", json={}, headers=olivia.headers)
+        assert made.status_code == 201, made.text
+
+    write_a_record()
+    write_a_record()
+    head = client.get("/api/v1/audit/head").json()
+    tomorrow = utc_now() + timedelta(days=1)
+    monkeypatch.setattr(audit, "utc_now", lambda: tomorrow)
+    write_a_record()
+    write_a_record()
+    hooks.run(lambda: receiver.posts)
+
+    (post,) = receiver.posts
+    told = post.event["data"]["head"]
+    assert (post.event["type"], told["id"], told["sha256"]) == (
+        "audit.head",
+        head["id"],
+        head["sha256"],
+    )
 
 
 def test_every_kind_says_what_it_means() -> None:
