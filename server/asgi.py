@@ -1,8 +1,11 @@
 """The application a server process calls: cached boards in front, everything else observed."""
 
+from typing import Any
+
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from server.api_examples import add_examples
 from server.base.board_versions import VersionReader
 from server.base.middleware import OpenToPages
 from server.base.request_metrics import RequestMetrics
@@ -19,6 +22,12 @@ class FinishlineApp(FastAPI):
     """
 
     board_cache: BoardCache | None = None
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API, with an example of each schema."""
+        if self.openapi_schema is None:
+            add_examples(super().openapi()["components"]["schemas"])
+        return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
         """The whole application, observed, behind the cache where everybody reads."""

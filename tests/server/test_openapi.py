@@ -1,10 +1,12 @@
 """The description of the API at /openapi.json."""
 
+import json
 import re
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator, FormatChecker
 
 from server.base.places import SOURCE
 from server.base.settings import Settings
@@ -238,3 +240,13 @@ def test_operations_are_grouped_by_task_and_named_in_words(client: TestClient) -
     reads = described["paths"]["/api/v1/leaderboards/{benchmark_id}"]["get"]
     assert reads["summary"].startswith("A benchmark's leaderboard")
     assert not [o["summary"] for o in operations if "\n" in o["summary"] or o["summary"][-1] == "."]
+
+
+def test_every_schema_has_a_short_example_that_is_one(schema: dict[str, Any]) -> None:
+    for name, own in schema["components"]["schemas"].items():
+        whole = {"$ref": f"#/components/schemas/{name}", "components": schema["components"]}
+        told = Draft202012Validator(whole, format_checker=FormatChecker())
+        assert own["examples"], name
+        for example in own["examples"]:
+            assert not [f"{name}: {error.message}" for error in told.iter_errors(example)]
+            assert len(json.dumps(example)) < 4000, name
