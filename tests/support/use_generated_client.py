@@ -1,6 +1,7 @@
-"""A program on a client that openapi-python-client made: submits, asks for a replay, reads a board.
+"""A program on a client that openapi-python-client made: submits, is verified, reads a board.
 
-use_generated_client.py ADDRESS TOKEN FOLDER prints what it read as JSON.
+use_generated_client.py submit ADDRESS TOKEN FOLDER sends a folder and asks for its replay;
+use_generated_client.py read ADDRESS VERIFICATION reads the verdict and the board. Both print JSON.
 """
 
 import json
@@ -16,8 +17,8 @@ from finishline_client.models import CreateSubmissionBody, VerificationCreate
 from finishline_client.types import File
 
 
-def main(address: str, token: str, folder: str) -> None:
-    """Do the three, and print ids and states."""
+def submit(address: str, token: str, folder: str) -> None:
+    """Send a folder, ask for a replay, and print ids and states."""
     files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
     claim = File(BytesIO(files.pop("submission.json")), "submission.json")
     logs = [File(BytesIO(content), name) for name, content in files.items()]
@@ -26,11 +27,16 @@ def main(address: str, token: str, folder: str) -> None:
     asked = request_verification.sync(
         made.id, client=mine, body=VerificationCreate(reason="a client that was generated")
     )
+    print(json.dumps([made.id, asked.id, asked.submission_id, asked.state]))
+
+
+def read(address: str, verification_id: str) -> None:
+    """Print a verdict, and the rows of the board of digits."""
     anybody = Client(address)
-    seen = get_verification.sync(asked.id, client=anybody)
+    seen = get_verification.sync(verification_id, client=anybody)
     board = get_board.sync("digits", client=anybody)
-    told = {"submission": made.id, "verification": [seen.id, seen.submission_id, seen.state]}
-    print(json.dumps(told | {"board": [entry.submission_id for entry in board.entries]}))
+    rows = [[row.rank, row.submission_id, row.evidence] for row in board.entries]
+    print(json.dumps([seen.state, seen.outcome, [reason.code for reason in seen.reasons], rows]))
 
 
-main(*sys.argv[1:])
+{"submit": submit, "read": read}[sys.argv[1]](*sys.argv[2:])

@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import environ
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.server.conftest import Replay
 
 PROGRAM = Path(__file__).parents[2] / "support" / "use_generated_client.py"
 VERB_AND_NOUN = re.compile("[a-z]+(_[a-z0-9]+)+")
@@ -36,16 +38,19 @@ def test_ids_of_operations_and_names_of_schemas_are_short(client: Any) -> None:
     assert not [name for name in schema["components"]["schemas"] if "__" in name]
 
 
-def test_a_generated_client_reads_submits_and_asks_for_a_replay(
-    client: Any, address: str, alice: Any, digits_submission: Any, tmp_path: Path
-) -> None:
+def test_a_generated_client_submits_is_verified_and_reads_its_verdict(
+    client: Any, address: str, alice: Any, walter: Any, database: Any, digits_submission: Any,
+    make_report: Callable[..., Any], tmp_path: Path,
+) -> None:  # fmt: skip
     found = environ.get("FINISHLINE_CLIENT_GENERATOR") or shutil.which("openapi-python-client")
     if found is None:
         pytest.skip("no openapi-python-client: make test-client installs it")
     schema = client.get("/openapi.json").json()
     (tmp_path / "openapi.json").write_text(json.dumps(schema))
     made = tmp_path / "made"
-    told = run([found, "generate", "--path", tmp_path / "openapi.json", "--output-path", made])
+    path = f"{Path(found).parent}:{environ['PATH']}"  # It calls ruff.
+    command = [found, "generate", "--path", tmp_path / "openapi.json", "--output-path", made]
+    told = run(command, PATH=path)
 
     assert "arning" not in told
     assert "rror" not in told
@@ -62,7 +67,15 @@ def test_a_generated_client_reads_submits_and_asks_for_a_replay(
     for name, log in digits_submission.logs.items():
         (folder / name).write_bytes(log)
     python = Path(found).parent / "python"  # of the environment that has the client's packages
-    answer = json.loads(run([python, PROGRAM, address, alice.secret, folder], PYTHONPATH=str(made)))
-    submission_id = answer["submission"]
-    assert answer["verification"][1:] == [submission_id, "queued"]
-    assert answer["board"] == [submission_id]
+
+    def ask(*words: Any) -> Any:
+        return json.loads(run([python, PROGRAM, *words], PYTHONPATH=str(made)))
+
+    submission_id, asked, about, state = ask("submit", address, alice.secret, folder)
+    assert (about, state) == (submission_id, "queued")
+    worker = Replay(client, database, walter, submission_id, asked)
+    worker.report(worker.claim().json(), make_report(worker.seeds()))
+    state, outcome, reasons, board = ask("read", address, asked)
+    assert (state, outcome) == ("done", "verified")
+    assert "within_band" in reasons
+    assert [row[1] for row in board] == [submission_id]
