@@ -149,6 +149,48 @@ def test_equal_seeds_and_data_give_equal_qualities(
 
 
 @pytest.mark.usefixtures("boxed")
+def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    main(["training", "init", str(other)])
+    manifest = other / "training.toml"
+    manifest.write_text(manifest.read_text().replace("Random cosine", "Other cosine"))
+    capsys.readouterr()
+    given = ["--compare", str(other), "--runs", "2", "--nonce", "5" * 64]
+
+    assert main(["training", "run", str(package), *given, "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    compared = found["compared_with"]
+    assert compared["title"] == "Other cosine features and one linear solve"
+    one, others = found["runs"], compared["runs"]
+    assert [run["seed"] for run in one] == [run["seed"] for run in others]
+    assert [run["predictions_sha256"] for run in one] == [
+        run["predictions_sha256"] for run in others
+    ]
+    ratios = [b["seconds"] / a["seconds"] for a, b in zip(one, others, strict=True)]
+    assert found["speed_up"]["ratio"] == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+    assert found["speed_up"]["low"] < found["speed_up"]["ratio"] < found["speed_up"]["high"]
+
+
+def test_a_package_that_cannot_be_compared_is_refused_before_anything_is_trained(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    main(["training", "init", str(other)])
+    manifest = other / "training.toml"
+    manifest.write_text(manifest.read_text().replace('"digits"', '"teacher"'))
+    for given, told in (
+        (["--compare", str(other)], "it is for teacher; expected digits"),
+        (["--compare", "sha256:12"], "expected sha256: and 64 hex digits"),
+        (["--compare", str(package), "--runs", "1"], "expected --runs of 2 or more"),
+    ):
+        assert main(["training", "run", str(package), *given]) == 2
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("boxed")
 def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

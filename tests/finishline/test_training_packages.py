@@ -13,9 +13,11 @@ from fastapi.testclient import TestClient
 
 import finishline
 from finishline import Client
+from finishline.cli.client import ServerClient
 from finishline.cli.commands import entry
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
+from finishline.cli.package_sources import fetch_package
 from finishline.client.sse import ServerEvent
 from server.base.database import Database
 from tests.server.conftest import WORKER_SYSTEM, Person
@@ -145,6 +147,22 @@ def test_the_same_program_is_told_before_and_after_its_measurement(
     assert f"It is the same program as submission {made['id']}" in out
     ends = f"without a rank, as the same program as {made['id']}, on digits."
     assert out.splitlines()[-2].endswith(ends)
+
+
+def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(
+    entries: Entries, package: Path, command: Command, site: str
+) -> None:
+    made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
+    name = f"sha256:{made['package']['sha256']}"
+    with ServerClient(site) as server:
+        with pytest.raises(CliError, match="not published yet"):
+            fetch_package(server, name)
+        with pytest.raises(CliError, match="has no package"):
+            fetch_package(server, "sha256:" + "0" * 64)
+        entries.measure(made["id"])
+        found = fetch_package(server, name)
+
+    assert found.files == FILES | {"parts/net.py": b"WIDTH = 64\n"}
 
 
 def test_verify_follows_the_measurement_of_an_entry(

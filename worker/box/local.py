@@ -3,15 +3,16 @@
 `python -m worker.box.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
 when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
+With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A.
 """
 
 import argparse
 import json
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,19 +34,29 @@ from worker.box.task import TaskBox, TaskError
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2
 
 
+@dataclass(frozen=True)
+class Racer:
+    """A package that is trained, and whether the other one is `compared` with it."""
+
+    order: Order
+    manifest: Manifest
+    compared: bool = False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, print events, return the exit code."""
     given = _read_arguments(arguments)
     try:
-        manifest = read_manifest((given.package / FILE).read_bytes())
         benchmark = load_benchmark(given.benchmark)
-        order = order_of(given.package, manifest, benchmark)
+        racers = [_racer(given.package, benchmark)]
+        if given.compare is not None:
+            racers.append(_racer(given.compare, benchmark, compared=True))
         state = check_box()
         _say("box", entries=state.entries, why=state.why)
         if state.entries == "off":
             raise BoxUnavailableError(state.why or "this host has no box")
         with open_task(given.benchmark.with_suffix(""), benchmark) as task:
-            return _train(given, order, benchmark, manifest, task)
+            return _train(given, racers, benchmark, task)
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
@@ -54,20 +65,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNAVAILABLE
 
 
+def _racer(package: Path, benchmark: Benchmark, *, compared: bool = False) -> Racer:
+    manifest = read_manifest((package / FILE).read_bytes())
+    return Racer(order_of(package, manifest, benchmark), manifest, compared)
+
+
 def _train(
-    given: argparse.Namespace, order: Order, benchmark: Benchmark, manifest: Manifest, task: TaskBox
+    given: argparse.Namespace, racers: Sequence[Racer], benchmark: Benchmark, task: TaskBox
 ) -> int:
     nonce = given.nonce or secrets.token_hex(32)
     # The nonce of a published measurement draws its seeds too.
     seeds = draw(bytes.fromhex(nonce), runs=given.runs).seeds
     missed = False
     for index in range(given.runs):
-        course = draw_course(task, benchmark, manifest, nonce=nonce, index=index)
         seed = seeds[index] if given.seed is None else given.seed + index
-        _say("run_started", run=index, seed=seed, nonce=nonce)
-        result = race(order, course, seed=seed, on_ask=partial(_asked, index))
-        _finished(index, seed, result)
-        missed = missed or result.status != "reached"
+        for racer in racers[:: -1 if index % 2 else 1]:
+            say = partial(_say, run=index, compared=racer.compared)
+            course = draw_course(task, benchmark, racer.manifest, nonce=nonce, index=index)
+            say("run_started", seed=seed, nonce=nonce)
+            result = race(racer.order, course, seed=seed, on_ask=partial(_asked, say))
+            _finished(say, seed, result)
+            missed = missed or result.status != "reached"
     return MISSED if missed else 0
 
 
@@ -139,14 +157,13 @@ def draw_course(
     )
 
 
-def _asked(run: int, ask: Ask) -> None:
-    _say("asked", run=run, number=ask.number, seconds=ask.seconds, quality=ask.quality)
+def _asked(say: Callable[..., None], ask: Ask) -> None:
+    say("asked", number=ask.number, seconds=ask.seconds, quality=ask.quality)
 
 
-def _finished(run: int, seed: int, result: RaceResult) -> None:
-    _say(
+def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
+    say(
         "run_finished",
-        run=run,
         seed=seed,
         status=result.status,
         seconds=result.seconds,
@@ -171,6 +188,7 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m worker.box.local")
     parser.add_argument("package", type=Path, help="the package's folder")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument("--compare", type=Path, help="folder of a package to train in turn")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
     parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")

@@ -9,9 +9,12 @@ import typer
 from rich.text import Text
 
 from finishline.cli.box_runs import FAILED, TRAIN, box_events
+from finishline.cli.client import ServerClient
+from finishline.cli.comparing import comparison, comparison_lines
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
+from finishline.cli.package_sources import fetch_package
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
@@ -20,6 +23,7 @@ from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
 from finishline.rules.trainings.package import Package, read_package
+from finishline.rules.verification.messages import PACKAGE_PREFIX
 
 app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
@@ -66,7 +70,10 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
 @app.command("run")
 def run(
     path: PackagePath,
-    runs: Annotated[int, typer.Option("--runs", min=1, max=100, help="Trainings.")] = 3,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", min=1, max=100, help="Trainings (default 3; 5 with --compare)."),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Seed of the first run (default: by the nonce)."),
@@ -77,25 +84,44 @@ def run(
             "--nonce", help="64 hex digits that data and seeds are drawn from; repeats runs."
         ),
     ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="PATH|sha256:...",
+            help="Another package, a folder or a published one, trained in turn on equal seeds and "
+            "data: prints the speed-up over it.",
+        ),
+    ] = None,
     benchmarks_dir: BenchmarksDir = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Train a package here, in the box and by the clock of a worker."""
     require_server("training run")
+    if compare is not None and runs == 1:
+        raise CliError("--compare: expected --runs of 2 or more.", exit_code=ExitCode.USAGE)
     tasks = find_tasks(benchmarks_dir, path)
     package = open_package(path, benchmarks=tasks)
     name = package.manifest.benchmark
     definition, task = read_task(tasks[name])
     if nonce is not None and not _is_nonce(nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
+    other = None if compare is None else _open_compared(compare, name, url, token)
     screen = open_screen(as_json=as_json)
-    arguments = ["--runs", str(runs)]
+    arguments = ["--runs", str(runs or (3 if other is None else 5))]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
-    with package_folder(package.files) as folder, definition_file(name, task) as file:
+    with (
+        package_folder(package.files) as folder,
+        package_folder({} if other is None else other.files) as compared,
+        definition_file(name, task) as file,
+    ):
+        arguments += [] if other is None else ["--compare", str(compared)]
         for event in box_events(TRAIN, [str(folder), str(file), *arguments]):
             if event["kind"] == "exit":
                 code = event["code"]
@@ -104,10 +130,29 @@ def run(
             elif event["kind"] == "run_finished":
                 finished.append(event)
             screen.say(*event_lines(event, unit=definition.target.unit))
-    document = {"nonce": drawn, "package_sha256": package.sha256, "runs": finished}
-    reached = [each["seconds"] for each in finished if each["status"] == "reached"]
-    screen.answer(document, _result_lines(reached, finished, drawn, path))
+    own = [each for each in finished if not each["compared"]]
+    document: dict[str, Any] = {"nonce": drawn, "package_sha256": package.sha256, "runs": own}
+    lines = list(_result_lines(own, drawn, path, compare))
+    if other is not None:
+        document |= comparison(finished, other)
+        lines[1:1] = comparison_lines(document)
+    screen.answer(document, lines)
     return int(FAILED.get(code, ExitCode.OK))
+
+
+def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Package:
+    """The package to compare with, of the same benchmark. Raises CliError."""
+    if name.startswith(PACKAGE_PREFIX):
+        with ServerClient(url, token) as server:
+            found = fetch_package(server, name)
+    else:
+        found = open_package(Path(name), benchmarks=None)
+    if found.manifest.benchmark != benchmark:
+        raise CliError(
+            f"--compare {name}: it is for {found.manifest.benchmark}; expected {benchmark}.",
+            exit_code=ExitCode.USAGE,
+        )
+    return found
 
 
 def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
@@ -153,15 +198,19 @@ def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
         yield Text(f"Training {told}.", style="dim")
     elif event["kind"] == "asked":
         seconds = seconds_text(event["seconds"])
-        yield Text(f"run {event['run']}: {event['quality']:.2f}{sign} after {seconds}")
+        yield Text(f"{_run_name(event)}{event['quality']:.2f}{sign} after {seconds}")
     elif event["kind"] == "run_finished":
         yield _finished_line(event)
         if event["status"] == "failed" and event["log_tail"]:
             yield as_it_is(event["log_tail"].rstrip())
 
 
+def _run_name(event: Mapping[str, Any]) -> str:
+    return f"run {event['run']}{' of the other' if event.get('compared') else ''}: "
+
+
 def _finished_line(event: Mapping[str, Any]) -> Text:
-    run = f"run {event['run']}: "
+    run = _run_name(event)
     if event["status"] == "reached":
         reached = f"reached the target in {seconds_text(event['seconds'])}"
         return Text.assemble(run, (reached, "green"))
@@ -171,14 +220,14 @@ def _finished_line(event: Mapping[str, Any]) -> Text:
 
 
 def _result_lines(
-    reached: list[float], finished: list[dict[str, Any]], nonce: str | None, path: Path
+    finished: list[dict[str, Any]], nonce: str | None, path: Path, compare: str | None
 ) -> Iterator[Text]:
+    reached = [each["seconds"] for each in finished if each["status"] == "reached"]
     if reached and len(reached) == len(finished):
         mean = sum(reached) / len(reached)
         yield Text(f"Mean time of {len(reached)} runs: {seconds_text(mean)}.")
     else:
         yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
     if nonce is not None:
-        yield as_it_is(
-            f"Repeat with these seeds and data: finishline training run {path} --nonce {nonce}"
-        )
+        also = "" if compare is None else f"--compare {compare} "
+        yield as_it_is(f"Repeat these runs: finishline training run {path} {also}--nonce {nonce}")
