@@ -16,9 +16,11 @@ submission.html    submission, benchmark, tab, checks (verifications with reason
                    place (with the places "around" it, or None), shown (the verification of the
                    first tab, as verification.html has it, or None), picture (of its own runs,
                    where nothing is shown), curves (runs with "file" and "curve", an even sample),
-                   entry (of a package: "package", "source", "halves", "trainings",
+                   entry (of a package: "package", "source", "parent", "halves", "trainings",
                    "measurements", "runs_in_short"; else None), measured, actions, no_room,
                    unable, site (an address), embargo_until, csrf (or None)
+package_difference.html
+                   pair, old and new (packages in short), files (lines with "kind" and "text")
 run.html           submission, benchmark, run, picture (or None), first (a line's number), lines,
                    page, goes_on (whether there are more), is_cut (where pages end before the log)
 race_page.html     verification, submission (or None), against, picture (or None)

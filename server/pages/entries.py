@@ -13,11 +13,11 @@ from finishline.rules.trainings.own_benchmark import REFERENCE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY
-from server.base.models import Submission, Verification
+from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
-from server.submissions.packages import find_package, sees_source
+from server.submissions.sources import find_package, parent_of, sees_source
 from server.submissions.views import package_view
 from server.verifications.views import factor_views
 from web.formats import visible
@@ -38,11 +38,24 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
         if shows
         else [],
+        "parent": _parent(session, viewer, package),
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),
         "measurements": measurements,
         "ablation": _ablation(session, benchmark, submission.id),
         "runs_in_short": _in_short(runs),
+    }
+
+
+def _parent(session: Session, viewer: Viewer, package: TrainingPackage) -> Context | None:
+    """The parent's entry and title; None without one that a viewer may read."""
+    parent = parent_of(session, viewer, package)
+    if parent is None:
+        return None
+    return {
+        "submission_id": parent.submission_id,
+        "sha256": parent.package_sha256,
+        "title": parent.manifest["title"],
     }
 
 

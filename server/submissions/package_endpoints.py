@@ -18,9 +18,10 @@ from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import Repeated
 from server.submissions.endpoints import PREVIEWED, DryRunDep, KeyDep, stored, view_submission
-from server.submissions.packages import find_package, hand_in, read_source, sees_source
+from server.submissions.packages import hand_in
 from server.submissions.preview import preview_package
 from server.submissions.service import find_submission
+from server.submissions.sources import find_package, read_source, sees_source
 from server.submissions.views import package_view
 
 router = APIRouter(tags=["training packages"])

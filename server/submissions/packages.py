@@ -25,7 +25,7 @@ from finishline.rules.trainings.package import Package, package_index, read_pack
 from server.base.artifacts import Staged
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.errors import ConflictError, ContentError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
 from server.base.services import Services
@@ -37,7 +37,7 @@ from server.people.dependencies import Caller
 from server.submissions.accept import Repeated, check_idempotency_key, find_earlier
 from server.submissions.quota_check import require_room_for_submission, reserve_replay
 from server.submissions.rows import new_id, stored_result, table_of
-from server.submissions.service import find_submission
+from server.submissions.sources import require_parent
 
 T = TypeVar("T")
 # A worker that was not heard for so long may not come back: nothing is accepted to wait for it.
@@ -179,6 +179,8 @@ def new_entry(
 
     Raises as `hand_in` does.
     """
+    viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.may("organise"))
+    require_parent(session, viewer, package)
     host = choose_host(session, caller, package.manifest.environment, hardware_class)
     _refuse_known(session, caller, package, host.hardware_class)
     settings = services.settings
@@ -314,7 +316,11 @@ def _same_program(
     is_own = (Submission.user_id == caller.user_id) & (
         TrainingPackage.hardware_class == hardware_class
     )
-    is_public = (Submission.user_id != caller.user_id) & TrainingPackage.published_at.is_not(None)
+    is_public = (
+        (Submission.user_id != caller.user_id)
+        & TrainingPackage.published_at.is_not(None)
+        & Submission.embargoed.is_(False)
+    )
     statement = (
         select(Submission.id)
         .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
@@ -411,34 +417,3 @@ def _package_row(package: Package, host: Host, original: str | None) -> Training
         size_bytes=package.size_bytes,
         compressed_bytes=len(lzma.compress("".join(texts.values()).encode())),
     )
-
-
-def find_package(session: Session, submission_id: str) -> TrainingPackage:
-    """Find the package of a submission. Raises NotFoundError."""
-    package = session.get(TrainingPackage, submission_id)
-    if package is None:
-        find_submission(session, submission_id)
-        raise NotFoundError(f"Submission {submission_id!r} is no training package.")
-    return package
-
-
-def sees_source(viewer: Viewer, package: TrainingPackage, submission: Submission) -> bool:
-    """Whether a viewer may read a package's files."""
-    return (
-        package.published_at is not None or viewer.sees_all or submission.user_id in viewer.user_ids
-    )
-
-
-def read_source(session: Session, viewer: Viewer, submission_id: str, name: str) -> str:
-    """Text of a file of a package. Raises NotFoundError, also for one that is not published yet."""
-    submission = find_submission(session, submission_id)
-    package = find_package(session, submission_id)
-    if not sees_source(viewer, package, submission):
-        raise NotFoundError(
-            "The files of this package are its submitter's and the organisers' until its first "
-            "verdict."
-        )
-    if name not in package.files:
-        known = ", ".join(sorted(package.files))
-        raise NotFoundError(f"The package has no file {name!r}; it has {known}.")
-    return str(package.files[name])

@@ -58,8 +58,8 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
     lines: list[Text | str] = [
         Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),
         f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
-        "A server checks besides: whether the package was handed in before, the quota, the phase "
-        "of the benchmark, and whether a worker has the environment "
+        "A server checks besides: whether the package was handed in before, its parent, the "
+        "quota, the phase of the benchmark, and whether a worker has the environment "
         f"{package.manifest.environment} (`finishline workers` lists them).",
         as_it_is(f"Next: finishline training run {path}, then training submit {path}"),
     ]

@@ -82,10 +82,17 @@ def packages(client: TestClient, alice: Any, bob: Any, walter: Any) -> dict[str,
     entries.greet()
     measured = entries.hand_in(alice).json()["id"]
     entries.measure(measured)
+    other = entries.hand_in(bob, FILES | {"train.py": FILES["train.py"] + b"x = 1\n"}).json()["id"]
+    entries.measure(other)
+    sha256s = [
+        client.get(f"/api/v1/submissions/{each}/package").json()["sha256"]
+        for each in (measured, other)
+    ]
     failed = entries.hand_in(bob, FILES | {"notes.txt": (HOSTILE + LONG * 4).encode()}).json()["id"]
     entries.measure(failed, failed="entry_died", log=HOSTILE + LONG * 4)
     return {
         "entry": measured,
+        "pair": "..".join(sha256s),
         "failed_entry": failed,
         "measurement": entries.measurement(measured),
         "failed_measurement": entries.measurement(failed),

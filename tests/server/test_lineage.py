@@ -1,0 +1,97 @@
+"""Lineage of packages: parents that are there, and the difference from them on a page."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.trainings.difference import MOST_LINES, difference
+from finishline.rules.trainings.package import package_index
+from server.base.database import Database
+from tests.server.conftest import Person
+from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries
+
+PARENT = sha256_of(package_index(FILES))
+
+
+def child_of(sha256: str, **files: bytes) -> dict[str, bytes]:
+    """A package with one more line that is based on another one."""
+    manifest = MANIFEST.replace("[factors]", f'based_on = "sha256:{sha256}"\n[factors]')
+    made = {"training.toml": manifest.encode(), "train.py": TRAIN.encode() + b"# more\nx = 1\n"}
+    return made | {name.replace("_py", ".py"): content for name, content in files.items()}
+
+
+@pytest.fixture
+def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+    """A server with a worker that trains packages of anyone."""
+    found = Entries(client, database, walter)
+    found.greet()
+    return found
+
+
+def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    parent = entries.hand_in(alice).json()["id"]
+    entries.measure(parent)
+    files = child_of(PARENT, net_py=b'HOSTILE = "<script>alert(1)</script>\xe2\x80\x8b"\n')
+    answer = entries.hand_in(bob, files)
+    assert answer.status_code == 201, answer.text
+    child = answer.json()
+    entries.measure(child["id"])
+
+    entry = client.get(f"/submissions/{child['id']}?tab=system").text
+    address = f"/packages/{PARENT}..{child['package']['sha256']}"
+    assert f'href="{address}"' in entry
+    assert f'href="/submissions/{parent}?tab=system"' in entry
+    page = client.get(address).text
+    assert '<span class="added">+x = 1\n</span>' in page
+    assert f'<span class="added">+based_on = &#34;sha256:{PARENT}&#34;\n</span>' in page
+    assert "+HOSTILE = &#34;&lt;script&gt;alert(1)&lt;/script&gt;\\u200b&#34;" in page
+    assert "<script>alert" not in page
+    back = client.get(f"/packages/{child['package']['sha256']}..{PARENT}").text
+    assert '<span class="removed">-x = 1\n</span>' in back
+
+
+def test_a_difference_of_sources_that_are_not_published_is_its_submitters(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    made = entries.hand_in(alice).json()
+    child = entries.hand_in(alice, child_of(PARENT))
+    assert child.status_code == 201, child.text
+    address = f"/packages/{PARENT}..{child.json()['package']['sha256']}"
+
+    assert client.get(address, headers=alice.headers).status_code == 200
+    hidden = client.get(address)
+    assert (hidden.status_code, made["id"] in hidden.text) == (404, False)
+    assert "There is no published package" in hidden.text
+    assert client.get("/packages/1..2").status_code in (404, 422)
+
+
+@pytest.mark.parametrize("handed_in", [False, True])
+def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
+    entries: Entries, alice: Person, bob: Person, handed_in: bool
+) -> None:
+    if handed_in:
+        assert entries.hand_in(alice).status_code == 201
+
+    answer = entries.hand_in(bob, child_of(PARENT))
+
+    assert answer.status_code == 422
+    (problem,) = answer.json()["problems"]
+    assert (problem["file"], problem["line"], problem["field"]) == ("training.toml", 8, "based_on")
+    assert problem["message"] == f"no published package sha256:{PARENT}"
+    assert "Hand the parent in first, or remove the line" in answer.json()["detail"]
+
+
+def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared() -> None:
+    old = {"a.py": "x = 1\ny = 2\n", "b.py": "", "c.py": "z\n"}
+    new = {"a.py": "x = 1\ny = 3\n", "c.py": "z\n", "d.txt": "1\n" * (MOST_LINES + 1)}
+
+    found: dict[str, Any] = {each.name: each.lines for each in difference(old, new)}
+
+    assert list(found) == ["a.py", "b.py", "d.txt"]
+    assert [kind for kind, _ in found["a.py"]] == ["place", "same", "removed", "added", "same"]
+    assert found["a.py"][2:4] == (("removed", "-y = 2"), ("added", "+y = 3"))
+    assert found["d.txt"] is None
