@@ -90,7 +90,7 @@ def time_lines(entry: View) -> Iterator[Text]:
     rank = entry.get("rank")
     original = (entry.get("package") or {}).get("same_program_as")
     ranked = "without a rank yet" if rank is None else f"rank {rank}"
-    if original is not None:
+    if rank is None and original is not None:
         ranked = f"without a rank, as the same program as {original},"
     yield Text(
         f"{seconds_text(seconds)}{interval} over {runs} runs on "

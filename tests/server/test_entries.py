@@ -293,8 +293,8 @@ def test_a_package_is_handed_in_once(
 COPIED = FILES | {"train.py": b"# My own idea.\n" + TRAIN.encode()}
 
 
-def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
+def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unless_waived(
+    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
 ) -> None:
     original = entries.hand_in(alice).json()["id"]
     entries.measure(original)
@@ -328,6 +328,13 @@ def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank(
         assert f'<a href="/submissions/{original}">' in client.get(path).text
     badge = client.get(f"/submissions/{copied}/badge.json").json()
     assert badge["message"] == "measured · not ranked"
+
+    waiver = {"rule": "same_program", "reason": "The author hands it in again."}
+    path = f"/api/v1/submissions/{copied}/waivers"
+    assert client.post(path, json=waiver, headers=olivia.headers).status_code == 200
+    rows = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert "its 10 fresh runs are under way" in [row["unranked_reason"] for row in rows]
+    assert "Not ranked." not in client.get(f"/submissions/{copied}").text
 
 
 def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(

@@ -15,6 +15,7 @@ WaivableRule = Literal[
     "preparation_missing",
     "evaluations_missing",
     "time_steps_differ",
+    "same_program",
 ]
 WAIVABLE: dict[WaivableRule, str] = {
     "too_few_runs": "fewer runs than the benchmark asks for",
@@ -26,6 +27,7 @@ WAIVABLE: dict[WaivableRule, str] = {
     "preparation_missing": "a log without the start of its preparation",
     "evaluations_missing": "a log with evaluations left out",
     "time_steps_differ": "evaluations at uneven steps of time",
+    "same_program": "a package that is the same program as an earlier entry",
 }
 
 
