@@ -176,6 +176,7 @@ def work(
     log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
     measure = partial(measure_apart, stop=lambda: state.stopping)
+    gently = partial(measure_apart, stop=lambda: state.stopping or state.busy, niceness=19)
     with (
         WorkerLink(settings.server_url, token=token) as server,
         HelloThread(server, system, state, box=box) as hello,
@@ -188,6 +189,7 @@ def work(
             extent=settings.measure,
             roof_file=settings.roof_file,
             measure=measure,
+            measure_gently=gently,
         ) as self_check,
     ):
         if state.refused is not None:

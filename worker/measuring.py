@@ -32,10 +32,12 @@ def measure_apart(
     limit_seconds: float,
     *,
     stop: Callable[[], bool] = lambda: False,
+    niceness: int = 0,
 ) -> Answer | None:
     """Run a measuring module; None, with a line in the log, if it fails or is too slow.
 
     It gets as many threads as the orders say, else one. It is stopped as soon as `stop` says so.
+    With a `niceness` it leaves the processor to others.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module],
@@ -45,6 +47,8 @@ def measure_apart(
         env=child_environment(int(orders.get("threads", 1))),
         start_new_session=True,
     )
+    if niceness:
+        os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
     told = json.dumps(dict(orders) | {"parent_pid": os.getpid()}).encode()
     try:
         said, errors = _converse(process, told, limit_seconds, stop)

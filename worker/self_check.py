@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,34 +30,38 @@ from worker.state import WorkerState
 log = logging.getLogger(__name__)
 
 
-class KeptRoofs:
-    """A JSON file with a canary for each hardware class; one that cannot be read is empty."""
+Measured = TypeVar("Measured", Canary, WorkerProbe)
 
-    def __init__(self, path: Path) -> None:
+
+class Kept(Generic[Measured]):
+    """A JSON file with a measurement for each hardware class; one that cannot be read is empty."""
+
+    def __init__(self, path: Path, kind: type[Measured]) -> None:
         self._path = path
+        self._all: TypeAdapter[dict[str, Measured]] = TypeAdapter(dict[str, kind])  # type: ignore[valid-type]
 
-    def read(self, hardware_class: str) -> Canary | None:
-        """The roof of a class, None if it was never measured."""
+    def read(self, hardware_class: str) -> Measured | None:
+        """The measurement of a class, None if there was none."""
         return self._read_all().get(hardware_class)
 
-    def write(self, hardware_class: str, canary: Canary) -> None:
-        """Keep the roof of a class. A file that cannot be written is a line in the log."""
-        kept = self._read_all() | {hardware_class: canary}
-        table = {name: asdict(roof) for name, roof in kept.items()}
+    def write(self, hardware_class: str, measured: Measured) -> None:
+        """Keep the measurement of a class. A file that cannot be written is a line in the log."""
+        kept = self._read_all() | {hardware_class: measured}
+        table = {name: asdict(one) for name, one in kept.items()}
         beside = self._path.with_suffix(".new")
         try:
             beside.write_text(json.dumps(table, indent=2) + "\n")
             beside.replace(self._path)
         except OSError as error:
-            log.warning("the roof cannot be kept in %s: %s", self._path, error)
+            log.warning("the measurement cannot be kept in %s: %s", self._path, error)
 
-    def _read_all(self) -> dict[str, Canary]:
+    def _read_all(self) -> dict[str, Measured]:
         try:
-            return TypeAdapter(dict[str, Canary]).validate_json(self._path.read_bytes())
+            return self._all.validate_json(self._path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValidationError) as error:
-            log.warning("the roofs in %s cannot be read: %s", self._path, error)
+            log.warning("the measurements in %s cannot be read: %s", self._path, error)
             return {}
 
 
@@ -69,6 +73,7 @@ START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of 
 RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
 ROOF_SECONDS = 0.5
+QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the background.
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
 TERA_IN_GIGA = 1_000.0
 
@@ -94,7 +99,8 @@ class SelfCheck:
     `extent` "canary" leaves the roofs out, "off" everything. Entered, it starts a thread that
     probes the roofs and later measures a worker that is out again, once a minute. With a
     `roof_file` a worker that measures nothing tells the roof of its hardware class, if the server
-    wants one: as kept in that file, else measured once and kept there.
+    wants one: as kept in that file, else measured once and kept there. Once it was without an
+    attempt for a while it measures its roofs as well, by `measure_gently`, and keeps them beside.
     """
 
     def __init__(
@@ -108,7 +114,9 @@ class SelfCheck:
         extent: Extent = "all",
         roof_file: Path | None = None,
         measure: Measure = measure_apart,
+        measure_gently: Measure = measure_apart,
         recheck_seconds: float = RECHECK_SECONDS,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         self._server = server
         self._system = system
@@ -117,6 +125,9 @@ class SelfCheck:
         self._surroundings = dict(surroundings)
         self._extent = extent
         self._measure = measure
+        self._measure_gently = measure_gently
+        self._quiet_seconds = quiet_seconds
+        self._roof_told = False
         self._one_at_a_time = threading.Lock()
         self._has_begun = False
         self._is_out = False
@@ -126,8 +137,8 @@ class SelfCheck:
         if extent != "off":
             self._thread = PeriodicThread("self-check", recheck_seconds, self._look_after)
         elif roof_file is not None:
-            keep_roof = partial(self._keep_roof, roof_file)
-            self._thread = PeriodicThread("self-check", ROOF_SECONDS, keep_roof)
+            keep = partial(self._keep_measurements, roof_file)
+            self._thread = PeriodicThread("self-check", ROOF_SECONDS, keep)
 
     def __enter__(self) -> Self:
         if self._thread is not None:
@@ -149,9 +160,9 @@ class SelfCheck:
 
         A reading after one attempt that is well and a few seconds old is the next one's before.
         """
+        if self._extent == "off":
+            return Checked()
         with self._one_at_a_time:
-            if self._extent == "off":
-                return Checked()
             after, self._after = self._after, None
             if moment == "before" and after is not None and time.monotonic() < after[0]:
                 return after[1]
@@ -167,7 +178,7 @@ class SelfCheck:
     def probe(self) -> None:
         """Measure the roofs and a canary, and tell the server with the surroundings."""
         with self._one_at_a_time:
-            figures, host = self._roofs()
+            figures, host = self._roofs(self._measure)
             canary = self._canary()
             probe = WorkerProbe(
                 worker=self._system.worker,
@@ -180,14 +191,41 @@ class SelfCheck:
             self._untold = probe if answer is None else None
             self._take_answer(answer)
 
-    def _keep_roof(self, file: Path) -> None:
-        """Tell the roof of this machine's class, as soon as the server asks for it."""
-        if self._thread is not None and self._state.roof_wanted and not self._state.busy:
-            self._thread.end()
-            with self._one_at_a_time:
-                self._tell_roof(KeptRoofs(file))
+    def _keep_measurements(self, file: Path) -> None:
+        """Tell the class's roof as soon as the server asks for it, and the roofs once it is quiet.
 
-    def _tell_roof(self, kept: KeptRoofs) -> None:
+        Each is measured once, while there is no attempt.
+        """
+        if self._state.busy:
+            return
+        if self._state.roof_wanted and not self._roof_told:
+            self._roof_told = True
+            self._tell_roof(Kept(file, Canary))
+        elif time.monotonic() - self._state.idle_since >= self._quiet_seconds:
+            self._tell_figures(Kept(file.with_name("measured.json"), WorkerProbe))
+
+    def _tell_figures(self, kept: Kept[WorkerProbe]) -> None:
+        """Measure the roofs unless they are kept. Broken off for an attempt, they are tried again.
+
+        They come without a canary: one from beside other work is no baseline.
+        """
+        hardware_class = self._system.hardware_class
+        if kept.read(hardware_class) is None:
+            figures, host = self._roofs(self._measure_gently)
+            if not figures and self._state.busy:
+                return
+            probe = WorkerProbe(
+                worker=self._system.worker,
+                moment="start",
+                figures=figures,
+                host=self._surroundings | host,
+            )
+            if figures and self._tell(probe) is not None:
+                kept.write(hardware_class, probe)
+        if self._thread is not None and (self._roof_told or not self._state.roof_wanted):
+            self._thread.end()
+
+    def _tell_roof(self, kept: Kept[Canary]) -> None:
         canary = kept.read(self._system.hardware_class)
         if canary is None and (canary := self._canary()) is not None:
             kept.write(self._system.hardware_class, canary)
@@ -230,13 +268,13 @@ class SelfCheck:
                 return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
         return None
 
-    def _roofs(self) -> tuple[dict[str, Figure], dict[str, str | None]]:
+    def _roofs(self, measure: Measure) -> tuple[dict[str, Figure], dict[str, str | None]]:
         orders = {
             "device": self._device,
             "limit_seconds": PROBE_LIMIT_SECONDS,
             "threads": self._system.threads,
         }
-        answer = self._measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
+        answer = measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
         if answer is None:
             return {}, {}
         figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}

@@ -52,6 +52,13 @@ def test_a_module_is_told_its_orders_and_its_parent_and_answers_with_its_last_li
     }
 
 
+def test_a_gentle_measurement_leaves_the_processor_to_others(module):
+    name = module(
+        "import json, os, sys\nsys.stdin.read()\nprint(json.dumps({'nice': os.nice(0)}))\n"
+    )
+    assert measure_apart(name, {}, 30.0, niceness=19) == {"nice": 19}
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -258,6 +258,39 @@ def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(
     assert (server.probes, roofs.exists()) == ([], False)
 
 
+def test_a_quiet_worker_measures_its_roofs_once_and_keeps_them(
+    self_check, server, measure, tmp_path
+):
+    quiet = {"extent": "off", "roof_file": tmp_path / "roofs.json", "quiet_seconds": 0.0}
+    with self_check(**quiet, measure_gently=measure):
+        wait_until(lambda: (tmp_path / "measured.json").exists())
+    (told,) = server.probes
+    assert (told.moment, told.canary) == ("start", None)
+    assert set(told.figures) == set(ROOFS["figures"])
+    assert told.host["kernel"] == "6.1"
+
+    with self_check(**quiet, measure_gently=measure) as check:
+        wait_until(lambda: check._thread._has_ended)
+    assert [module for module, _ in measure.orders] == ["worker.roofs"]
+
+
+def test_a_measurement_gives_way_to_an_attempt_and_is_made_after_it(
+    self_check, server, measure, state, tmp_path
+):
+    def broken_off(module, orders, limit_seconds):
+        measure(module, orders, limit_seconds)
+        state.busy = len(measure.orders) == 1
+        return None if state.busy else ROOFS
+
+    quiet = {"extent": "off", "roof_file": tmp_path / "roofs.json", "quiet_seconds": 0.0}
+    with self_check(**quiet, measure_gently=broken_off):
+        wait_until(lambda: state.busy)
+        assert server.probes == []
+        state.busy = False
+        wait_until(lambda: server.probes)
+    assert len(measure.orders) == 2
+
+
 def test_a_good_reading_after_one_attempt_is_the_next_ones_before(self_check, server, measure):
     checks = self_check()
     after = checks.check("after", attempt_id="a-1")

@@ -221,7 +221,7 @@ def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url
     `broker_url` is the address of its own account.
     """
     # A machine people work on is no steady one: its canary would take the only worker out. The
-    # roof of its class alone is measured, once.
+    # roofs alone are measured, once.
     unmeasured = {"FINISHLINE_MEASURE": "off"}
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
