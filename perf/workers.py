@@ -278,12 +278,12 @@ async def live(fleet: Fleet, size: int, seconds: float) -> list[str]:
     delays, late = await asyncio.to_thread(dispatch_delays, fleet, since)
     p50, p99 = percentiles(delays or [float("inf")])
     BARS.say(
-        f"{size} workers: {asked} asked for in {spent:.0f} s, {len(delays)} leased, {late} not;"
+        f"{size} workers: {asked} asked for in {spent:.0f} s, {late} not leased;"
         f" {sum(map(len, crowd.seconds.values()))} requests, unanswered"
         f" {dict(crowd.unanswered)}, refused {dict(crowd.refused)}"
     )
     at = f"{size} workers: dispatch p99 of {len(delays)} ({load()})"
-    BARS.hold(at, p99 if not late else float("inf"), " s", at_most=DISPATCH_BAR_SECONDS)
+    BARS.hold(at, p99, " s", at_most=DISPATCH_BAR_SECONDS)
     slow = {what: percentiles(found) for what, found in crowd.seconds.items() if found}
     pages = slow.get("page", (0.0, 0.0))
     tails = [f"{slow.get(what, (0.0, 0.0))[1]:.2f}" for what in ("hello", "events", "report")]
@@ -321,13 +321,14 @@ async def ask_evenly(fleet: Fleet, size: int, seconds: float) -> int:
 
 
 def dispatch_delays(fleet: Fleet, since: object) -> tuple[list[float], int]:
-    """Seconds from asked for to leased, and how many wait for longer than the bar."""
+    """Seconds from asked for to leased, or to this moment, and how many wait still."""
     with fleet.database.read() as session:
         columns = (Attempt.asked_at, Attempt.started_at)
         first = (Attempt.asked_at >= since, Attempt.number == 1)
         rows = session.execute(select(*columns).where(*first)).all()
-    delays = [(row.started_at - row.asked_at).total_seconds() for row in rows if row.started_at]
-    return delays, len(rows) - len(delays)
+    now = utc_now()
+    delays = [((row.started_at or now) - row.asked_at).total_seconds() for row in rows]
+    return delays, sum(row.started_at is None for row in rows)
 
 
 async def read_pages(fleet: Fleet) -> None:

@@ -68,7 +68,7 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.pulls import PullDesk
-from server.verifications.workers import LastSeen
+from server.verifications.workers import LastAsked, LastSeen
 
 API = "/api/v1"
 # A request is matched with the routes in this order: the most frequent and heaviest come first.
@@ -142,6 +142,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     version_reader = services.put(VersionReader(services.database))
     last_uses = services.put(LastUses(services.database))
     last_seen = services.put(LastSeen(services.database))
+    last_asked = services.put(LastAsked(services.database))
     services.put(PullDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
@@ -154,6 +155,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.start()
             last_uses.thread.start()
             last_seen.thread.start()
+            last_asked.thread.start()
             phase_watch.thread.start()
             notice_loop.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
@@ -161,6 +163,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         if dispatch:
             notice_loop.stop()
             phase_watch.thread.stop()
+            last_asked.thread.stop()
             last_seen.thread.stop()
             last_uses.thread.stop()
             dispatcher.stop()

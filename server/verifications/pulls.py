@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastapi.concurrency import run_in_threadpool
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.verification.messages import ReplayJob
-from server.base.database import Database, utc_now
+from server.base.database import Database
 from server.base.errors import NotFoundError
-from server.base.models import Attempt, WorkerRow
+from server.base.models import Attempt
 from server.people.dependencies import Caller
 from server.verifications.queue_order import build_sending
-from server.verifications.workers import require_own_name
+from server.verifications.workers import LastAsked, require_own_name
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25
@@ -27,11 +27,10 @@ LOOK_SECONDS = 0.25
 
 def note_asking(database: Database, name: str, caller: Caller) -> None:
     """Note that a worker asks for work. Raises NotFoundError before its first hello."""
-    with database.write() as session:
-        require_own_name(session, name, caller)
-        asking = update(WorkerRow).where(WorkerRow.name == name).values(pulled_at=utc_now())
-        if session.execute(asking.returning(WorkerRow.name)).first() is None:
+    with database.read_columns() as connection:
+        if not require_own_name(connection, name, caller):
             raise NotFoundError(f"There is no worker {name!r}: expected its hello first.")
+    database.state.of(LastAsked).note(name)
 
 
 def job_of(database: Database, attempt_id: str, name: str) -> ReplayJob | None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from sqlalchemy import Connection, Row, Table, bindparam, func, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
@@ -104,26 +104,43 @@ def read_seen(connection: Connection, name: str) -> Row[Any] | None:
     return connection.execute(_SEEN, {"worker": name}).one_or_none()
 
 
-class LastSeen(NotedTimes[str]):
-    """When each worker was last heard in this process."""
+class WorkerTimes(NotedTimes[str]):
+    """A time of each worker in this process, all of which are written in one statement."""
 
-    what = "last-seen"
     gathered_seconds = 1.0
+    column: ClassVar[str]
 
     def note(self, key: str) -> None:
-        """Note that a worker was heard; without the thread, as in a test, it is written at once."""
+        """Note that it is now; without the thread, as in a test, it is written at once."""
         super().note(key)
         if not self.thread.is_running:
             self.write()
 
     def store(self, session: Session, times: Mapping[str, datetime]) -> None:
-        """Write these times, each unless another process heard the worker later."""
-        for name, moment in sorted(times.items()):
-            session.execute(
-                update(WorkerRow)
-                .where(WorkerRow.name == name, WorkerRow.last_seen_at < moment)
-                .values(last_seen_at=moment)
-            )
+        """Write these times, each unless another process has a later one."""
+        known = _WORKERS.c[self.column]
+        moment = bindparam("moment", type_=known.type)
+        is_earlier = or_(known.is_(None), known < moment)
+        session.connection().execute(
+            update(_WORKERS)
+            .where(_WORKERS.c.name == bindparam("worker"), is_earlier)
+            .values({known: moment}),
+            [{"worker": name, "moment": noted} for name, noted in sorted(times.items())],
+        )
+
+
+class LastSeen(WorkerTimes):
+    """When each worker was last heard."""
+
+    what = "last-seen"
+    column = "last_seen_at"
+
+
+class LastAsked(WorkerTimes):
+    """When each worker last asked for work."""
+
+    what = "last-asked"
+    column = "pulled_at"
 
 
 def answer_unchanged(hello: WorkerHello, greeting: Greeting) -> HelloAnswer | None:
@@ -177,10 +194,11 @@ def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
     )
 
 
-def require_own_name(session: Session, name: str, caller: Caller) -> None:
+def require_own_name(session: Session | Connection, name: str, caller: Caller) -> bool:
     """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
 
-    A free name may be used by any user. Raises ContentError for an invalid name.
+    Returns whether a worker has the name: a free one may be used by any user. Raises ContentError
+    for an invalid name.
     """
     _require_a_line("worker", name)
     row = session.execute(
@@ -197,6 +215,7 @@ def require_own_name(session: Session, name: str, caller: Caller) -> None:
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
         )
+    return row is not None
 
 
 def _purpose(submission_id: str | None) -> str:
