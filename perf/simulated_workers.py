@@ -192,7 +192,7 @@ class SimulatedWorker:
             await self._train(wire, path, job, lease)
             self._crowd.reported[job["verification_id"]] += 1
         except (Refused, OSError) as error:
-            self._crowd.refused[str(error)[:160]] += 1
+            self._crowd.refused[str(error)[:3]] += 1
         finally:
             self._busy = False
             self._said.set()

@@ -242,6 +242,7 @@ async def grow(fleet: Fleet, size: int) -> None:
 
 async def hellos_a_second(fleet: Fleet, size: int, *, seconds: float = 10.0) -> list[str]:
     """Hellos that say nothing new, as fast as they are answered."""
+    fleet.crowd.forget_figures()
     answered, until = 0, time.perf_counter() + seconds
     before = fleet.cpu_seconds()
 
@@ -260,7 +261,9 @@ async def hellos_a_second(fleet: Fleet, size: int, *, seconds: float = 10.0) -> 
     rate = answered / seconds
     BARS.hold(f"{size} workers: hellos/s ({load()})", rate, at_least=HELLOS_BAR)
     spent = zip(before, fleet.cpu_seconds(), strict=True)
-    cost = ", ".join(f"{1e3 * (b - a) / max(answered, 1):.2f}" for a, b in spent)
+    # The workers say theirs meanwhile.
+    said = answered + len(fleet.crowd.seconds["hello"])
+    cost = ", ".join(f"{1e3 * (b - a) / max(said, 1):.2f}" for a, b in spent)
     return [f"{rate:,.0f}", cost]
 
 
@@ -275,12 +278,13 @@ async def live(fleet: Fleet, size: int, seconds: float) -> list[str]:
     cpu = [(b - a) / spent for a, b in zip(before, fleet.cpu_seconds(), strict=True)]
     await asyncio.sleep(2 * DISPATCH_BAR_SECONDS)
     reading.cancel()
-    delays, late = await asyncio.to_thread(dispatch_delays, fleet, since)
+    delays, late, again = await asyncio.to_thread(dispatch_delays, fleet, since)
     p50, p99 = percentiles(delays or [float("inf")])
     BARS.say(
-        f"{size} workers: {asked} asked for in {spent:.0f} s, {late} not leased;"
-        f" {sum(map(len, crowd.seconds.values()))} requests, unanswered"
-        f" {dict(crowd.unanswered)}, refused {dict(crowd.refused)}"
+        f"{size} workers: {asked} asked for in {spent:.0f} s, {late} not leased, {again} sent"
+        f" again;"
+        f" {sum(map(len, crowd.seconds.values()))} requests, unanswered {dict(crowd.unanswered)},"
+        f" refused {dict(crowd.refused)}"
     )
     at = f"{size} workers: dispatch p99 of {len(delays)} ({load()})"
     BARS.hold(at, p99, " s", at_most=DISPATCH_BAR_SECONDS)
@@ -320,15 +324,16 @@ async def ask_evenly(fleet: Fleet, size: int, seconds: float) -> int:
     return len(fleet.asked) - before
 
 
-def dispatch_delays(fleet: Fleet, since: object) -> tuple[list[float], int]:
-    """Seconds from asked for to leased, or to this moment, and how many wait still."""
+def dispatch_delays(fleet: Fleet, since: object) -> tuple[list[float], int, int]:
+    """Seconds from asked for to leased, or to this moment; how many wait, and were sent again."""
     with fleet.database.read() as session:
-        columns = (Attempt.asked_at, Attempt.started_at)
+        columns = (Attempt.asked_at, Attempt.started_at, Attempt.sends)
         first = (Attempt.asked_at >= since, Attempt.number == 1)
         rows = session.execute(select(*columns).where(*first)).all()
     now = utc_now()
     delays = [((row.started_at or now) - row.asked_at).total_seconds() for row in rows]
-    return delays, sum(row.started_at is None for row in rows)
+    waiting = sum(row.started_at is None for row in rows)
+    return delays, waiting, sum(row.sends > 1 for row in rows)
 
 
 async def read_pages(fleet: Fleet) -> None:
