@@ -148,7 +148,7 @@ def answer_unchanged(hello: WorkerHello, greeting: Greeting) -> HelloAnswer | No
     caller, seen = greeting.caller, greeting.seen
     if seen is None or (seen.user_id, seen.witness_for) != (caller.user_id, caller.submission_id):
         return None
-    said = (hello.state, vars(hello.system), vars(hello.box))
+    said = (hello.state, asdict(hello.system), asdict(hello.box))
     if said != (seen.state, seen.system, seen.box):
         return None
     return HelloAnswer(roof_wanted=bool(seen.lacks_roof) and seen.confirmed_at is not None)
