@@ -87,10 +87,8 @@ class Channel:
 
     def close(self) -> None:
         """End the connection; harmless if it has ended."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        end_connection(self._connection)
         self._reader.close()
-        self._connection.close()
 
     def _seal(self, sender: bytes, number: int, text: bytes) -> bytes:
         return (
@@ -104,6 +102,13 @@ class Channel:
         on_end()
         self.close()
         self._inbox.put(None)
+
+
+def end_connection(connection: socket.socket) -> None:
+    """End a connection, also where a reader still holds it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _keep_alive(connection: socket.socket) -> None:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from finishline.rules.verification.messages import Failure, Node
 from worker.failures import failure, known_code
 from worker.group import Meeting
-from worker.host_channel import Channel
+from worker.host_channel import Channel, end_connection
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +157,7 @@ class Hosts:
         """Send the other hosts home."""
         with self._changed:
             channels = list(self._channels.values())
+            self._channels = {}  # None of them is lost.
         for channel in channels:
             channel.send({"end": True})
             channel.close()
@@ -170,8 +171,10 @@ class Hosts:
                 self._note(name, message)
             if channel.is_lost:
                 return failure("node_lost", f"the host {name} left the training")
-        if len(self._taking_part) < self._count - 1:
-            return failure("node_lost", "a host left before the training began")
+        absent = sorted(self._nodes.keys() - self._taking_part.keys())
+        if absent:
+            left = f"the host {' and '.join(absent)} left before the training began"
+            return failure("node_lost", left)
         for ended in self._ended.values():
             if ended.reason is not None and (
                 ended.reason.code != "child_died" or time.monotonic() > ended.at + EXPLAIN_SECONDS
@@ -203,7 +206,7 @@ class Hosts:
             arrival = TypeAdapter(Arrival).validate_python(channel.receive())
         except (OSError, ValueError) as error:
             log.warning("a connection from %s is no host of this allocation: %s", address, error)
-            connection.close()
+            end_connection(connection)
             return
         with self._changed:
             fault = self._fault_in(arrival)

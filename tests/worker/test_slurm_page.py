@@ -73,18 +73,25 @@ def submitted(script: str, folder: Path, url: str) -> Iterator[tuple[subprocess.
 
 
 @pytest.mark.processes
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("place", "names"), [(0, []), (1, ["slurm-4711", "node-2"])])
 def test_a_job_script_finishes_its_attempt_at_the_signal_and_ends(
     tmp_path, fake_server, make_job, place, names
 ):
     script = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)[place]
-    fake_server.answers["next"] = [(200, asdict(make_job("stroll"))), (204, {})]
+    fake_server.answers["next"] = [
+        (200, asdict(make_job("stroll", run_limit_seconds=300.0))),
+        (204, {}),
+    ]
     with submitted(script.replace("29400", str(free_port())), tmp_path, fake_server.url) as job:
-        fake_server.wait_for(lambda: fake_server.events(), seconds=100)
+        fake_server.wait_for(lambda: fake_server.events(), seconds=180)
         os.kill(job[1], signal.SIGTERM)
         assert job[0].wait(timeout=60) == 0
     (report,) = fake_server.bodies("report")
     assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
-    system = fake_server.bodies("hello")[0]["system"]
-    assert system["worker"] == "slurm-4711"
-    assert [node["name"] for node in system["nodes"]] == names
+    for system in (report["system"], fake_server.bodies("hello")[0]["system"]):
+        assert system["worker"] == "slurm-4711"
+        assert [node["name"] for node in system["nodes"]] == names
+        assert system["hardware_class"].startswith("2x-cpu-" if names else "cpu-")
+    assert report["processes"] == (len(names) or 1)
+    assert bool(report["all_reduce"]) == bool(names)
