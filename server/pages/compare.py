@@ -11,11 +11,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import is_entry
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
-from server.base.errors import ContentError
 from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
-from server.base.viewer import Viewer
 from server.benchmarks.queries import count_submissions
 from server.boards.service import FEWEST, MOST, compare_submissions
 from server.pages.board_times import times_of
@@ -31,7 +29,6 @@ from server.people.signed_in import ViewerDep
 from server.verifications.reruns import compare_verifications
 from server.verifications.views import view
 from web.compare import compare_link
-from web.compare_chart import overlaid_curves, run_times_figure
 from web.formats import SECONDS
 from web.render import render
 
@@ -198,28 +195,6 @@ def compare_page(
         context |= board_beside(session, services, wanted)
         context["boards"] = [] if wanted else boards_to_compare(session, services)
     return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
-
-
-@router.get("/compare/charts/curves.json")
-def curves_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
-    """The curves of every run over each other."""
-    context = _complete(services, viewer, ids)
-    return overlaid_curves(context["submissions"], context["benchmark"]["target"], context["time"])
-
-
-@router.get("/compare/charts/times.json")
-def times_chart(services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None) -> dict[str, Any]:
-    """The times of every run beside each other."""
-    context = _complete(services, viewer, ids)
-    return run_times_figure(context["comparison"]["submissions"], context["time"])
-
-
-def _complete(services: Services, viewer: Viewer, ids: list[str] | None) -> Context:
-    with services.database.read(viewer) as session:
-        _, context = comparison_context(session, services, read_ids(ids or ()))
-    if context["comparison"] is None:
-        raise ContentError(context["problem"] or "ids: expected two to six different submissions.")
-    return context
 
 
 @router.get("/verifications/compare", response_class=HTMLResponse)

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
-from starlette.exceptions import HTTPException
 
 from finishline.rules.verification.purposes import is_in_box
 from server.base.services import Services, ServicesDep
@@ -19,7 +18,7 @@ from server.verifications.queue import read_place
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
 from web.render import render
-from web.replay_chart import duel_figure, replay_figure
+from web.replay_chart import replay_figure
 
 router = APIRouter(include_in_schema=False)
 GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
@@ -75,16 +74,6 @@ def replay_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep)
         context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id)
     return replay_figure(context["verification"], race.model_dump(mode="json"))
-
-
-@router.get("/verifications/{verification_id}/charts/duel.json")
-def duel_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
-    """The times of a duel, pair by pair."""
-    with services.database.read(viewer) as session:
-        context = verification_context(session, services, verification_id)
-    if context["verification"]["duel"] is None:
-        raise HTTPException(404, f"Verification {verification_id} is no duel.")
-    return duel_figure(context["verification"]["duel"], context["time"])
 
 
 def _place(session: Session, services: Services, verification: Context) -> Context | None:

@@ -1,7 +1,5 @@
 """Pages of the workers and of the queues."""
 
-from typing import Any
-
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
@@ -9,10 +7,8 @@ from server.base.services import ServicesDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_probes import canary_readings, probe_history
-from server.verifications.worker_queries import list_workers, read_worker, worker_roofline
-from server.verifications.workers import find_worker
+from server.verifications.worker_queries import list_workers, read_worker
 from web.render import render
-from web.workers import roofline_figure
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,14 +30,6 @@ def workers_page(services: ServicesDep, viewer: ViewerDep) -> str:
             for name, probes in readings.items()
         },
     )
-
-
-@router.get("/workers/{name:path}/charts/roofline.json")
-def roofline_chart(name: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
-    """The roofs of a worker and where its trainings stand under them."""
-    with services.database.read(viewer) as session:
-        found = worker_roofline(session, find_worker(session, name).name)
-    return roofline_figure(found.model_dump(mode="json"))
 
 
 @router.get("/workers/{name:path}", response_class=HTMLResponse)

@@ -262,7 +262,6 @@ FOUND_BY_OWNER = {
     "/verifications/{verification_id}",
     "/verifications/compare",
     "/compare",
-    "/compare/charts/curves.json",
     "/workers",
     "/workers/{name:path}",
 }

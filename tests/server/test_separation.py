@@ -446,7 +446,6 @@ def addresses(board: str, one: str, other: str) -> list[str]:
         *(f"/api/v1/submissions/{one}{end}" for end in ("", "/runs", "/runs/0/curve")),
         f"/api/v1/compare?submissions={both}",
         *(f"/compare?ids={ids}" for ids in (one, both, f"{both}&rows=different")),
-        *(f"/compare/charts/{name}.json?ids={both}" for name in ("curves", "times")),
     ]
 
 

@@ -208,10 +208,8 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
     different = words_of(client.get(address + "&rows=different", headers=BROWSER).text)
     assert "batch_size differs" in different
     assert "Hardware class same" not in different
-    for chart in ("curves", "times"):
-        figure = client.get(f"/compare/charts/{chart}.json?ids={two[0]},{two[1]}").json()
-        assert {trace["meta"].get("series") for trace in figure["data"]} >= {0, 1}
-        assert "<script" not in str(figure)
+    for chart in ("curves-chart", "times-chart"):
+        assert f'id="{chart}"' in answer.text
 
 
 def test_beside_each_one_stands_how_it_is_known(
@@ -273,4 +271,3 @@ def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
         session.get_one(Submission, more[0]).benchmark_id = "cifar10"
     status, words, _ = page(two[1], more[0])
     assert (status, "submissions of cifar10 and digits" in words) == (422, True)
-    assert client.get(f"/compare/charts/curves.json?ids={two[0]}").status_code == 422

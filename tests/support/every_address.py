@@ -37,8 +37,6 @@ REPLACED = {
     "/api/v1/leaderboards/{benchmark_id}": ("", "?q=zyzzyva", "?withdrawn=show", "?target=95"),
     "/api/v1/compare": ("?submissions={submission_id},{public}",),
     "/compare": ("?ids={submission_id},{public}", "?ids={submission_id}", "?ids={public}"),
-    "/compare/charts/curves.json": ("?ids={submission_id},{public}",),
-    "/compare/charts/times.json": ("?ids={submission_id},{public}",),
     "/verifications/compare": ("?first={verification_id}&second={rerun}",),
     "/api/v1/verifications/compare": ("?first={verification_id}&second={rerun}",),
     "/api/v1/submissions": ("", "?benchmark=digits&limit=100"),
