@@ -5,6 +5,7 @@ import logging
 import sqlite3
 from collections.abc import Mapping
 from http import HTTPStatus
+from secrets import randbelow
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -36,6 +37,7 @@ from web.render import render
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1
+SPREAD_SECONDS = 8
 # Somebody has to make room first.
 FULL_DISK_RETRY_SECONDS = 60
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -219,7 +221,7 @@ def answer(
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
         page = render("error.html", status=status, title=title, detail=detail, problems=problems)
-        return HTMLResponse(page, status_code=status, headers=headers)
+        return HTMLResponse(page, status_code=status, headers=_loads_again(request, headers))
     return JSONResponse(
         {
             "type": problem_type(title),
@@ -233,6 +235,17 @@ def answer(
         media_type="application/problem+json",
         headers=headers,
     )
+
+
+def _loads_again(request: Request, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The headers of a page that asks for patience: a browser loads it again by itself.
+
+    A class that was refused together does not come back together.
+    """
+    wait = (headers or {}).get("Retry-After")
+    if headers is None or wait is None or request.method != "GET":
+        return headers
+    return {**headers, "Refresh": str(int(wait) + randbelow(SPREAD_SECONDS))}
 
 
 def problem_type(title: str) -> str:

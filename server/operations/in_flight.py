@@ -14,9 +14,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import has_body, refuse
 from server.base.request_metrics import RequestMetrics
-from server.operations.rates import REQUESTER, Requester, is_free, is_wait_for_work, is_worker_post
+from server.operations.rates import (
+    REQUESTER,
+    Requester,
+    is_free,
+    is_join,
+    is_wait_for_work,
+    is_worker_post,
+)
 
 MOST_WAITING = 64
+# A class opens one link in the same instant; a lost form has to be typed again.
+MOST_JOINING, JOIN_PATIENCE, BODY_PATIENCE = 1000, 60, 10
 # Beside all others. A worker gives up on an answer after five seconds.
 WORKER_POSTS, WORKER_WAIT_SECONDS = 8, 4.0
 RETRY_SECONDS = 2
@@ -38,18 +47,21 @@ class Slots:
         self._wait_seconds = wait_seconds
         self._most_waiting = most_waiting
 
-    async def acquire(self, *, was_admitted: bool = False) -> bool:
+    async def acquire(self, *, was_admitted: bool = False, joins: bool = False) -> bool:
         """Take a slot, at once or after a short wait. Returns whether there was one.
 
-        A request that was admitted, and has sent its body since, waits longer.
+        A request that was admitted, and has sent its body since, waits longer. So does one of
+        somebody who joins, with the whole class before and behind them.
         """
         if not self._semaphore.locked():
             return await self._semaphore.acquire()
-        if self.waiting >= self._most_waiting and not was_admitted:
+        most = MOST_JOINING if joins else self._most_waiting
+        if self.waiting >= most and not was_admitted:
             return False
         self.waiting += 1
+        patience = JOIN_PATIENCE if joins else BODY_PATIENCE if was_admitted else 1
         try:
-            async with asyncio.timeout(self._wait_seconds * (10 if was_admitted else 1)):
+            async with asyncio.timeout(self._wait_seconds * patience):
                 return await self._semaphore.acquire()
         except TimeoutError:
             return False
@@ -125,7 +137,7 @@ class InFlight:
             await self._app(scope, receive, send)
             return
         slots = self.posts if is_of_worker else self.slots
-        if not await slots.acquire():
+        if not await slots.acquire(joins=is_join(scope)):
             await self.refuse("requests", scope, receive, send)
             return
         request = RequestInFlight(self, slots, scope, receive, send)
@@ -184,7 +196,9 @@ class RequestInFlight:
         message = await self._receive()
         if not message.get("more_body", False):
             self._body_comes = False
-            self._has_slot = await self._slots.acquire(was_admitted=True)
+            self._has_slot = await self._slots.acquire(
+                was_admitted=True, joins=is_join(self._scope)
+            )
             if not self._has_slot:
                 raise self._limits.busy()
         return message

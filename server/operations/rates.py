@@ -153,12 +153,17 @@ def limit_of(scope: Scope, role: str | None) -> str | None:
     if is_worker_post(scope):
         return "worker_posts"
     # A class joins from one address within a minute. Unknown links are throttled by themselves.
-    if scope["method"] not in SAFE and not path.startswith(JOIN):
+    if scope["method"] not in SAFE and not is_join(scope):
         return "organiser_writes" if role in ORGANISERS else "writes"
     if is_free(scope):
         return None
     is_expensive = path.endswith(EXPENSIVE_ENDS) or EXPENSIVE_WITHIN in path
     return "expensive_reads" if is_expensive else "reads"
+
+
+def is_join(scope: Scope) -> bool:
+    """Whether a request opens or sends the form of a link to join."""
+    return str(scope["path"]).startswith(JOIN)
 
 
 def is_free(scope: Scope) -> bool:

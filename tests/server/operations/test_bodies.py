@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -319,6 +319,7 @@ class LimitedServer:
         path: str = "/x",
         address: str = "192.0.2.1",
         role: str | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
         body: Callable[[], Awaitable[Message]] | None = None,
         read: Callable[[Message], Awaitable[None]] | None = None,
     ) -> tuple[int, dict[str, str]]:
@@ -326,7 +327,7 @@ class LimitedServer:
         started: list[Message] = []
         scope: Scope = {
             "type": "http", "method": method, "path": path, "query_string": b"",
-            "headers": [(b"content-length", b"10")] if body else [],
+            "headers": [*headers, *([(b"content-length", b"10")] if body else [])],
             REQUESTER: Requester(address, "f" * 64, role),
         }  # fmt: skip
 
@@ -341,8 +342,8 @@ class LimitedServer:
                 await read(message)
 
         await self.limit(scope, body or silence, send)
-        headers = {name.decode(): value.decode() for name, value in started[0]["headers"]}
-        return started[0]["status"], headers
+        answered = {name.decode(): value.decode() for name, value in started[0]["headers"]}
+        return started[0]["status"], answered
 
     async def has_room(self) -> bool:
         """Whether both slots are free."""
@@ -439,6 +440,26 @@ def test_a_slot_handed_over_at_the_last_moment_is_not_lost() -> None:
         with pytest.raises(asyncio.CancelledError):
             await turn
         assert await slots.acquire()
+
+    run_async(scenario())
+
+
+def test_a_class_that_joins_waits_and_a_full_page_loads_itself_again() -> None:
+    async def scenario() -> None:
+        server = LimitedServer(wait_seconds=5.0)
+        joins = [
+            asyncio.create_task(server.ask(method=method, path="/join/1-x", address=f"192.0.2.{n}"))
+            for n in range(9)
+            for method in ("GET", "POST")
+        ]
+        await until(lambda: server.limit.slots.waiting == 16)
+        as_browser = [(b"accept", b"text/html")]
+        status, headers = await server.ask(path="/account", headers=as_browser)
+        assert status == 503
+        assert 2 <= int(headers["refresh"]) < 10
+        assert "refresh" not in (await server.ask(path="/account"))[1]
+        server.go_on.set()
+        assert {status for status, _ in await asyncio.gather(*joins)} == {200}
 
     run_async(scenario())
 
