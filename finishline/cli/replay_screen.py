@@ -1,5 +1,6 @@
 """A training while it runs: bars in a terminal, one line for each evaluation elsewhere."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -50,10 +51,14 @@ class Band:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """One run so far. `band` and `place` are None where no control point is known."""
+    """One run so far. `band` and `place` are None where no control point is known.
+
+    `phase_since` is a reading of the monotonic clock.
+    """
 
     index: int
     phase: str | None = None
+    phase_since: float | None = None
     epoch: float | None = None
     seconds: float | None = None
     quality: float | None = None
@@ -98,7 +103,7 @@ class ReplayProgress:
     def _after(self, run: RunProgress, event: Mapping[str, Any]) -> RunProgress:
         kind = event.get("kind")
         if kind == "phase":
-            return replace(run, phase=event.get("phase"))
+            return replace(run, phase=event.get("phase"), phase_since=time.monotonic())
         if kind == "run_finished":
             return replace(run, status=event.get("status"), phase=None)
         if kind != "evaluation" or event.get("quality") is None:
@@ -137,6 +142,12 @@ def read_bands(control_points: Sequence[Mapping[str, Any]]) -> dict[int, Band]:
 PLACE_STYLES = {"inside": "green", "below": "bold red", "above": "bold yellow"}
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
 STATUS_WORDS = {"reached": "reached the target", "not_reached": "did not reach it"}
+# Phases that take minutes with some models, and show no quality.
+PREPARING = {
+    "compile": "compiling, on made-up data",
+    "warmup": "warming up, on made-up data",
+    "data": "reading the data",
+}
 BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
 
 
@@ -154,7 +165,7 @@ class _Bars:
 
     def show(self, event: Mapping[str, Any]) -> None:
         self._progress.take_event(event)
-        self._live.update(bars(self._progress))
+        self._live.refresh()
 
 
 class _Lines:
@@ -164,7 +175,8 @@ class _Lines:
 
     def show(self, event: Mapping[str, Any]) -> None:
         run = self._progress.take_event(event)
-        if event.get("kind") in ("evaluation", "run_finished"):
+        prepares = event.get("phase") in PREPARING and run.epoch is None
+        if prepares or event.get("kind") in ("evaluation", "run_finished"):
             self._screen.say(
                 Text(f"  {_name_of(run.index, self._progress)}  ").append_text(self._line(run))
             )
@@ -179,7 +191,9 @@ def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[ReplaySc
     if screen.as_json or not screen.console.is_terminal:
         yield _Lines(progress, screen)
         return
-    with Live(bars(progress), console=screen.console, refresh_per_second=10) as live:
+    with Live(
+        get_renderable=lambda: bars(progress), console=screen.console, refresh_per_second=10
+    ) as live:
         yield _Bars(progress, live)
 
 
@@ -223,8 +237,15 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     if run.status is not None:
         text.append("  ").append_text(ending_of(run))
     elif run.epoch is None:
-        text.append(run.phase or "waiting", style="dim")
+        text.append(_doing(run), style="dim")
     return text
+
+
+def _doing(run: RunProgress) -> str:
+    """The phase before the first evaluation; for how long, once that is worth telling."""
+    words = PREPARING.get(run.phase or "", run.phase or "waiting")
+    seconds = 0 if run.phase_since is None else int(time.monotonic() - run.phase_since)
+    return words if seconds < 1 else f"{words}, {seconds} s"
 
 
 def ending_of(run: RunProgress) -> Text:

@@ -1,6 +1,7 @@
 """Output on a screen: tables, figures, a replay's lines, and words on wrong usage."""
 
 import io
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from finishline.cli.replay_screen import (
     line_of,
     read_bands,
     read_target,
+    show_all,
 )
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.submission_tables import verdict_lines
@@ -322,6 +324,23 @@ def test_a_line_tells_epoch_quality_seconds_place_and_end() -> None:
     assert line_of(wide, progress).plain.endswith(" 0.00..100.00")
     ended = progress.take_event({"kind": "run_finished", "run": 0, "status": "below_band"})
     assert line_of(ended, progress).plain.endswith("  below band")
+
+
+def test_a_warm_up_tells_how_long_it_has_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter((100.0, 512.4))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = ReplayProgress(DIGITS)
+    run = progress.take_event({"kind": "phase", "run": 0, "phase": "warmup"})
+    assert line_of(run, progress).plain == "warming up, on made-up data, 412 s"
+    monkeypatch.undo()
+    phases = [{"kind": "phase", "run": 0, "phase": name} for name in ("compile", "data", "train")]
+    written = io.StringIO()
+    screen = Screen(as_json=False, console=Console(file=written, width=80))
+    show_all(screen, ReplayProgress(DIGITS), [*phases, evaluation(0, 50.0)])
+    lines = [line.split() for line in written.getvalue().splitlines()]
+    assert [line[2] for line in lines] == ["compiling,", "reading", "epoch"]
 
 
 def test_target_is_read_from_a_view() -> None:
