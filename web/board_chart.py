@@ -29,7 +29,7 @@ from web.chart_parts import (
     vendor_paint,
 )
 from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
-from web.names import hardware
+from web.names import byline, hardware
 
 MOST_INTERVALS = 25
 FEWEST_POINTS = 2
@@ -323,7 +323,7 @@ def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
     amount = entry.get(kind.key)
     lines = [
         plain(hardware(entry), longest=60),
-        f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
+        f"{label(byline(entry))}, {label(entry['system']['name'])}",
         time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",
     ]

@@ -9,6 +9,7 @@ from finishline.rules.ranking.evidence import ranked_seconds
 from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
 from web.chart_parts import even_sample, log_ticks, time_ticks, vendor_paint
 from web.formats import TimeFormat, number
+from web.names import byline
 
 WIDTH, HEIGHT = 360, 176
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 14, 24
@@ -145,7 +146,7 @@ def _front(points: Sequence[_Point]) -> list[_Point]:
 
 def _mark(point: _Point, x: float, y: float, time: TimeFormat) -> Mark:
     vendor = vendor_paint(point.accelerator.vendor or "other")
-    words = f"{_name(point)}, {point.entry['submitter']}: {time(point.seconds)}"
+    words = f"{_name(point)}, {byline(point.entry)}: {time(point.seconds)}"
     address = f"/submissions/{point.entry['submission_id']}"
     return Mark(x, y, f"{vendor} is-{point.entry['evidence']}", address, words)
 

@@ -19,7 +19,7 @@ from web.board_map import BoardMap
 from web.citation import COLOURS, cut, figure, printable
 from web.formats import TimeFormat, quality
 from web.home_words import short_title
-from web.names import hardware
+from web.names import byline, hardware
 
 WIDTH, HEIGHT = 1200, 630
 FONTS = sorted((Path(__file__).parent / "fonts").glob("*.ttf"))
@@ -62,7 +62,7 @@ def board_card(
     goal = f"{sign} {quality(target['value'], target['unit'])} {target['metric']}"
     lines = [_text(70, 235, goal, 34, SOFT, longest=40)]
     if leader is not None:
-        words = f"{hardware(leader)} · {leader['submitter']}"
+        words = f"{hardware(leader)} · {byline(leader)}"
         lines += _result(leader, time(ranked_seconds(leader)), words)
     else:
         lines.append(_text(70, 380, "Be the first.", 56, INK, bold=True))
@@ -73,7 +73,7 @@ def submission_card(submission: View, place: View | None, time: TimeFormat) -> s
     """A submission: its hardware, its number on the board, and its time unless that is a claim."""
     number = place_words(place) if place else None
     of = f" of {place['ranked']}" if place and place["rank"] is not None else ""
-    words = f"{submission['submitter']} · {submission['system']['name']}"
+    words = f"{byline(submission)} · {submission['system']['name']}"
     lines = [
         _text(70, 235, submission["benchmark"], 34, SOFT, longest=40),
         *_result(submission, figure(submission, time) or "not measured", words),

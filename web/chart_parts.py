@@ -9,7 +9,7 @@ from typing import Any
 from finishline.rules.ranking.evidence import check_of_row
 from finishline.rules.submissions.accelerators import accelerator_of_system
 from web.formats import TimeFormat
-from web.names import hardware
+from web.names import byline, hardware
 
 Figure = dict[str, Any]
 View = Mapping[str, Any]
@@ -219,7 +219,7 @@ def names_of(
     """
     ways = (
         [hardware(entry) for entry in entries],
-        [f"{hardware(entry)}, {entry['submitter']}" for entry in entries],
+        [f"{hardware(entry)}, {byline(entry)}" for entry in entries],
         [f"{hardware(entry)}, {entry['system']['name']}" for entry in entries],
         [f"{hardware(entry)}, {entry['model']}" for entry in entries],
     )
@@ -316,5 +316,5 @@ def columns(*texts: str, figures: Sequence[str] = ()) -> tuple[Column, ...]:
 
 def submission_row(entry: View, *cells: str) -> Row:
     """A row that begins with a submission, its submitter and its system."""
-    first = (hardware(entry), entry["submitter"], entry["system"]["name"])
+    first = (hardware(entry), byline(entry), entry["system"]["name"])
     return Row((*first, *cells), f"/submissions/{entry['submission_id']}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row, is_entry, ranked_seconds
 from web.formats import SECONDS, TimeFormat, milliseconds, moment
-from web.names import hardware, row_name
+from web.names import byline, hardware, row_name
 from web.verdicts import standing_words
 
 View = Mapping[str, Any]
@@ -162,7 +162,7 @@ _IN_ADDRESS = {"%": r"\%", "#": r"\#", "{": r"\{", "}": r"\}", "\\": "/"}
 def bibtex(submission: View, address: str, time: TimeFormat = SECONDS) -> str:
     """A @misc entry that BibTeX and biber read, whatever the names hold."""
     fields = {
-        "author": f"{{{escape_tex(submission['submitter'])}}}",
+        "author": f"{{{escape_tex(byline(submission))}}}",
         "title": f"{{{escape_tex(_title(submission))}}}",
         "year": str(submission_year(submission)),
         "howpublished": rf"\url{{{_escaped(address, _IN_ADDRESS)}}}",
@@ -176,7 +176,7 @@ def bibtex(submission: View, address: str, time: TimeFormat = SECONDS) -> str:
 def plain_citation(submission: View, address: str, time: TimeFormat = SECONDS) -> str:
     """The same in a sentence."""
     return one_line(
-        f"{submission['submitter']} ({submission_year(submission)}). {_title(submission)}. "
+        f"{byline(submission)} ({submission_year(submission)}). {_title(submission)}. "
         f"{_note(submission, time)} {address}"
     )
 

@@ -15,7 +15,7 @@ from web.chart_parts import (
 )
 from web.compare import LETTERS
 from web.formats import TimeFormat, time_format
-from web.names import hardware
+from web.names import byline, hardware
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.
@@ -127,7 +127,7 @@ def _runs(place: int, one: View, scale: float) -> dict[str, Any]:
 
 
 def _name(place: int, submission: View) -> str:
-    named = f"{hardware(submission)}, {submission['submitter']}"
+    named = f"{hardware(submission)}, {byline(submission)}"
     return f"{LETTERS[place]} {plain(named, longest=36)}"
 
 

@@ -22,7 +22,7 @@ from web.chart_parts import (
     target_line,
 )
 from web.formats import TimeFormat, number, quality, seconds_exact, time_format
-from web.names import hardware
+from web.names import byline, hardware
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
 MOST_EVALUATIONS = 200
@@ -259,7 +259,7 @@ def _submission_text(place: View, unit: str) -> str:
     return "<br>".join(
         (
             plain(hardware(place), longest=60),
-            label(place["submitter"]),
+            label(byline(place)),
             f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else ""),
         )
     )

@@ -24,7 +24,7 @@ from web.chart_parts import (
     time_axis,
 )
 from web.formats import DASH, TimeFormat, seconds_exact, time_format
-from web.names import hardware
+from web.names import byline, hardware
 
 FEWEST_FOR_A_BOX = 4
 HALF_HEIGHT = 0.28
@@ -171,7 +171,7 @@ def _beside(order: int) -> float:
 def _text(entry: View, run: View, time: TimeFormat) -> str:
     lines = (
         plain(hardware(entry), longest=60),
-        f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
+        f"{label(byline(entry))}, {label(entry['system']['name'])}",
         f"{time(run['seconds'])}, {label(run['file'])}",
     )
     return "<br>".join(lines)

@@ -13,7 +13,7 @@ from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.verification.purposes import is_in_box
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
-from web.names import hardware
+from web.names import byline, hardware
 from web.progress import kind_word
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -110,10 +110,10 @@ def record_entry(
     return FeedEntry(
         subject=f"record {record['submission_id']}",
         path=f"/submissions/{quote(record['submission_id'])}",
-        title=f"{benchmark['title']}: record of {time} by {record['submitter']}",
+        title=f"{benchmark['title']}: record of {time} by {byline(record)}",
         summary=f"{hardware(record)} reached the target in {time} ({division} division, "
         f"{evidence_words(record)}){_margin(record)}.",
-        author=record["submitter"],
+        author=byline(record),
         updated=record["date"],
         categories=("record", benchmark["id"]),
     )
@@ -128,7 +128,7 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
-        title=f"{benchmark['title']}: {named} by {verdict['submitter']}, "
+        title=f"{benchmark['title']}: {named} by {byline(verdict)}, "
         f"{kind_word(verdict) if is_in_box(verdict['kind']) else verdict['kind']}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",

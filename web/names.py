@@ -13,11 +13,21 @@ def hardware(row: View) -> str:
     return str(row["hardware"]) if "hardware" in row else hardware_words(row["system"])
 
 
+def byline(row: View) -> str:
+    """Display name of a row's submitter, else the name of their account."""
+    return str(row.get("display_name") or row["submitter"])
+
+
+def named(account: str, display_name: str | None) -> str:
+    """Both names of a person where they differ, as in "Ada Lovelace (ada)"."""
+    return f"{display_name} ({account})" if display_name else account
+
+
 def row_name(row: View) -> str:
     """The hardware of a row, its submitter and its system, as in "8 × V100 · NVIDIA DGX-1"."""
     system = row.get("system") or ""
     name = system["name"] if isinstance(system, Mapping) else system
-    return f"{hardware(row)} · {row['submitter']} {name}".strip()
+    return f"{hardware(row)} · {byline(row)} {name}".strip()
 
 
 def models_differ(rows: Iterable[View]) -> bool:

@@ -9,7 +9,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
-from web.names import hardware
+from web.names import byline, hardware
 
 View = Mapping[str, Any]
 KIND_WORDS = {"replay": "verification", "entry": "measurement", "ablation": "factors"}
@@ -196,7 +196,7 @@ def chosen_ghost(race: View, wanted: str | None) -> View | None:
 
 def ghost_label(ghost: View) -> str:
     """Label of a ghost: the run of a submitter's hardware, or a mean of runs."""
-    whose = f"{hardware(ghost)} by {ghost['submitter']}"
+    whose = f"{hardware(ghost)} by {byline(ghost)}"
     if ghost["role"] == "claim":
         runs = max((point["runs"] for point in ghost["points"]), default=0)
         return f"the claim, mean of {count_text(runs, 'run')}"

@@ -25,7 +25,7 @@ from web.chart_parts import (
     time_axis,
 )
 from web.formats import DASH, TimeFormat, day, moment, time_format
-from web.names import hardware
+from web.names import byline, hardware
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
@@ -99,7 +99,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
             Row(
                 (
                     hardware(mark),
-                    mark["submitter"],
+                    byline(mark),
                     day(mark["date"]),
                     division,
                     evidence_words(mark),
@@ -163,7 +163,7 @@ def _marks(marks: Sequence[View], time: TimeFormat) -> dict[str, Any]:
 def _text(mark: View, time: TimeFormat) -> str:
     lines = [
         plain(hardware(mark), longest=60),
-        label(mark["submitter"]),
+        label(byline(mark)),
         f"{time(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):

@@ -237,6 +237,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         age=formats.age,
+        byline=names.byline,
         counted=count_text,
         day=formats.day,
         duration=formats.duration,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from finishline.rules.ranking.evidence import ranked_seconds
 from finishline.rules.submissions.accelerators import Accelerator
 from web.formats import number
+from web.names import byline
 
 View = Mapping[str, Any]
 Shown = Literal["minutes", "per-accelerator", "speed-up"]
@@ -50,7 +51,7 @@ def round_matrix(benchmarks: Sequence[View], results: Sequence[View], shown: Sho
     timed = [result for result in results if ranked_seconds(result)]
     systems: defaultdict[tuple[str, str, str], dict[str, View]] = defaultdict(dict)
     for result in sorted(timed, key=_seconds):
-        name = result["submitter"], result["system"]["name"], result["accelerator"].words
+        name = byline(result), result["system"]["name"], result["accelerator"].words
         systems[name].setdefault(result["benchmark"], result)
     present = tuple(b for b in benchmarks if any(b["id"] in cells for cells in systems.values()))
     times = {b["id"]: [_seconds(r) for r in timed if r["benchmark"] == b["id"]] for b in present}

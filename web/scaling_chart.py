@@ -20,6 +20,7 @@ from web.chart_parts import (
     submission_row,
 )
 from web.formats import TimeFormat, number, percent, time_format
+from web.names import byline
 
 NOTHING = (
     "This needs at least two ranked submissions by one submitter with different numbers of the "
@@ -62,7 +63,7 @@ def scaling_families(board: View) -> list[ScalingFamily]:
         count, name = system.count, system.model
         if entry["rank"] is None or not entry["tta_seconds"] or not count or not name:
             continue
-        sizes = found[entry["submitter"], name, entry["division"]]
+        sizes = found[byline(entry), name, entry["division"]]
         if count not in sizes or entry["tta_seconds"] < sizes[count]["tta_seconds"]:
             sizes[count] = entry
     families = [

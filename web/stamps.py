@@ -15,7 +15,7 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address
-from web.names import hardware, models_differ, row_name
+from web.names import byline, hardware, models_differ, row_name
 from web.verdicts import published_check, why_not_timed
 
 View = Mapping[str, Any]
@@ -45,7 +45,7 @@ class Stamp:
 def submission_title(submission: View) -> str:
     """Title of a submission: its hardware, submitter and system; of a package its own name."""
     if submission["package"] is not None:
-        return f"{submission['model']} · {submission['submitter']}"
+        return f"{submission['model']} · {byline(submission)}"
     return row_name(submission)
 
 
@@ -54,7 +54,7 @@ def subject_title(submission: View, against: View | None) -> str:
     if against is None:
         return submission_title(submission)
     sides = (submission, against)
-    names = [f"{hardware(side)} by {side['submitter']}" for side in sides]
+    names = [f"{hardware(side)} by {byline(side)}" for side in sides]
     if models_differ(sides):
         names = [f"{name} ({side['model']})" for name, side in zip(names, sides, strict=True)]
     return " against ".join(names)

@@ -16,7 +16,7 @@ from finishline.rules.scoring.aggregate import coefficient_of_variation_percent,
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.text import count_text
 from web.formats import DASH, TimeFormat, number, seconds_exact
-from web.names import hardware
+from web.names import byline, hardware
 
 View = Mapping[str, Any]
 NO_PRICE = "The submission states no price, so it has no cost."
@@ -290,7 +290,7 @@ def _eligibility(place: View) -> str:
 
 def _neighbours(place: View, time: TimeFormat) -> str:
     beside = [
-        f"{other['why']}: {place_words(other) or '–'}, {hardware(other)} by {other['submitter']}"
+        f"{other['why']}: {place_words(other) or '–'}, {hardware(other)} by {byline(other)}"
         f" ({time(ranked_seconds(other))})"
         for other in place["others"]
     ]

@@ -96,6 +96,7 @@ class PlacedSubmission(Schema):
 
     id: str
     submitter: str
+    display_name: str | None = None
     model: str
     hardware: str
     division: str

@@ -195,6 +195,7 @@ class BoardEntry(EvidenceFields):
     unranked_reason: str | None
     submission_id: str
     submitter: str
+    display_name: str | None = None
     model: str
     framework: str
     division: str

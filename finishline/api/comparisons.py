@@ -10,6 +10,7 @@ class ComparedView(Schema):
 
     submission_id: str
     submitter: str
+    display_name: str | None = None
     model: str
     hardware: str
     division: str
@@ -78,6 +79,7 @@ class GhostView(Schema):
     submission_id: str
     model: str
     submitter: str
+    display_name: str | None = None
     hardware: str
     hardware_class: str
     points: list[GhostPointView]

@@ -15,6 +15,9 @@ LONGEST_OVERLAP_HOURS = 168
 # No name begins with a dot: "." and ".." are no step of an address.
 NAME_PATTERN = r"^[\w@ -][\w.@ -]*$"
 Days = Annotated[float, Field(gt=0, le=LONGEST_DAYS)]
+# The name of a person as they write it: with apostrophes and commas, without brackets.
+DISPLAY_PATTERN = r"^[\w'’][\w.'’, -]*$"
+DisplayName = Annotated[str, Field(min_length=1, max_length=100, pattern=DISPLAY_PATTERN)]
 UserName = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
 
 
@@ -173,6 +176,7 @@ class MeView(Schema):
     """
 
     user: str
+    display_name: str | None = None
     organisation: str | None
     email: str | None
     highest_role: str
@@ -181,6 +185,19 @@ class MeView(Schema):
     role: str
     scopes: list[str]
     expires_at: datetime | None
+
+
+class MeChange(Schema):
+    """Changes of one's own account: the name that readers see in place of the account's, or null.
+
+    No other user, organisation or submitter of published results may have one like it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"display_name": "Ada Lovelace"}]}
+    )
+
+    display_name: DisplayName | None
 
 
 # A single address; the mail server decides about the parts before and behind the @.
@@ -212,6 +229,7 @@ class UserCreate(Schema):
     )
 
     name: UserName
+    display_name: DisplayName | None = None
     role: Role = "submitter"
     organisation: OrganisationName | None = None
     email: Email | None = None
@@ -228,6 +246,7 @@ class UserChange(Schema):
         },
     )
 
+    display_name: DisplayName | None = None
     role: Role = "submitter"
     organisation: OrganisationName | None = None
     email: Email | None = None
@@ -263,6 +282,8 @@ class UserKnownChange(Schema):
 class UserView(Schema):
     """A user, for admins. `role` is the highest that their tokens may have.
 
+    Readers see the `display_name` in place of the name, where there is one.
+
     An organiser knows them since `known_at`: their packages go to workers without a memory cgroup
     too. `tokens` counts those that are neither revoked nor expired; `last_used_at` covers all of
     theirs.
@@ -270,6 +291,7 @@ class UserView(Schema):
 
     id: int
     name: str
+    display_name: str | None = None
     role: str
     organisation: str | None
     email: str | None

@@ -15,6 +15,7 @@ class RecordView(Schema):
 
     submission_id: str
     submitter: str
+    display_name: str | None = None
     model: str
     hardware: str
     status: str
@@ -39,6 +40,7 @@ class NoRecordView(Schema):
 
     submission_id: str
     submitter: str
+    display_name: str | None = None
     model: str
     hardware: str
     status: str

@@ -39,6 +39,7 @@ class RunRecord(Schema):
     division: str
     submission_id: str
     submitter: str
+    display_name: str | None = None
     submitted_at: datetime
     submitted_on: date | None
     archive: bool

@@ -263,6 +263,7 @@ class SubmissionView(EvidenceFields):
     benchmark_sha256: str
     division: str
     submitter: str
+    display_name: str | None = None
     model: str
     framework: str
     system: SystemView

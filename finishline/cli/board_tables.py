@@ -73,7 +73,14 @@ def _runs_of(entry: View) -> str:
 def _names_of(entry: View) -> tuple[Text, Text, Text, str]:
     """Submitter, model, system and id of an entry of a board."""
     system = (entry.get("system") or {}).get("name")
-    names = [or_dash(name) for name in (entry.get("submitter"), entry.get("model"), system)]
+    names = [
+        or_dash(name)
+        for name in (
+            entry.get("display_name") or entry.get("submitter"),
+            entry.get("model"),
+            system,
+        )
+    ]
     submitter, model, system = map(one_line, names)
     return submitter, model, system, or_dash(entry.get("submission_id"))
 

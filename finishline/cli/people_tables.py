@@ -58,11 +58,13 @@ def user_table(users: Sequence[View]) -> RenderableType:
     if not users:
         return Text("No matching user.", style="dim")
     table = make_table(
-        "name", "role", "organisation", "e-mail", "tokens", "last used", "state", right=("tokens",)
-    )
+        "name", "shown as", "role", "organisation", "e-mail", "tokens", "last used", "state",
+        right=("tokens",),
+    )  # fmt: skip
     for item in users:
         table.add_row(
             or_dash(item.get("name")),
+            or_dash(item.get("display_name")),
             or_dash(item.get("role")),
             or_dash(item.get("organisation")),
             or_dash(item.get("email")),
@@ -95,6 +97,7 @@ def account_lines(view: View) -> list[RenderableType]:
     whose = f"{view.get('user')}, {organisation}" if organisation else str(view.get("user"))
     return [
         Text(whose, style="bold"),
+        *([Text(f"shown as {view['display_name']}")] if view.get("display_name") else []),
         Text(f"token {view.get('token_id')}: {view.get('label') or 'without a label'}"),
         Text(
             f"role {role}" + (f"; your account allows up to {highest}" if highest != role else "")

@@ -69,7 +69,7 @@ def _cells(entry: BoardEntry) -> tuple[str, ...]:
     return (
         "–" if entry.rank is None else str(entry.rank),
         entry.model,
-        entry.submitter,
+        entry.display_name or entry.submitter,
         entry.system.name,
         "–" if seconds is None else _time(seconds),
         evidence_words(row),

@@ -92,6 +92,8 @@ def fault_in(name: str) -> str | None:
         return "has invisible or direction-changing characters; remove them"
     if not name or name != name.strip():
         return "is empty, or begins or ends with a space; remove spaces around it"
+    if "  " in name:
+        return "has several spaces in a row; write one"
     plain = unicodedata.normalize("NFKC", name)
     return f"has compatibility characters; write it as {plain!r}" if plain != name else None
 

@@ -17,6 +17,11 @@ class ServerError(Exception):
         self.problems = problems or []
 
 
+def problem(field: str, message: str, expected: str) -> dict[str, Any]:
+    """A fault in a field of a request, as an entry of `problems`."""
+    return {"file": None, "line": None, "field": field, "message": message, "expected": expected}
+
+
 class NotSignedInError(ServerError):
     """No token, or one that is unknown, expired or revoked."""
 

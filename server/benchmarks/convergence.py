@@ -18,7 +18,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
 from finishline.rules.submissions.accelerators import hardware_words
-from server.base.models import SUBMITTER, RunRow, Submission
+from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
 from server.base.viewer import seeing_figures
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
@@ -95,6 +95,7 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
             Submission.hyperparameters,
             Submission.result,
             SUBMITTER,
+            DISPLAY_NAME,
         )
         .join(Submission.user)
         .outerjoin(Submission.published)
@@ -113,6 +114,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
     return PlacedSubmission(
         id=row.id,
         submitter=row.submitter,
+        display_name=row.display_name,
         model=row.model,
         hardware=hardware_words(row.system),
         division=row.division,

@@ -13,7 +13,7 @@ from finishline.rules.statistics.significance import holm
 from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.text import count_text
 from server.base.errors import ContentError, NotFoundError
-from server.base.models import SUBMITTER, Pool, PoolRun, Submission
+from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
 from server.submissions.service import convergence_factor, run_times
 
 FEWEST, MOST = 2, 6
@@ -76,6 +76,7 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Pool.measured_seconds,
             Submission.withdrawn_at,
             SUBMITTER,
+            DISPLAY_NAME,
         )
         .join(Submission.user)
         .outerjoin(Submission.published)
@@ -114,6 +115,7 @@ def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
     return ComparedView(
         submission_id=row.id,
         submitter=row.submitter,
+        display_name=row.display_name,
         model=row.model,
         hardware=hardware_words(row.system),
         division=row.division,

@@ -135,6 +135,7 @@ def _ghost(
         submission_id=submission.id,
         model=submission.model,
         submitter=submission.submitter,
+        display_name=submission.display_name,
         hardware=hardware_words(submission.system),
         hardware_class=submission.system["hardware_class"],
         points=[GhostPointView(**asdict(point)) for point in points],

@@ -55,7 +55,7 @@ PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_r
 MOST_PICTURED = 500
 PICTURED = (
     *("submission_id", "rank", "evidence", "measured_seconds", "tta_seconds"),
-    *("system", "submitter"),
+    *("system", "submitter", "display_name"),
 )
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
@@ -335,12 +335,13 @@ def _pool_sharing(standings: Iterable[Standing]) -> dict[str, list[str]]:
 
 
 def _with_others(first: BoardRow, others: Sequence[BoardRow]) -> BoardRow:
-    own = first.shown["submitter"]
-    names = tuple(dict.fromkeys(row.shown["submitter"] for row in others))
+    names = {row.shown["submitter"]: row.shown["display_name"] for row in others}
+    names.pop(first.shown["submitter"], None)
     return replace(
         first,
         search_text="\n".join((first.search_text, *(row.search_text for row in others))),
-        changed=dict(first.changed) | {"also_by": tuple(name for name in names if name != own)},
+        changed=dict(first.changed)
+        | {"also_by": tuple(shown or name for name, shown in names.items())},
     )
 
 

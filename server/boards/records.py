@@ -14,7 +14,7 @@ from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version, board_versions, cached_for_board
-from server.base.models import SUBMITTER, PublishedResult, Submission
+from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
 from server.verifications.record_candidates import List, contenders
 
 Histories = dict[List, RecordHistory]
@@ -27,6 +27,7 @@ class Standing:
     records: tuple[Record, ...]
     division: str
     submitter: str
+    display_name: str | None
     model: str
     hardware: str
     status: str
@@ -160,6 +161,7 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             Submission.evidence,
             Submission.check_word,
             SUBMITTER,
+            DISPLAY_NAME,
         )
         .join(Submission.user)
         .outerjoin(Submission.published)
@@ -168,6 +170,7 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
     return {
         row.id: {
             "submitter": row.submitter,
+            "display_name": row.display_name,
             "model": row.model,
             "hardware": hardware_words(row.system),
             "status": row.status,

@@ -15,8 +15,17 @@ Result = dict[str, Any]
 # Of each division of a board: nobody reads on, and a board may have 20,000 rows.
 MOST_RESULTS = 1000
 FIELDS = (
-    *("submission_id", "submitter", "model", "framework", "division", "system", "status", "rank"),
-    *("provisional_rank", "listed_rank", "evidence", "check", "witnessed_by", "trained_with"),
+    *("submission_id", "submitter", "display_name", "model", "framework", "division", "system"),
+    *(
+        "status",
+        "rank",
+        "provisional_rank",
+        "listed_rank",
+        "evidence",
+        "check",
+        "witnessed_by",
+        "trained_with",
+    ),
     *("tta_seconds", "measured_seconds", "submitted_on", "submitted_at"),
 )
 

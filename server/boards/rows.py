@@ -23,6 +23,7 @@ from finishline.rules.submissions.accelerators import Accelerator, accelerator_o
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
 from server.base.models import (
+    DISPLAY_NAME,
     SUBMITTER,
     Decision,
     Pool,
@@ -54,7 +55,7 @@ COLUMNS = tuple(
         (
             *STANDING_COLUMNS,
             *(getattr(Submission, name) for name in OWN_FIELDS),
-            *(Submission.result, SUBMITTER),
+            *(Submission.result, SUBMITTER, DISPLAY_NAME),
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
             TrainingPackage.compressed_bytes.label("package_bytes"),
             TrainingPackage.same_program_as,
@@ -371,7 +372,7 @@ def _row(
     }
     system = shown["system"]
     texts = (
-        *(shown["model"], shown["submitter"], shown["framework"]),
+        *(shown["model"], shown["submitter"], shown["display_name"] or "", shown["framework"]),
         *(system["name"], system["hardware_class"], system["accelerator"] or ""),
     )
     epochs = {run.epochs for run in sealed if run.epochs is not None}
@@ -465,6 +466,7 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         **{name: result.get(name) for name in RESULT_FIELDS},
         "submission_id": row.id,
         "submitter": row.submitter,
+        "display_name": row.display_name,
         "system": {name: row.system.get(name, absent) for name, absent in SYSTEM_FIELDS.items()},
         "runs_reached": result["reached"] if training else 0,
         "runs_started": result["started"] if training else 0,

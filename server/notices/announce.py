@@ -93,6 +93,7 @@ def submission_content(submission: Submission) -> Content:
             "kind": submission.kind,
             "model": submission.model[:LONGEST_NAME],
             "submitter": submission.submitter,
+            "display_name": submission.display_name,
             "status": submission.status,
             "tta_seconds": submission.tta_seconds,
             "latency_ms": submission.latency_ms,

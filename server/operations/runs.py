@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.api.runs import ParameterSetting, RunExport, RunMeasure, RunRecord
 from finishline.api.submissions import SystemView
 from server.base.database import Database
-from server.base.models import SUBMITTER, PublishedResult, RunRow, Submission, User
+from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.base.services import ServicesDep
 from server.benchmarks.queries import definition, find_benchmark
 from server.submissions.service import read_cursor, write_cursor
@@ -85,6 +85,7 @@ def _with_submissions() -> Select[*tuple[Any, ...]]:
             Submission.benchmark_sha256,
             Submission.division,
             SUBMITTER,
+            DISPLAY_NAME,
             Submission.submitted_at,
             PublishedResult.published_on,
             (Submission.evidence == "published").label("archive"),
@@ -110,6 +111,7 @@ def _record(session: Session, row: Row[Any]) -> RunRecord:
         division=row.division,
         submission_id=row.id,
         submitter=row.submitter,
+        display_name=row.display_name,
         submitted_at=row.submitted_at,
         submitted_on=row.published_on,
         archive=row.archive,

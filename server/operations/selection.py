@@ -71,7 +71,7 @@ def _included(
 DECISIONS: Mapping[str, Included | LeftOut] = {
     "organisations": _included("id name created_at"),
     "users": _included(
-        "id name created_at role organisation_id disabled_at known_at",
+        "id name display_name created_at role organisation_id disabled_at known_at",
         email="reaches a person",
     ),
     "tokens": LeftOut(OF_ITS_OWNER),

@@ -96,6 +96,7 @@ def _in_short(services: Services, submission: Submission) -> Context:
         "model": submission.model,
         "system": submission.system,
         "submitter": submission.submitter,
+        "display_name": submission.display_name,
         "benchmark": submission.benchmark_id,
         "benchmark_title": title_of(services, submission.benchmark_id),
         "kind": submission.kind,

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.people import OwnTokenCreate, Scope, TokenRotate
+from finishline.api.people import MeChange, OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Submission, Token
 from server.base.standing import pending_verifications, standing
 from server.pages.console_page import Console, Done, OwnerDep, filled
-from server.people import erasure, token_issue
+from server.people import erasure, token_issue, users
 from server.people.accounts import (
     ROLES,
     SCOPES,
@@ -98,6 +98,19 @@ def ask_erasure(console: OwnerDep, _form: FormDep) -> Response:
         return ADDRESS, Notice("The admins see that you ask to be erased.")
 
     return console.change(ask, partial(account_page, console))
+
+
+@router.post(ADDRESS + "/display-name")
+def change_display_name(console: OwnerDep, form: FormDep) -> Response:
+    """Change the name that readers see; an empty field removes it."""
+
+    def change(session: Session, wanted: MeChange) -> Done:
+        users.change_me(session, console.caller, wanted.display_name)
+        shown = wanted.display_name or console.caller.name
+        return ADDRESS, Notice(f"Readers see you as {shown}.")
+
+    asked = {"display_name": filled(form).get("display_name")}
+    return console.submit(MeChange, asked, change, partial(account_page, console, typed=form))
 
 
 def token_row(token: Token) -> dict[str, Any]:

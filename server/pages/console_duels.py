@@ -108,5 +108,10 @@ def _opponents(session: Session, challenger: Submission) -> list[Submission]:
 
 
 def _side(submission: Submission) -> dict[str, str]:
-    name = row_name({"system": submission.system, "submitter": submission.submitter})
+    row = {
+        "system": submission.system,
+        "submitter": submission.submitter,
+        "display_name": submission.display_name,
+    }
+    name = row_name(row)
     return {"id": submission.id, "words": f"{name} ({submission.model})"}

@@ -50,6 +50,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
         "submission_id": submission.id,
         "system": submission.system,
         "submitter": submission.submitter,
+        "display_name": submission.display_name,
         "benchmark": submission.benchmark_id,
         "standing": published_status(submission),
         "outcome": verification.outcome,

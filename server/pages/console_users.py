@@ -86,9 +86,10 @@ def user_page(user_name: str, console: OrganiserDep) -> HTMLResponse:
 
 @router.post(ADDRESS + "/{user_name}")
 def change_user(user_name: str, console: AdminDep, form: FormDep) -> Response:
-    """Change role, organisation and e-mail; an empty field removes its value."""
+    """Change display name, role, organisation and e-mail; an empty field removes its value."""
     fields = filled(form)
-    asked = {name: fields.get(name) for name in ("role", "organisation", "email")}
+    changed = ("display_name", "role", "organisation", "email")
+    asked = {name: fields.get(name) for name in changed}
     return _change(user_name, console, asked, "changed", typed=form)
 
 
@@ -175,7 +176,8 @@ def _one(
         organisations = users.list_organisations(session)
         found = list_visible_tokens(session, console.caller, user_name=user_name)
         tokens = [token_row(token) for token in found]
-    kept = {"role": user.role, "organisation": user.organisation, "email": user.email}
+    changed = {"display_name", "role", "organisation", "email"}
+    kept = user.model_dump(include=changed)
     return console.page(
         "user.html",
         typed=typed or kept,

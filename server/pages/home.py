@@ -77,7 +77,7 @@ def _records(standing: Standing | None) -> dict[str, Any]:
     if standing is None:
         return {"records": []}
     *earlier, last = map(asdict, standing.records)
-    names = ("submitter", "model", "hardware", "status", "evidence", "check")
+    names = ("submitter", "display_name", "model", "hardware", "status", "evidence", "check")
     last |= {name: getattr(standing, name) for name in names}
     return {"records": [*earlier, last]}
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.submissions.accelerators import accelerator_of_system
-from server.base.models import SUBMITTER, PublishedResult, Submission, User
+from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services, ServicesDep
 from server.pages.board_times import times_of
@@ -23,7 +23,7 @@ from server.submissions.listing import (
     list_submissions,
     list_verifications,
 )
-from web.names import row_name
+from web.names import named, row_name
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -123,7 +123,7 @@ def search_page(services: ServicesDep, viewer: ViewerDep, q: Words = "") -> str:
 def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str]]]:
     """Names with their pages, of the latest submissions on a board for all but benchmarks."""
     latest = session.execute(
-        select(SUBMITTER, Submission.system)
+        select(SUBMITTER, DISPLAY_NAME, Submission.system)
         .join(User, User.id == Submission.user_id)
         .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
         .where(Submission.withdrawn_at.is_(None), Submission.embargoed.is_(False))
@@ -137,13 +137,15 @@ def _names(session: Session, services: Services) -> dict[str, list[tuple[str, st
             (f"{each.title} ({each.benchmark_id})", f"/benchmarks/{each.benchmark_id}")
             for each in sorted(benchmarks, key=lambda each: each.title)
         ],
-        "Submitters": _pages({row.submitter for row in latest}, "submitters"),
-        "Accelerators": _pages({model for model in models if model}, "accelerators"),
+        "Submitters": _pages(
+            {row.submitter: named(row.submitter, row.display_name) for row in latest}, "submitters"
+        ),
+        "Accelerators": _pages({model: model for model in models if model}, "accelerators"),
     }
 
 
-def _pages(names: set[str], folder: str) -> list[tuple[str, str]]:
-    return [(name, f"/{folder}/{quote(name, safe='')}") for name in sorted(names)]
+def _pages(names: dict[str, str], folder: str) -> list[tuple[str, str]]:
+    return [(names[name], f"/{folder}/{quote(name, safe='')}") for name in sorted(names)]
 
 
 def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
@@ -155,7 +157,7 @@ def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
         for column in (Submission.model, system)
     ]
     rows = session.execute(
-        select(Submission.id, Submission.model, Submission.system, SUBMITTER)
+        select(Submission.id, Submission.model, Submission.system, SUBMITTER, DISPLAY_NAME)
         .join(User, User.id == Submission.user_id)
         .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
         .where(or_(Submission.id == words, Submission.id.in_(latest) & or_(*like)))

@@ -15,6 +15,7 @@ from server.benchmarks.views import benchmark_view
 from server.boards.service import board_results
 from server.pages.board_times import times_of
 from web.home_words import families
+from web.names import named
 from web.render import render
 from web.rounds import Shown, round_matrix
 
@@ -78,7 +79,11 @@ def _page(services: Services, kind: str, name: str, fits: Callable[[dict[str, An
     return render(
         "results.html",
         kind=kind,
-        name=found[0]["accelerator"].model if kind == "accelerator" else name,
+        name=(
+            found[0]["accelerator"].model
+            if kind == "accelerator"
+            else named(name, found[0]["display_name"])
+        ),
         results=found,
         most=MOST_SHOWN,
         benchmarks={b["id"]: b for b in _views(services.benchmarks.values())},

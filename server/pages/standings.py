@@ -13,6 +13,7 @@ from finishline.rules.ranking.ranking import FIRST_METRIC
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
 from server.boards.service import PlacedRow, ranked_board
+from web.names import byline
 
 Context = dict[str, Any]
 FURTHER = 2
@@ -24,6 +25,7 @@ class Place:
 
     submission_id: str
     submitter: str
+    display_name: str | None
     model: str
     hardware: str
     system: str
@@ -109,7 +111,7 @@ def _timed(place: Place) -> Context:
     return {
         "submission_id": place.submission_id,
         "place": place_words(asdict(place)),
-        "name": f"{place.hardware} · {place.submitter}",
+        "name": f"{place.hardware} · {byline(asdict(place))}",
         "seconds": _seconds(place),
         "low": place.measured_low_seconds if measured else place.tta_low_seconds,
         "high": place.measured_high_seconds if measured else place.tta_high_seconds,

@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast, get_args
 
-from sqlalchemy import Connection, Table, bindparam, literal, select, text, union_all
+from sqlalchemy import (
+    CompoundSelect,
+    Connection,
+    Table,
+    bindparam,
+    literal,
+    select,
+    text,
+    union_all,
+)
 from sqlalchemy.orm import Session
 
 from finishline.api.people import Scope
@@ -17,7 +26,7 @@ from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
-from server.base.models import ConsoleSession, Organisation, Token, User
+from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
 from server.people.audit import Actor, Subject, record
 
 # Any number that no other lock of this database has.
@@ -26,9 +35,10 @@ LOCK = 0x66696E6E616D65
 FORMER = re.compile(r"former-\d+")
 
 
-def require_new_name(session: Session, name: str) -> None:
+def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
     """Lock names, so that nobody takes a similar one until the end of the transaction.
 
+    A user's display name may be like the name of their own account: `user_id` says whose it is.
     Raises ContentError about its form, ConflictError naming the similar name. Existing names stay
     as they are.
     """
@@ -38,9 +48,16 @@ def require_new_name(session: Session, name: str) -> None:
         raise ContentError(f"The name {name!r} is kept for an account that was erased.")
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    taken = union_all(
-        select(literal("a user"), User.name),
+    others = User.id.is_distinct_from(user_id)
+    taken: CompoundSelect[Any] = union_all(
+        select(literal("a user"), User.name).where(others),
+        select(literal("a user called"), User.display_name).where(
+            others, User.display_name.is_not(None)
+        ),
         select(literal("an organisation"), Organisation.name),
+        select(literal("a submitter"), PublishedResult.organisation)
+        .where(PublishedResult.organisation.is_not(None))
+        .distinct(),
     )
     shapes = skeletons(name)
     for kind, other in session.execute(taken):

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from finishline.api.people import (
+    MeChange,
     MeView,
     OwnTokenCreate,
     TokenCreate,
@@ -15,7 +16,7 @@ from finishline.api.people import (
 )
 from server.base.models import Token
 from server.base.services import ServicesDep
-from server.people import token_issue
+from server.people import token_issue, users
 from server.people.accounts import NewToken, list_own_tokens
 from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep
 from server.people.views import me_view, token_view
@@ -28,6 +29,14 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 def get_me(services: ServicesDep, caller: CallerDep) -> MeView:
     """Read the user, role, scopes and expiry of this request's token."""
     with services.database.read() as session:
+        return me_view(session.get_one(Token, caller.token_id))
+
+
+@router.patch("/me")
+def change_me(services: ServicesDep, caller: OwnTokensDep, body: MeChange) -> MeView:
+    """Change the name that readers see beside my results; null for that of the account."""
+    with services.database.write() as session:
+        users.change_me(session, caller, body.display_name)
         return me_view(session.get_one(Token, caller.token_id))
 
 

@@ -1,4 +1,4 @@
-"""Erasure of a person: their name becomes former-17 wherever this server keeps it.
+"""Erasure of a person: their names become former-17 wherever this server keeps it.
 
 Decision 0024 says what stays: results with their files, and hashes.
 """
@@ -6,7 +6,7 @@ Decision 0024 says what stays: results with their files, and hashes.
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -116,9 +116,12 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
         raise ConflictError("Only another admin can erase your account.")
     if name == former:
         raise ConflictError(f"{name} is erased already.")
-    rename, words = _rename(session, user, former), (name, *([user.email] if user.email else []))
+    names = (name, *_display_names(session, user))
+    rename = _rename(session, user, names, former)
+    words = (*names, *([user.email] if user.email else []))
     _end_access(session, user)
-    user.name, user.email, user.disabled_at = former, None, user.disabled_at or utc_now()
+    user.name, user.email, user.display_name = former, None, None
+    user.disabled_at = user.disabled_at or utc_now()
     session.flush()
     for column in COLUMNS:
         _rewrite(session, column, words, rename)
@@ -131,20 +134,39 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     return user
 
 
-def _rename(session: Session, user: User, former: str) -> Rename:
-    """Replace a name as a whole word, wherever it stands in a value; and the e-mail address."""
-    everybody = [*session.scalars(select(User.name)), *session.scalars(select(Organisation.name))]
+def _display_names(session: Session, user: User) -> set[str]:
+    """Names that readers saw a person by, but for those that others have by now."""
+    records = session.execute(
+        select(AuditRecord.before, AuditRecord.after).where(
+            AuditRecord.subject_kind == "user", AuditRecord.subject_id == user.name
+        )
+    )
+    shown = {(values or {}).get("display_name") for record in records for values in record}
+    others = session.scalars(select(User.display_name).where(User.id != user.id))
+    return {name for name in shown | {user.display_name} if name} - {*others, user.name}
+
+
+def _rename(session: Session, user: User, names: Collection[str], former: str) -> Rename:
+    """Replace names as whole words, wherever they stand in a value; and the e-mail address."""
+    others = select(User.name, User.display_name).where(User.id != user.id)
+    everybody = {
+        *names,
+        *(one for row in session.execute(others) for one in row if one),
+        *session.scalars(select(Organisation.name)),
+    }
     # Of "alice" in the name "alice b" nothing is theirs.
-    longer = sorted((one for one in everybody if user.name in one), key=len, reverse=True)
+    longer = sorted(
+        (one for one in everybody if any(name in one for name in names)), key=len, reverse=True
+    )
     words = re.compile(
         rf"(?<![\w@.-])(?:{'|'.join(re.escape(one) for one in longer)})(?![\w@-]|\.\w)"
     )
-    name, email = user.name, user.email
+    email = user.email
 
     def rename(value: Any) -> Any:
         if isinstance(value, str):
             found = value.replace(email, former) if email else value
-            return words.sub(lambda m: former if m[0] == name else m[0], found)
+            return words.sub(lambda m: former if m[0] in names else m[0], found)
         if isinstance(value, dict):
             return {k: each if k in WORDS else rename(each) for k, each in value.items()}
         return [rename(each) for each in value] if isinstance(value, list) else value

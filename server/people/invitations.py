@@ -12,13 +12,20 @@ from sqlalchemy.orm import Session
 
 from finishline.api.people import (
     LONGEST_LINK_DAYS,
+    DisplayName,
     Email,
     InvitationCreate,
     InvitationView,
     UserName,
 )
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError, NotAllowedError, NotFoundError
+from server.base.errors import (
+    ConflictError,
+    ContentError,
+    NotAllowedError,
+    NotFoundError,
+    problem,
+)
 from server.base.models import Invitation, User
 from server.people.accounts import (
     ORGANISERS,
@@ -34,7 +41,7 @@ from server.people.accounts import (
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, caller_of
 from server.people.token_issue import lock_tokens, may_give
-from server.people.users import find_organisation
+from server.people.users import find_organisation, set_display_name
 
 USUAL_DAYS = 7
 TOKEN_LIFETIME = timedelta(days=365)
@@ -44,9 +51,10 @@ State = Literal["open", "used up", "expired", "revoked"]
 
 
 class Joining(BaseModel):
-    """Name and address that somebody joins with."""
+    """Names and address that somebody joins with."""
 
     name: UserName
+    display_name: DisplayName | None = None
     email: Email | None = None
 
 
@@ -172,7 +180,7 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
     try:
         require_new_name(session, wanted.name)
     except (ConflictError, ContentError) as error:
-        error.problems = [_problem("name", error.detail, "another name")]
+        error.problems = [problem("name", error.detail, "another name")]
         raise
     now = utc_now()
     user = User(
@@ -183,6 +191,8 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         created_at=now,
     )
     session.add(user)
+    session.flush()
+    set_display_name(session, user, wanted.display_name)
     found.uses += 1
     made = add_token(
         session,
@@ -206,12 +216,8 @@ def _require_address(found: Invitation, email: str | None) -> None:
         return
     raise ContentError(
         f"This link is for people with an address at {domain}.",
-        problems=[_problem("email", "another domain, or none", f"an address at {domain}")],
+        problems=[problem("email", "another domain, or none", f"an address at {domain}")],
     )
-
-
-def _problem(field: str, message: str, expected: str) -> dict[str, Any]:
-    return {"file": None, "line": None, "field": field, "message": message, "expected": expected}
 
 
 def invitation_view(found: Invitation) -> InvitationView:

@@ -62,7 +62,7 @@ def get_user(name: str, services: ServicesDep, caller: OrganiserDep) -> UserView
 
 @router.patch("/users/{name}")
 def change_user(name: str, services: ServicesDep, caller: AdminDep, body: UserChange) -> UserView:
-    """Change role, organisation or e-mail, disable or enable. Omitted fields stay."""
+    """Change display name, role, organisation or e-mail, disable or enable. Omitted fields stay."""
     with services.database.write() as session:
         user = users.change_user(session, caller, name, body)
         return users.read_user(session, user.name, by=caller)

@@ -7,9 +7,10 @@ from sqlalchemy import ColumnElement, delete, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from finishline.api.people import OrganisationView, UserChange, UserCreate, UserView
+from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError
-from server.base.models import ConsoleSession, Organisation, Token, User
+from server.base.errors import ConflictError, ContentError, NotFoundError, problem
+from server.base.models import ConsoleSession, Organisation, Submission, Token, User
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
@@ -64,6 +65,7 @@ def _views(session: Session, users: list[User], *, by: Caller) -> list[UserView]
             UserView(
                 id=user.id,
                 name=user.name,
+                display_name=user.display_name,
                 role=user.role,
                 organisation=user.organisation.name if user.organisation is not None else None,
                 email=user.email if by.is_admin else None,
@@ -126,8 +128,38 @@ def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
     )
     session.add(user)
     session.flush()
+    set_display_name(session, user, wanted.display_name)
     _record(session, caller, "user.create", user, before=None)
     return user
+
+
+def set_display_name(session: Session, user: User, display_name: str | None) -> None:
+    """Set the name that readers see, None for that of the account. Boards show it from then on.
+
+    Raises ContentError about its form, ConflictError naming a similar name, both with the field.
+    """
+    wanted = None if display_name == user.name else display_name
+    if wanted == user.display_name:
+        return
+    if wanted is not None:
+        try:
+            require_new_name(session, wanted, user_id=user.id)
+        except (ConflictError, ContentError) as error:
+            error.problems = [problem("display_name", error.detail, "another display name")]
+            raise
+    user.display_name = wanted
+    own = select(Submission.benchmark_id).where(Submission.user_id == user.id).distinct()
+    for benchmark_id in sorted(session.scalars(own)):
+        raise_board_version(session, benchmark_id)
+
+
+def change_me(session: Session, caller: Caller, display_name: str | None) -> None:
+    """Change the caller's own display name. Raises ContentError, ConflictError."""
+    user = session.get_one(User, caller.user_id)
+    before = _logged(user)
+    set_display_name(session, user, display_name)
+    if _logged(user) != before:
+        _record(session, caller, "user.update", user, before=before)
 
 
 def change_user(session: Session, caller: Caller, name: str, change: UserChange) -> User:
@@ -139,9 +171,13 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     user = find_user(session, name)
     asked = change.model_dump(exclude_unset=True)
     if not asked:
-        raise ContentError("Nothing to change. Give role, organisation, email or disabled.")
+        raise ContentError(
+            "Nothing to change. Give display_name, role, organisation, email or disabled."
+        )
     _refuse_locking_oneself_out(caller, user, asked)
     before, email = _logged(user), user.email
+    if "display_name" in asked:
+        set_display_name(session, user, change.display_name)
     if "role" in asked:
         user.role = change.role
     if "organisation" in asked:
@@ -214,6 +250,7 @@ def _record(
 def _logged(user: User) -> dict[str, Any]:
     """Fields of a user in the audit log: not the e-mail, since the log is never deleted."""
     return {
+        "display_name": user.display_name,
         "role": user.role,
         "organisation": user.organisation.name if user.organisation is not None else None,
         "has_email": user.email is not None,

@@ -26,6 +26,7 @@ def me_view(token: Token) -> MeView:
     user = token.user
     return MeView(
         user=user.name,
+        display_name=user.display_name,
         organisation=user.organisation.name if user.organisation is not None else None,
         email=user.email,
         highest_role=user.role,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from finishline.api.submissions import CURSOR_PATTERN
 from finishline.rules.submissions.accelerators import NOT_STATED, accelerator_of_system
 from server.base.models import (
+    DISPLAY_NAME,
     SUBMITTER,
     BenchmarkDefinition,
     Pool,
@@ -65,6 +66,7 @@ OF_SUBMISSION: tuple[Any, ...] = (
     Submission.witnessed_by,
     Submission.status,
     SUBMITTER,
+    DISPLAY_NAME,
 )
 
 OF_LIST: tuple[Any, ...] = (

@@ -174,6 +174,7 @@ def submission_view(
         benchmark_sha256=submission.benchmark_sha256,
         division=submission.division,
         submitter=submission.submitter,
+        display_name=submission.display_name,
         model=submission.model,
         framework=submission.framework,
         system=SystemView(**submission.system),

@@ -19,6 +19,7 @@ from finishline.rules.verification.messages import ReplayRun
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import (
+    DISPLAY_NAME,
     SUBMITTER,
     Attempt,
     BenchmarkDefinition,
@@ -135,6 +136,7 @@ class VerdictLine(BaseModel):
     model: str
     hardware: str
     submitter: str
+    display_name: str | None = None
     outcome: str
     reason: ReasonView | None
     ended_at: datetime
@@ -152,6 +154,7 @@ class LiveLine(BaseModel):
     model: str | None
     hardware: str | None
     submitter: str | None
+    display_name: str | None = None
     state: str
     runs_planned: int
     worker: str | None
@@ -221,6 +224,7 @@ def _lines(*columns: Any) -> Select[Any]:
             Submission.model,
             Submission.system,
             SUBMITTER,
+            DISPLAY_NAME,
             *columns,
         )
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)

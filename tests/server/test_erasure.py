@@ -22,9 +22,12 @@ from tests.support.services import services_of
 
 NAME = "qwyjibo.smith"
 LIKE = f"{NAME}-junior"
+# Names that readers saw, one after the other.
+FIRST_SHOWN, SHOWN = "Quimby Q. Jibo-Smith", "Zsófia Qwy O'Jibo"
 MAIL = "q.smith@uni.example"
 ORIGIN = {"Origin": "http://testserver"}
-WORD = re.compile(rf"{re.escape(NAME)}(?!-junior)|{re.escape(MAIL)}")
+# Stored JSON may escape a letter, and pages an apostrophe.
+WORD = re.compile(rf"{re.escape(NAME)}(?!-junior)|{re.escape(MAIL)}|{FIRST_SHOWN}|fia Qwy O")
 
 
 @pytest.fixture
@@ -63,13 +66,15 @@ def traces(
     hook = {"url": "https://hooks.example/a", "kinds": ["submission.accepted"]}
     post("/webhooks", hook)
     post("/webhooks", hook | {"scope": "all"}, olivia)
+    post("/me", {"display_name": FIRST_SHOWN}, method="PATCH")
     sent = submit(digits_submission, by=person).json()["id"]
     again = submit(replay_again(digits_submission), by=person).json()["id"]
     asked = post(f"/submissions/{sent}/verifications", {"reason": f"{NAME} asks, and {LIKE}"})
     replay.submission_id, replay.verification_id = sent, asked["id"]
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).is_success
     post(f"/submissions/{again}/withdrawal", {"reason": f"by {NAME}."})
-    post("/workers/walter-1/pause", {"reason": f"{NAME}'s wish"})
+    post("/me", {"display_name": SHOWN}, method="PATCH")
+    post("/workers/walter-1/pause", {"reason": f"{NAME}'s wish, once {FIRST_SHOWN}"})
     post(f"/quotas/user/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
     post("/tokens", {"user": NAME, "role": "submitter", "label": f"of {NAME}"}, ada)
     post(f"/users/{NAME}", {"email": MAIL}, ada, "PATCH")

@@ -117,6 +117,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/invitations",
         "DELETE /api/v1/invitations/{invitation_id}",
         "GET /api/v1/me",
+        "PATCH /api/v1/me",
         "GET /api/v1/me/tokens",
         "POST /api/v1/me/tokens",
         "POST /api/v1/me/tokens/{token_id}/rotate",

@@ -130,6 +130,7 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
             history = among_all(database, runs, division.division)
             others = {
                 "submitter",
+                "display_name",
                 "model",
                 "hardware",
                 "status",

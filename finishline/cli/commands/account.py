@@ -34,6 +34,22 @@ def show_account(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = Fa
     return int(ExitCode.OK)
 
 
+@app.command("name")
+def change_display_name(
+    display_name: Annotated[
+        str, typer.Argument(metavar="NAME", help='Name that readers see; "" for your account\'s.')
+    ],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Change the name that readers see beside your results."""
+    with ServerClient(url, token) as server:
+        view = server.patch("/me", {"display_name": display_name or None})
+    open_screen(as_json=as_json).answer(view, account_lines(view))
+    return int(ExitCode.OK)
+
+
 @app.command("tokens")
 def list_own_tokens(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
     """List your tokens, without their secrets."""

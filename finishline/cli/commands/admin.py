@@ -140,6 +140,9 @@ Organisation = Annotated[
     str | None, typer.Option("--organisation", help="Organisation of the user.")
 ]
 Email = Annotated[str | None, typer.Option("--email", help="E-mail address for notices.")]
+DisplayName = Annotated[
+    str | None, typer.Option("--display-name", help="Name that readers see in place of the name.")
+]
 
 
 @users.command("list")
@@ -173,12 +176,19 @@ def add_user(
     ] = ("submitter"),
     organisation: Organisation = None,
     email: Email = None,
+    display_name: DisplayName = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Add a user. Make their tokens with `finishline admin token make`."""
-    body = {"name": name, "role": role, "organisation": organisation, "email": email}
+    body: dict[str, object] = {
+        "name": name,
+        "role": role,
+        "organisation": organisation,
+        "email": email,
+        **given(display_name=display_name),
+    }
     with ServerClient(url, token) as server:
         view = server.post("/users", body)
     open_screen(as_json=as_json).answer(view, [user_table([view])])
@@ -193,24 +203,31 @@ def set_user(
     ] = None,
     organisation: Organisation = None,
     email: Email = None,
+    display_name: DisplayName = None,
     no_organisation: Annotated[
         bool, typer.Option("--no-organisation", help="Remove the user from the organisation.")
     ] = False,
     no_email: Annotated[
         bool, typer.Option("--no-email", help="Remove the e-mail address.")
     ] = False,
+    no_display_name: Annotated[
+        bool, typer.Option("--no-display-name", help="Show the account's name again.")
+    ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Change a user's role, organisation or e-mail. Omitted options stay unchanged."""
-    given = {"role": role, "organisation": organisation, "email": email}
-    change: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    """Change a user's role, organisation, e-mail or display name. Omitted options stay."""
+    asked = {"role": role, "organisation": organisation, "email": email}
+    asked |= {"display_name": display_name}
+    change: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
     change |= {"organisation": None} if no_organisation else {}
     change |= {"email": None} if no_email else {}
+    change |= {"display_name": None} if no_display_name else {}
     if not change:
         raise CliError(
-            "Nothing to change. Pass --role, --organisation or --email.", exit_code=ExitCode.USAGE
+            "Nothing to change. Pass --role, --organisation, --email or --display-name.",
+            exit_code=ExitCode.USAGE,
         )
     return _change(name, change, url=url, token=token, as_json=as_json)
 

@@ -28,7 +28,14 @@ from server.base.models.people import (
     User,
 )
 from server.base.models.pools import Pool, PoolRun
-from server.base.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission, TicketRow
+from server.base.models.submissions import (
+    DISPLAY_NAME,
+    SUBMITTER,
+    PublishedResult,
+    RunRow,
+    Submission,
+    TicketRow,
+)
 from server.base.models.trainings import TrainingPackage
 from server.base.models.verifications import (
     Calibration,
@@ -42,6 +49,7 @@ from server.base.models.verifications import (
 from server.base.models.workers import HardwareClassRow, WorkerProbeRow, WorkerRow
 
 __all__ = [
+    "DISPLAY_NAME",
     "SUBMITTER",
     "AddedBenchmark",
     "Attempt",

@@ -24,7 +24,8 @@ class User(Base):
 
     `role` is the highest their tokens may have (server.people.accounts). The tokens and sessions of
     a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
-    `known_at`, go to workers without a memory cgroup too.
+    `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
+    place of the name, where there is one.
     """
 
     __tablename__ = "users"
@@ -37,6 +38,7 @@ class User(Base):
     email: Mapped[str | None] = mapped_column(String(254))
     disabled_at: Mapped[datetime | None]
     known_at: Mapped[datetime | None]
+    display_name: Mapped[str | None] = mapped_column(String(100))
 
     organisation: Mapped[Organisation | None] = relationship()
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    case,
     false,
     func,
     true,
@@ -130,6 +131,12 @@ class Submission(Base):
         """The organisation that published the result, else the user who handed it in."""
         return (self.published and self.published.organisation) or self.user.name
 
+    @property
+    def display_name(self) -> str | None:
+        """The display name of the submitter; an organisation has none."""
+        is_published = self.published is not None and self.published.organisation is not None
+        return None if is_published else self.user.display_name
+
     user: Mapped[User] = relationship(lazy="joined")
     published: Mapped["PublishedResult | None"] = relationship(lazy="joined")
     package: Mapped["TrainingPackage | None"] = relationship(
@@ -169,6 +176,9 @@ class PublishedResult(Base):
 
 # Needs both joined: the published result, which few submissions have, and the user.
 SUBMITTER = func.coalesce(PublishedResult.organisation, User.name).label("submitter")
+DISPLAY_NAME = case((PublishedResult.organisation.is_(None), User.display_name)).label(
+    "display_name"
+)
 
 
 class RunRow(Base):

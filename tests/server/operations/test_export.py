@@ -306,6 +306,7 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
     assert run == {
         **{name: made[name] for name in (
             "benchmark", "benchmark_version", "benchmark_sha256", "division", "submitter",
+            "display_name",
             "submitted_at", "submitted_on", "archive", "status", "system",
         )},
         "withdrawn": False,
