@@ -116,12 +116,10 @@ def expected_text(item: View, now: datetime | None = None) -> str:
     return "at any moment"
 
 
-def queue_sentence(workers: Sequence[View], waiting: int) -> str:
+def queue_sentence(total: int, alive: int, at_work: int, waiting: int) -> str:
     """Sentence with the numbers of workers alive and at work, and of waiting attempts."""
-    alive = [worker for worker in workers if worker["alive"]]
-    at_work = sum(worker["under_way"] is not None for worker in alive)
     what = "The queue is empty" if not waiting else f"{waiting} waiting"
-    return f"{len(alive)} of {count_text(len(workers), 'worker')} alive, {at_work} at work. {what}."
+    return f"{alive} of {count_text(total, 'worker')} alive, {at_work} at work. {what}."
 
 
 DECADES = 10.0

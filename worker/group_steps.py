@@ -17,10 +17,10 @@ import torch.distributed as dist
 
 from reference_models.distributed import World, join, synchronise
 from worker.group import read_orders
+from worker.group_runs import RESULT
 from worker.own_process import die_with_parent
 from worker.step_parts import WARM_UP_STEPS, watch_steps
 
-RESULT = "result.json"
 MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
 WARM_UP_EXCHANGES = 3
 EXCHANGES = 40

@@ -1,11 +1,7 @@
 """Scaling of a reference's training over processes: `python -m worker.scaling FILE.toml ...`."""
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +13,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
 from worker.bench import BenchError, tell
-from worker.child_process import child_environment
-from worker.group import ORDERS, launch_options
+from worker.group_runs import run_group
 from worker.local import hyperparameters
-
-GROUP_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -99,27 +92,7 @@ def measure_group(
         "steps": asked.steps,
         "all_reduce": all_reduce,
     }
-    with tempfile.TemporaryDirectory(prefix="finishline-scale-") as folder:
-        (Path(folder) / ORDERS).write_text(json.dumps(orders))
-        group = ["-m", "worker.group", str(os.getpid()), folder, *launch_options(processes)]
-        try:
-            done = subprocess.run(
-                [sys.executable, *group, "-m", "worker.group_steps"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=child_environment(1),
-                timeout=GROUP_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BenchError(f"{processes} processes took longer than 10 minutes") from error
-        sys.stderr.buffer.write(done.stderr)
-        result = Path(folder) / "result.json"
-        found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
-    if "step_seconds" not in found:
-        raise BenchError(found.get("error", f"{processes} processes ended without a result"))
-    return found
+    return run_group("worker.group_steps", orders, processes)
 
 
 def run_scaling(asked: Scaling) -> dict[str, Any]:

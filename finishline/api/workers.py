@@ -120,9 +120,13 @@ class WorkerView(Schema):
 
 
 class WorkerList(Schema):
-    """Every worker that said hello, the latest first."""
+    """A page of workers: the living by name, then the others, the last heard first.
+
+    `next_cursor` requests the next page.
+    """
 
     workers: list[WorkerView]
+    next_cursor: str | None
 
 
 class AttemptAtWorkerView(Schema):

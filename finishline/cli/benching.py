@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from typing import Any, Protocol
 
 from rich.table import Table
 
@@ -47,6 +47,13 @@ class BenchOptions:
         return python_module("worker.bench", *arguments)
 
 
+class Measured(Protocol):
+    """Options of one of the worker's measurements."""
+
+    def command(self) -> list[str]:
+        """The command line of the worker's measurement."""
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Options of the measurement of a model, as the worker's command line takes them."""
@@ -59,9 +66,7 @@ class ModelOptions:
         return python_module("worker.model_bench", *self.arguments, "--", self.model)
 
 
-def run_bench(
-    options: BenchOptions | ModelOptions, *, told: Callable[[str], None]
-) -> dict[str, Any]:
+def run_bench(options: Measured, *, told: Callable[[str], None]) -> dict[str, Any]:
     """Run a benchmark process and return its result; `told` is called with each next step."""
     return run_measurement(options.command(), told=told)
 

@@ -340,7 +340,7 @@ class Client:
 
     def workers(self) -> list[WorkerView]:
         """Every worker that said hello, the latest first."""
-        pages = self._pages(WorkerList, "/workers", {})
+        pages = self._pages(WorkerList, "/workers", {"limit": 1000})
         return [worker for page in pages for worker in page.workers]
 
     def me(self) -> MeView:

@@ -80,7 +80,7 @@ def workers_out(session: Session, *, alive_seconds: float) -> list[Row]:
     since = utc_now() - LATELY
     return [
         worker.model_dump(mode="json")
-        for worker in list_workers(session, alive_seconds=alive_seconds)
+        for worker in list_workers(session, alive_seconds=alive_seconds).workers
         if (worker.drift is not None or not worker.alive)
         and worker.state != "stopping"
         and worker.last_seen_at >= since

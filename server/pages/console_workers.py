@@ -86,7 +86,7 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
 def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
     alive_seconds = console.services.settings.worker_alive_seconds
     with console.services.database.read(ORGANISER) as session:
-        workers = list_workers(session, alive_seconds=alive_seconds)
+        workers = list_workers(session, alive_seconds=alive_seconds).workers
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
     classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
     return console.page(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, true
+from sqlalchemy import ColumnElement, Select, func, select, true
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.fair_queue import Waiting
@@ -133,9 +133,9 @@ def attempts_by_id(session: Session, attempt_ids: Sequence[str]) -> dict[str, At
     return {row["attempt_id"]: AttemptWork(**row) for row in rows}
 
 
-def running_attempts(session: Session) -> list[AttemptWork]:
-    """Every running attempt."""
-    query = _attempts().where(Attempt.state == "running").order_by(Attempt.started_at)
+def running_attempts(session: Session, *which: ColumnElement[bool]) -> list[AttemptWork]:
+    """Every running attempt, or those that meet a condition."""
+    query = _attempts().where(Attempt.state == "running", *which).order_by(Attempt.started_at)
     return [AttemptWork(**row) for row in session.execute(query).mappings()]
 
 

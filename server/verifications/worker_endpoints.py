@@ -47,24 +47,31 @@ from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.pulls import PullDesk, job_of, note_asking
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
-from server.verifications.worker_queries import read_worker
+from server.verifications.worker_queries import LONGEST_CURSOR, SHOWN_PER_PAGE, read_worker
 
 MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+CursorDep = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
 WaitDep = Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds at most.")]
 NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker yet."}
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
 @router.get("/workers")
-def list_workers(services: ServicesDep, viewer: ViewerDep) -> WorkerList:
-    """List every worker that ever said hello, and whether it is alive."""
+def list_workers(
+    services: ServicesDep,
+    viewer: ViewerDep,
+    limit: LimitDep = SHOWN_PER_PAGE,
+    cursor: CursorDep = None,
+) -> WorkerList:
+    """List the workers that ever said hello: the living by name, then those last heard first."""
     with services.database.read(viewer) as session:
-        return WorkerList(
-            workers=worker_queries.list_workers(
-                session, alive_seconds=services.settings.worker_alive_seconds
-            )
+        return worker_queries.list_workers(
+            session,
+            alive_seconds=services.settings.worker_alive_seconds,
+            limit=limit,
+            cursor=cursor,
         )
 
 

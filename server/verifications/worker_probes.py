@@ -1,5 +1,6 @@
 """Workers: confirmation by an organiser, and self-measurements against their own baseline."""
 
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
 
@@ -85,12 +86,14 @@ def probe_history(session: Session, name: str) -> list[ProbeView]:
     return [probe_view(row) for row in rows]
 
 
-def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
-    """Latest canaries of every worker that has one, newest first, without roofs."""
+def canary_readings(session: Session, names: Collection[str]) -> dict[str, list[ProbeView]]:
+    """Latest canaries of each named worker that has one, newest first, without roofs."""
     place = func.row_number().over(
         partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
     )
-    told = select(WorkerProbeRow.id, place.label("place")).where(*IS_CANARY)
+    told = select(WorkerProbeRow.id, place.label("place")).where(
+        WorkerProbeRow.worker.in_(names), *IS_CANARY
+    )
     latest = told.subquery()
     rows = session.scalars(
         select(WorkerProbeRow)
@@ -104,10 +107,16 @@ def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
     return found
 
 
-def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:
-    """Latest probe of every worker that has one: of its roofs, or of its canary."""
+def latest_probes(
+    session: Session, names: Collection[str], *, with_figures: bool
+) -> dict[str, ProbeView]:
+    """Latest probe of each named worker that has one: of its roofs, or of its canary."""
     wanted = (WorkerProbeRow.moment == "start",) if with_figures else IS_CANARY
-    latest = select(func.max(WorkerProbeRow.id)).where(*wanted).group_by(WorkerProbeRow.worker)
+    latest = (
+        select(func.max(WorkerProbeRow.id))
+        .where(WorkerProbeRow.worker.in_(names), *wanted)
+        .group_by(WorkerProbeRow.worker)
+    )
     rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
     return {row.worker: probe_view(row) for row in rows}
 

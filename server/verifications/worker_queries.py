@@ -1,10 +1,13 @@
 """Read workers: their state, their attempts and their rooflines."""
 
+import re
 import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.workers import (
@@ -15,13 +18,15 @@ from finishline.api.workers import (
     RoofView,
     UnderWayView,
     WorkerDetail,
+    WorkerList,
     WorkerView,
 )
 from finishline.rules.scoring.utilisation import roofline, samples_per_second
 from finishline.rules.verification.messages import BoxWord
 from server.base.database import utc_now
-from server.base.errors import NotFoundError
+from server.base.errors import ContentError, NotFoundError
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.paging import EPOCH, MICROSECOND, cursor_of
 from server.base.standing import REPORT
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes
@@ -33,7 +38,7 @@ ARITHMETIC = ("gemm", "convolution")
 
 def worker_roofline(session: Session, name: str) -> RooflineView:
     """Roofline of a worker's latest attempts."""
-    probe = latest_probes(session, with_figures=True).get(name)
+    probe = latest_probes(session, [name], with_figures=True).get(name)
     roofs = _roofs(probe)
     copy = probe.figures.get("copy") if probe is not None else None
     rows = session.execute(
@@ -105,13 +110,88 @@ LATEST_ATTEMPTS = 20
 UNCONFIRMED = "unconfirmed"
 
 
-def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
-    """List every worker, the latest first."""
+@dataclass(frozen=True)
+class WorkerCounts:
+    """Number of workers that ever said hello, of the living, and of those at work."""
+
+    total: int
+    alive: int
+    at_work: int
+
+
+def list_workers(
+    session: Session, *, alive_seconds: float, limit: int | None = None, cursor: str | None = None
+) -> WorkerList:
+    """List a page of workers, all without a limit: the living by name, then the last heard first.
+
+    In this order no hello moves a worker to another page. Raises ContentError for a bad cursor.
+    """
     since = utc_now() - timedelta(seconds=alive_seconds)
-    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.last_seen_at.desc()))
-    roofs = latest_probes(session, with_figures=True)
-    canaries = latest_probes(session, with_figures=False)
-    at = under_way(session)
+    alive = is_alive(since)
+    query = select(WorkerRow).order_by(
+        case((alive, 0), else_=1),
+        case((alive, WorkerRow.name)),
+        WorkerRow.last_seen_at.desc(),
+        WorkerRow.name,
+    )
+    if cursor is not None:
+        query = query.where(_is_after(cursor, alive))
+    rows = session.scalars(query.limit(None if limit is None else limit + 1)).all()
+    page = rows[:limit]
+    views = _views(session, page, since)
+    more = len(rows) > len(page)
+    return WorkerList(
+        workers=views, next_cursor=_cursor_of(page[-1], views[-1].alive) if more else None
+    )
+
+
+def is_alive(since: datetime) -> ColumnElement[bool]:
+    """Whether a worker was heard since then, and is not stopping."""
+    return and_(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
+
+
+ALIVE = "alive"
+SHOWN_PER_PAGE = 100
+LONGEST_CURSOR = 300
+CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
+
+
+def _cursor_of(row: WorkerRow, alive: bool) -> str:
+    return f"{ALIVE}.{row.name}" if alive else cursor_of(row.last_seen_at, row.name)
+
+
+def _is_after(cursor: str, alive: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a worker comes after the one that a cursor names."""
+    found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
+    if found is None:
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
+    moment, name = found.groups()
+    if moment == ALIVE:
+        return or_(not_(alive), WorkerRow.name > name)
+    heard_at = EPOCH + int(moment) * MICROSECOND
+    later = and_(WorkerRow.last_seen_at == heard_at, WorkerRow.name > name)
+    return and_(not_(alive), or_(WorkerRow.last_seen_at < heard_at, later))
+
+
+def count_workers(session: Session, *, alive_seconds: float) -> WorkerCounts:
+    """Count the workers: all, the living, and those of them that are at work."""
+    alive = is_alive(utc_now() - timedelta(seconds=alive_seconds))
+    at_work = (Attempt.state == "running", Attempt.worker == WorkerRow.name)
+    row = session.execute(
+        select(
+            func.count(),
+            func.count(case((alive, 1))),
+            func.count(case((alive & select(Attempt.id).where(*at_work).exists(), 1))),
+        ).select_from(WorkerRow)
+    ).one()
+    return WorkerCounts(*row)
+
+
+def _views(session: Session, rows: Sequence[WorkerRow], since: datetime) -> list[WorkerView]:
+    names = [row.name for row in rows]
+    roofs = latest_probes(session, names, with_figures=True)
+    canaries = latest_probes(session, names, with_figures=False)
+    at = under_way(session, names)
     return [
         worker_view(
             row,
@@ -126,10 +206,10 @@ def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
 
 def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerDetail:
     """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
-    found = (w for w in list_workers(session, alive_seconds=alive_seconds) if w.name == name)
-    worker = next(found, None)
-    if worker is None:
+    row = session.get(WorkerRow, name)
+    if row is None:
         raise NotFoundError(f"There is no worker {name!r}.")
+    (worker,) = _views(session, [row], utc_now() - timedelta(seconds=alive_seconds))
     return WorkerDetail(
         worker=worker,
         attempts=[_attempt(one) for one in attempts_of(session, name, limit=LATEST_ATTEMPTS)],
@@ -137,9 +217,9 @@ def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerD
     )
 
 
-def under_way(session: Session) -> dict[str, UnderWayView]:
-    """Current attempt of each worker, by the worker's name."""
-    running = running_attempts(session)
+def under_way(session: Session, names: Collection[str]) -> dict[str, UnderWayView]:
+    """Current attempt of each named worker that has one."""
+    running = running_attempts(session, Attempt.worker.in_(names))
     runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
     return {
         attempt.worker: UnderWayView(

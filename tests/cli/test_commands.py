@@ -432,6 +432,18 @@ def test_show_lists_verifications(finishline: Finishline, standin: StandIn) -> N
     assert finishline("show", "gone").code == 6
 
 
+def test_workers_of_every_page_are_listed(finishline: Finishline, standin: StandIn) -> None:
+    pages = ((["a", "b"], "alive.b"), (["c"], None))
+    for names, cursor in pages:
+        workers = [{"name": name, "system": {}} for name in names]
+        standin.answer("GET /api/v1/workers", {"workers": workers, "next_cursor": cursor})
+
+    listed = finishline("workers", "--json").json()["workers"]
+
+    assert [worker["name"] for worker in listed] == ["a", "b", "c"]
+    assert "cursor=alive.b" in standin.asked[1].path
+
+
 def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: StandIn) -> None:
     benchmark = {"id": "digits", "version": "1", "target": VERIFICATION["target"],
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],

@@ -79,6 +79,51 @@ def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
     assert workers[-1]["name"] == "silent"
 
 
+def test_no_worker_is_missing_or_repeated_on_the_pages_of_a_list_while_they_say_hello(
+    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
+) -> None:
+    for name in ("gone-1", "gone-2", "a", "b", "c.é", "d"):
+        hello(walter, worker=name)
+    with database.write() as session:
+        for minutes, name in ((10, "gone-1"), (5, "gone-2")):
+            moment = utc_now() - timedelta(minutes=minutes)
+            session.get_one(WorkerRow, name).last_seen_at = moment
+    names, cursor = [], {}
+    while cursor is not None:
+        page = client.get(WORKERS, params={"limit": 1} | cursor).json()
+        names += [worker["name"] for worker in page["workers"]]
+        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
+        assert hello(walter, worker=names[-1] if "gone" not in names[-1] else "d").is_success
+        assert hello(walter, worker="d").is_success
+
+    assert names == ["a", "b", "c.é", "d", "gone-2", "gone-1"]
+
+
+@pytest.mark.parametrize("cursor", ["d", "alive.", "1.\x00", "99999999999999999.d", "x" * 301])
+def test_a_cursor_of_workers_that_no_page_gave_is_422(cursor: str, client: TestClient) -> None:
+    for path in (WORKERS, "/workers"):
+        assert client.get(path, params={"cursor": cursor}).status_code == 422
+
+
+def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(
+    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
+) -> None:
+    hello(walter, worker="w000")
+    with database.write() as session:
+        first = session.get_one(WorkerRow, "w000")
+        columns = {each.key: getattr(first, each.key) for each in WorkerRow.__table__.columns}
+        session.add_all(
+            WorkerRow(**columns | {"name": f"w{number:03d}"}) for number in range(1, 101)
+        )
+    page = client.get("/workers").text
+    (following,) = re.findall(r'href="(/workers\?cursor=[^"]+)"', page)
+    rest = client.get(following).text
+
+    assert "101 of 101 workers alive" in page
+    assert page.count('<a href="/workers/w') == 100
+    assert re.findall(r'<a href="/workers/(w\d+)"', rest) == ["w100"]
+
+
 def test_a_user_brings_so_many_workers_and_no_more(
     hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
 ) -> None:
@@ -100,7 +145,7 @@ def test_only_a_workers_token_says_hello(
     assert hello(None).status_code == 401
     assert hello(alice).status_code == 403
     assert hello(olivia).status_code == 403
-    assert client.get(WORKERS).json() == {"workers": []}
+    assert client.get(WORKERS).json()["workers"] == []
 
 
 @pytest.mark.parametrize("body", [{}, [], {"system": {"worker": "\ud800"}}])
@@ -159,7 +204,7 @@ def test_a_hello_of_no_machine_is_422_and_keeps_nothing(
 ) -> None:
     """A negative number of accelerators would give a quota back more than it has."""
     assert hello(walter, **changes).status_code == 422
-    assert client.get(WORKERS).json() == {"workers": []}
+    assert client.get(WORKERS).json()["workers"] == []
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"'])

@@ -78,6 +78,7 @@ def test_multiply_adds_are_those_counted_by_hand(models, function, macs, backwar
         assert 2 * 2 * macs < counted <= 3.5 * 2 * macs
 
 
+@pytest.mark.processes
 def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
     out, table = tmp_path / "new" / "result.json", tmp_path / "rows.csv"
     arguments = ["--batch-sizes", "1,4", "--phase", "training", "--seconds", "0.2"]
@@ -126,8 +127,8 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         (["FILE:encoder", "--phase", "sleep"], "no list of phases"),
         (["FILE:encoder", "--usd-per-hour", "-1"], "-1 USD an hour"),
         (["FILE:encoder", "--device", "cuda:77"], "cuda:77"),
-        (["FILE:encoder", "--set", "lr=1"], "--set goes with a benchmark"),
-        (["FILE:encoder", "digits"], "either a benchmark or a model"),
+        (["FILE:encoder", "--set", "lr=1"], "--set does not go with a model"),
+        (["FILE:encoder", "digits"], "Name one of a benchmark, a model"),
     ],
 )
 def test_bad_input_is_one_sentence(models, arguments, said, capfd):
@@ -146,7 +147,7 @@ def test_a_name_that_is_no_function_is_refused(models, name):
 
 def test_options_of_a_model_are_refused_with_a_benchmark(capfd):
     assert main(["bench", "digits", "--precision", "bf16"]) != 0
-    assert "--precision goes with --model alone" in capfd.readouterr().err
+    assert "--precision does not go with a benchmark" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("spec", ["torchvision:resnet50", "hf:roberta"])

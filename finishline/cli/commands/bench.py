@@ -1,13 +1,16 @@
-"""`finishline bench`: measure a reference, or any model, on this machine."""
+"""`finishline bench`: measure a reference, any model or single kernels on this machine."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
 from finishline.cli.benching import (
     BenchOptions,
+    Measured,
     ModelOptions,
     bench_table,
     model_lines,
@@ -17,16 +20,24 @@ from finishline.cli.benching import (
 )
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.kernel_list import check_kernels, kernel_lines, kernel_table
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.screen import open_screen
 from finishline.cli.training import require_training_packages
+
+BENCH_SECONDS, KERNEL_SECONDS = 5.0, 1.0
+Given = Mapping[str, Any]
 
 Model = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="torchvision:NAME, hf:roberta or FILE.py:FUNCTION."),
 ]
+Kernels = Annotated[
+    Path | None, typer.Option(metavar="FILE.toml", help="Times the kernels of this list.")
+]
 Seconds = Annotated[
-    float, typer.Option(min=0.1, max=600.0, help="Seconds to measure training, then inference.")
+    float | None,
+    typer.Option(min=0.1, max=600.0, help="Seconds of each measurement (default: 5; a kernel 1)."),
 ]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
 Device = Annotated[
@@ -41,12 +52,15 @@ Csv = Annotated[
     Path | None, typer.Option("--csv", help="Also write a model's results to this file (CSV).")
 ]
 
+OF_A_MODEL = ("--precision", "--batch-sizes", "--phase", "--tokens", "--usd-per-hour", "--csv")
+
 
 def bench(
     benchmark: Annotated[
         str | None, typer.Argument(help="A benchmark's id, or the path of its file.")
     ] = None,
     model: Model = None,
+    kernels: Kernels = None,
     precision: Annotated[
         str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
     ] = None,
@@ -62,7 +76,7 @@ def bench(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, for a model's samples per dollar.")
     ] = None,
-    seconds: Seconds = 5.0,
+    seconds: Seconds = None,
     device: Device = None,
     threads: Threads = 1,
     settings: Settings = None,
@@ -73,32 +87,39 @@ def bench(
 ) -> int:
     """Measure training and inference on made-up data, and the roofs of this machine.
 
-    With --model any model is measured, with random weights; nothing is downloaded.
+    With --model any model is measured, with random weights; nothing is downloaded. With --kernels
+    single kernels are timed.
     """
-    given = {
+    given: Given = {
         "--precision": precision,
         "--batch-sizes": batch_sizes,
         "--phase": phase,
         "--tokens": tokens,
         "--usd-per-hour": usd_per_hour,
+        "--csv": csv,
+        "--set": settings or None,
     }
-    chosen = {name: str(value) for name, value in given.items() if value is not None}
-    options: BenchOptions | ModelOptions
-    if (benchmark is None) == (model is None):
-        raise _usage("Name either a benchmark or a model: bench BENCHMARK, or bench --model SPEC.")
-    if model is None:
-        if chosen or csv is not None:
-            raise _usage(f"{', '.join([*chosen] or ['--csv'])} goes with --model alone.")
-        require_training_packages("bench")
+    given = {name: value for name, value in given.items() if value is not None}
+    options: Measured
+    if kernels is not None and benchmark is None and model is None:
+        _refuse(given, "a list of kernels", takes=())
+        options = check_kernels(kernels, device, threads, seconds or KERNEL_SECONDS)
+    elif kernels is not None or (benchmark is None) == (model is None):
+        raise _usage(
+            "Name one of a benchmark, a model and a list of kernels: bench BENCHMARK, "
+            "bench --model SPEC, or bench --kernels FILE.toml."
+        )
+    elif model is None:
+        _refuse(given, "a benchmark", takes=("--set",))
         file, _ = find_benchmark(str(benchmark), benchmarks_dir)
-        options = BenchOptions(file, settings or [], device, threads, seconds)
+        options = BenchOptions(file, settings or [], device, threads, seconds or BENCH_SECONDS)
     else:
-        if settings:
-            raise _usage("--set goes with a benchmark alone; a model has no hyperparameters.")
-        require_training_packages("bench")
-        chosen |= {"--seconds": str(seconds), "--threads": str(threads)}
+        _refuse(given, "a model", takes=OF_A_MODEL)
+        chosen = {name: value for name, value in given.items() if name != "--csv"}
+        chosen |= {"--seconds": seconds or BENCH_SECONDS, "--threads": threads}
         chosen |= {} if device is None else {"--device": device}
         options = ModelOptions(model, [f"{name}={value}" for name, value in chosen.items()])
+    require_training_packages("bench")
     for path in (out, csv):
         if path is not None:
             require_file(path)
@@ -108,11 +129,23 @@ def bench(
         write_file(out, json.dumps(result, indent=2) + "\n")
     if csv is not None:
         write_file(csv, results_csv(result))
-    if model is None:
-        screen.answer(result, [bench_table(result)])
-    else:
-        screen.answer(result, [model_table(result), *model_lines(result)])
+    screen.answer(result, _shown(result))
     return int(ExitCode.OK)
+
+
+def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
+    """Raise CliError for an option that does not go with this form of the command."""
+    for name in given:
+        if name not in takes:
+            raise _usage(f"{name} does not go with {form}. Leave it out.")
+
+
+def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
+    if "kernels" in result:
+        return [kernel_table(result), *kernel_lines(result)]
+    if "model" in result:
+        return [model_table(result), *model_lines(result)]
+    return [bench_table(result)]
 
 
 def _usage(message: str) -> CliError:

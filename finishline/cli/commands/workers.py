@@ -1,6 +1,7 @@
 """`finishline workers` and `finishline queue`: list and hold workers and waiting attempts."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +22,7 @@ from finishline.cli.worker_tables import (
 workers_app = typer.Typer(
     help="Workers: list; confirm, pause, drain, resume or witness one (organisers)."
 )
+PAGE = 1000
 queue_app = typer.Typer(help="Queue: list; pause and resume it (organisers).")
 
 Name = Annotated[str, typer.Argument(help="Name of a worker.")]
@@ -39,10 +41,21 @@ def workers(
     if ctx.invoked_subcommand is not None:
         return int(ExitCode.OK)
     with ServerClient(url, token) as server:
-        view = server.get("/workers")
+        view = {"workers": list(_every_worker(server))}
     lines = [worker_table(view["workers"]), *held_lines(view), *box_lines(view)]
     open_screen(as_json=as_json).answer(view, lines)
     return int(ExitCode.OK)
+
+
+def _every_worker(server: ServerClient) -> Iterator[Any]:
+    """Workers of every page."""
+    cursor: str | None = None
+    while True:
+        page = server.get("/workers", limit=PAGE, cursor=cursor)
+        yield from page["workers"]
+        cursor = page.get("next_cursor")
+        if cursor is None:
+            return
 
 
 @workers_app.command()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2
 
-from finishline.cli.client import ServerClient
+from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
 from finishline.cli.up.paths import VarPaths
@@ -261,22 +261,17 @@ def worker_answers(url: str, name: str, token_file: Path, *, since: float) -> bo
     """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
     try:
         with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
-            workers = server.get("/workers").get("workers", [])
+            worker = server.get(f"/workers/{segment(name)}").get("worker", {})
     except CliError:
         return False
-    return any(
-        worker.get("name") == name
-        and worker.get("alive")
-        and _epoch_seconds(worker.get("last_seen_at")) >= since
-        for worker in workers
-    )
+    return bool(worker.get("alive")) and _epoch_seconds(worker.get("last_seen_at")) >= since
 
 
 def worker_is_confirmed(url: str, name: str, token_file: Path) -> bool:
     """Whether the server may send attempts to a worker. Raises CliError."""
     with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
-        workers = server.get("/workers").get("workers", [])
-    return any(worker.get("name") == name and worker.get("confirmed_at") for worker in workers)
+        worker = server.get(f"/workers/{segment(name)}").get("worker", {})
+    return bool(worker.get("confirmed_at"))
 
 
 def _epoch_seconds(stamp: object) -> float:
