@@ -2,12 +2,15 @@
 
 import time
 
+import psutil
 import pytest
 
 from finishline.rules.trainings import protocol
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.protocol import Limits
+from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, RunCode
+from worker.box import race
 from worker.box.start import RUNNER, BoxUnavailableError
 
 
@@ -153,3 +156,16 @@ def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
     assert runner["ALIGNMENT"] == protocol.ALIGNMENT
     for kind in list(protocol.FrameType)[:8]:
         assert runner[kind.name] == kind
+
+
+# Drawn conversations; fuzz/box_channel.py has more.
+def test_any_bytes_end_in_time_with_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "Box", FakeBox)
+    converse(0)
+    descriptors = psutil.Process().num_fds()
+
+    ends = [converse(number) for number in range(300)]
+
+    assert {"reached", "protocol_broken", "silence_time_limit"} <= {end for end, _ in ends}
+    assert max(seconds for _, seconds in ends) < DEADLINE_SECONDS + LATE_SECONDS
+    assert psutil.Process().num_fds() == descriptors
