@@ -1,5 +1,6 @@
 """Parts of `finishline up`: restarts, endings, folders and the embedded broker."""
 
+import importlib.util
 import inspect
 import os
 import socket
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -273,6 +275,30 @@ def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path: Path) -> None
 
 
 @pytest.mark.processes
+def test_a_broker_of_the_machine_is_taken_then_one_in_python_and_without_any_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = {"fakeredis": ModuleSpec("fakeredis", None)}
+    monkeypatch.setattr(importlib.util, "find_spec", packages.get)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    paths = prepare_var(tmp_path / "v")
+    valkey = tmp_path / "valkey-server"
+    valkey.touch(mode=0o700)
+    address = choose_redis_address(paths)
+    assert address.socket_path is not None
+    assert redis_command(address, paths.redis)[0] == str(valkey)
+
+    valkey.unlink()
+    address = choose_redis_address(paths)
+    assert address.socket_path is None
+    assert redis_command(address, paths.redis)[-2:] == [
+        "finishline.cli.up.stand_in_broker", str(address.port),
+    ]  # fmt: skip
+    packages.clear()
+    with pytest.raises(CliError, match="redis-server or valkey-server"):
+        choose_redis_address(paths)
+
+
 @pytest.mark.parametrize("on_socket", [True, False])
 def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(
     tmp_path: Path, on_socket: bool

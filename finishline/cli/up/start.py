@@ -19,6 +19,7 @@ from finishline.cli.training import require_training_packages
 from finishline.cli.up.lifecycle import last_line
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from finishline.cli.up.services import (
+    STAND_IN,
     Plan,
     choose_redis_address,
     read_token,
@@ -125,7 +126,8 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     if options.devices is not None:
         require_training_packages("up")
         workers = choose_workers(options.devices)
-    redis_executable()
+    if redis_executable() is None:
+        screen.say(STAND_IN)
     os.umask(0o077)
     paths = prepare_var(options.var)
     with lock_var(paths, url=url_of(options.host, options.port)):
