@@ -200,25 +200,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
     check_spec(given.model)
     if given.tokens < 1:
         raise RuleError(f"{given.tokens} tokens", field="tokens", expected="1 or more")
-    if given.precision not in PRECISIONS:
-        raise RuleError(
-            f"{given.precision!r} is no precision",
-            field="precision",
-            expected=" or ".join(PRECISIONS),
-        )
     device = choose_device(given.device)
-    if device == "cpu" and given.precision in ("tf32", "fp8"):
-        raise RuleError(
-            f"a processor has no arithmetic in {given.precision}",
-            field="precision",
-            expected="fp32, bf16 or fp16",
-        )
-    if given.precision == "fp8":
-        raise RuleError(
-            "torch has no layers in fp8, so a model's speed in it is not measured",
-            field="precision",
-            expected="fp32, tf32, bf16 or fp16",
-        )
+    check_precision(given.precision, device)
     if given.usd_per_hour is not None and not 0 < given.usd_per_hour < float("inf"):
         raise RuleError(
             f"{given.usd_per_hour:g} USD an hour", field="usd-per-hour", expected="more than 0"
@@ -236,19 +219,48 @@ def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
     )
 
 
-def check_spec(spec: str) -> None:
-    """Raise RuleError unless a SPEC is of one of the three kinds, and none to be downloaded."""
+def check_precision(precision: str, device: str) -> None:
+    """Raise RuleError for a precision that a model cannot have on this kind of device."""
+    if precision not in PRECISIONS:
+        raise RuleError(
+            f"{precision!r} is no precision",
+            field="precision",
+            expected=" or ".join(PRECISIONS),
+        )
+    if device == "cpu" and precision in ("tf32", "fp8"):
+        raise RuleError(
+            f"a processor has no arithmetic in {precision}",
+            field="precision",
+            expected="fp32, bf16 or fp16",
+        )
+    if precision == "fp8":
+        raise RuleError(
+            "torch has no layers in fp8, so a model's speed in it is not measured",
+            field="precision",
+            expected="fp32, tf32, bf16 or fp16",
+        )
+
+
+def check_spec(spec: str, *, generates: bool = False) -> None:
+    """Raise RuleError unless a SPEC is of one of the three kinds, and none to be downloaded.
+
+    One that generates may be of any class of transformers.
+    """
     kind, _, name = spec.partition(":")
     if kind == "torchvision" and name:
+        if generates:
+            raise RuleError(
+                f"{spec!r} generates nothing", field="model", expected="hf:NAME or FILE.py:FUNCTION"
+            )
         return
     if kind == "hf":
         if "/" in name:
             raise RuleError(
                 f"{spec!r} names a model to be downloaded, and nothing is",
                 field="model",
-                expected="hf:roberta",
+                expected="hf:NAME of a class" if generates else "hf:roberta",
             )
-        if name != "roberta":
+        if not generates and name != "roberta":
             raise RuleError(f"{spec!r} is not known", field="model", expected="hf:roberta")
         return
     path, _, function = spec.rpartition(":")
@@ -256,7 +268,9 @@ def check_spec(spec: str) -> None:
         raise RuleError(
             f"{spec!r} is no model",
             field="model",
-            expected="torchvision:NAME, hf:roberta or FILE.py:FUNCTION",
+            expected="hf:NAME or FILE.py:FUNCTION"
+            if generates
+            else "torchvision:NAME, hf:roberta or FILE.py:FUNCTION",
         )
     if not path.endswith(".py") or not Path(path).is_file():
         raise RuleError(f"there is no Python file {path!r}", field="model")

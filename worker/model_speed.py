@@ -128,8 +128,8 @@ def time_batches(step: Callable[[], object], told: Mapping[str, Any]) -> dict[st
     }
 
 
-def main() -> None:
-    """Print the answer; a model's own prints go to standard error."""
+def answer_orders(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    """Read orders, print the answer to them; a model's own prints go to standard error."""
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     torch.backends.cudnn.benchmark = True
@@ -139,13 +139,10 @@ def main() -> None:
             said = answer(told)
         except Exception as error:  # noqa: BLE001 - a model's code may raise anything
             plain = isinstance(error, RuleError | MemoryError)
-            said = {
-                "missing": first_line(error)
-                if plain
-                else f"{told['model']}: {type(error).__name__}: {first_line(error)}"
-            }
+            words = first_line(error) if plain else f"{type(error).__name__}: {first_line(error)}"
+            said = {"missing": words if plain else f"{told['model']}: {words}"}
     print(json.dumps(said), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answer_orders(answer)

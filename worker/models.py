@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from finishline.rules.errors import RuleError
+from reference_models.grammar_generation import CachedByteGPT
 
 Inputs = Callable[[int], tuple[Any, ...]]
 PICTURE_SIDES = {"inception_v3": 299}
@@ -29,6 +30,25 @@ def build_model(spec: str, *, tokens: int) -> tuple[nn.Module, Inputs]:
         return _from_transformers(name, tokens)
     path, _, function = spec.rpartition(":")
     return _from_file(Path(path), function)
+
+
+def build_generator(spec: str) -> nn.Module:
+    """The module of a SPEC that generates: called as transformers calls one. Raises RuleError."""
+    if spec == "grammar":
+        return CachedByteGPT()
+    if not spec.startswith("hf:"):
+        return build_model(spec, tokens=1)[0]
+    name = spec.removeprefix("hf:")
+    transformers = _import("transformers", "transformers", "transformers")
+    try:
+        config = transformers.AutoConfig.for_model(name)
+        if name == "roberta":
+            config.is_decoder = True  # Else it sees the tokens to come.
+        module: nn.Module = transformers.AutoModelForCausalLM.from_config(config)
+    except (KeyError, ValueError) as error:
+        said = str(error).strip().splitlines()[0][:200]
+        raise RuleError(f"transformers makes no generating {name!r}: {said}") from error
+    return module
 
 
 def _from_torchvision(name: str) -> tuple[nn.Module, Inputs]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
+from finishline.cli.bench_compare import compare as compare_results
+from finishline.cli.bench_compare import compare_lines, compare_table
 from finishline.cli.benching import (
     BenchOptions,
     Measured,
@@ -20,6 +22,7 @@ from finishline.cli.benching import (
 )
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.generating import GenerationOptions, generation_lines, generation_table
 from finishline.cli.kernel_list import check_kernels, kernel_lines, kernel_table
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.screen import open_screen
@@ -52,6 +55,29 @@ Csv = Annotated[
     Path | None, typer.Option("--csv", help="Also write a model's results to this file (CSV).")
 ]
 
+Compare = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(metavar="A.json B.json", help="Shows two results of --out side by side."),
+]
+Scenario = Annotated[
+    str | None,
+    typer.Option(help="Generates tokens: single-stream, offline or server, as MLPerf names them."),
+]
+PromptTokens = Annotated[int | None, typer.Option(help="Tokens of a prompt (default: 32).")]
+OutputTokens = Annotated[int | None, typer.Option(help="Tokens made for each (default: 32).")]
+Requests = Annotated[int | None, typer.Option(help="Requests in all (default: 64).")]
+NoKvCache = Annotated[
+    bool, typer.Option("--no-kv-cache", help="Gives the whole text again for each token.")
+]
+Rate = Annotated[
+    float | None, typer.Option(help="Requests per second that arrive at a server (Poisson).")
+]
+P99Seconds = Annotated[
+    float | None, typer.Option(help="Bound of the latency's 99th percentile, for p99_met.")
+]
+
+OF_GENERATION = ("--prompt-tokens", "--output-tokens", "--requests", "--no-kv-cache", "--rate",
+                 "--p99-seconds", "--precision", "--batch-sizes")  # fmt: skip
 OF_A_MODEL = ("--precision", "--batch-sizes", "--phase", "--tokens", "--usd-per-hour", "--csv")
 
 
@@ -61,6 +87,7 @@ def bench(
     ] = None,
     model: Model = None,
     kernels: Kernels = None,
+    compare: Compare = None,
     precision: Annotated[
         str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
     ] = None,
@@ -76,6 +103,13 @@ def bench(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, for a model's samples per dollar.")
     ] = None,
+    scenario: Scenario = None,
+    prompt_tokens: PromptTokens = None,
+    output_tokens: OutputTokens = None,
+    requests: Requests = None,
+    no_kv_cache: NoKvCache = False,
+    rate: Rate = None,
+    p99_seconds: P99Seconds = None,
     seconds: Seconds = None,
     device: Device = None,
     threads: Threads = 1,
@@ -88,7 +122,8 @@ def bench(
     """Measure training and inference on made-up data, and the roofs of this machine.
 
     With --model any model is measured, with random weights; nothing is downloaded. With --kernels
-    single kernels are timed.
+    single kernels are timed. With --scenario a model, or that of grammar, answers requests by
+    tokens. With --compare nothing is measured: two results are shown side by side.
     """
     given: Given = {
         "--precision": precision,
@@ -96,10 +131,20 @@ def bench(
         "--phase": phase,
         "--tokens": tokens,
         "--usd-per-hour": usd_per_hour,
+        "--prompt-tokens": prompt_tokens,
+        "--output-tokens": output_tokens,
+        "--requests": requests,
+        "--no-kv-cache": no_kv_cache or None,
+        "--rate": rate,
+        "--p99-seconds": p99_seconds,
         "--csv": csv,
         "--set": settings or None,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if compare is not None:
+        return _compare(
+            compare, given, as_json=as_json, named=(benchmark, model, kernels, scenario)
+        )
     options: Measured
     if kernels is not None and benchmark is None and model is None:
         _refuse(given, "a list of kernels", takes=())
@@ -109,6 +154,15 @@ def bench(
             "Name one of a benchmark, a model and a list of kernels: bench BENCHMARK, "
             "bench --model SPEC, or bench --kernels FILE.toml."
         )
+    elif scenario is not None:
+        _refuse(given, "a scenario", takes=OF_GENERATION)
+        if model is None and benchmark != "grammar":
+            raise _usage(f"{benchmark} generates nothing. Name grammar, or a model with --model.")
+        if seconds is not None:
+            raise _usage("--seconds does not go with a scenario. Choose --requests.")
+        chosen = {"--scenario": scenario} | given | {"--threads": threads}
+        chosen |= {} if device is None else {"--device": device}
+        options = GenerationOptions(model or "grammar", chosen)
     elif model is None:
         _refuse(given, "a benchmark", takes=("--set",))
         file, _ = find_benchmark(str(benchmark), benchmarks_dir)
@@ -133,6 +187,19 @@ def bench(
     return int(ExitCode.OK)
 
 
+def _compare(
+    files: tuple[Path, Path], given: Given, *, as_json: bool, named: Sequence[object]
+) -> int:
+    """Show two results; the exit code."""
+    if any(name is not None for name in named):
+        raise _usage("--compare measures nothing. Leave the benchmark, model and kernels out.")
+    _refuse(given, "--compare", takes=())
+    result = compare_results(*files)
+    shown: list[RenderableType] = [compare_table(result), *compare_lines(result)]
+    open_screen(as_json=as_json).answer(result, shown)
+    return int(ExitCode.OK)
+
+
 def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
     """Raise CliError for an option that does not go with this form of the command."""
     for name in given:
@@ -141,6 +208,8 @@ def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
 
 
 def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
+    if "generation" in result:
+        return [generation_table(result), *generation_lines(result)]
     if "kernels" in result:
         return [kernel_table(result), *kernel_lines(result)]
     if "model" in result:
