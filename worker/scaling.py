@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from finishline.devices import choose_device
@@ -96,7 +96,11 @@ def measure_group(
 
 
 def run_scaling(asked: Scaling) -> dict[str, Any]:
-    """Every number of processes in turn, one process as the base of each speedup."""
+    """Every number of processes in turn, one process as the base of each speedup.
+
+    A step's seconds are the median of all steps, measured and predicted alike: one step that the
+    machine paused would move a mean.
+    """
     groups: dict[tuple[int, int], dict[str, Any]] = {}
     largest = max(asked.processes)
 
@@ -108,23 +112,23 @@ def run_scaling(asked: Scaling) -> dict[str, Any]:
 
     absent: dict[str, str] = {}
     base_batch = asked.batch_size(1)
-    base = base_batch / fmean(measured(1, base_batch)["step_seconds"])
+    base = base_batch / median(measured(1, base_batch)["step_seconds"])
     widest = measured(largest, asked.batch_size(largest))
     fit = fit_all_reduce(widest["all_reduce"], largest) if largest > 1 else None
     points = []
     for index, processes in enumerate(asked.processes):
         batch_size = asked.batch_size(processes)
         found = measured(processes, batch_size)
-        step_seconds = fmean(found["step_seconds"])
+        step_seconds = median(found["step_seconds"])
         share, predicted = None, None
         exchanged = [value for value in found["communication_seconds"] if value is not None]
         if processes > 1 and exchanged:
-            share = fmean(exchanged) / step_seconds
+            share = fmean(exchanged) / fmean(found["step_seconds"])
         else:
             absent[f"points[{index}].communication_share"] = "nothing is exchanged"
         own_batch = batch_size // processes
         if asked.fits(own_batch):
-            predicted = fmean(measured(1, own_batch)["step_seconds"])
+            predicted = median(measured(1, own_batch)["step_seconds"])
             if processes > 1 and fit is not None:
                 predicted += fit.seconds(found["gradient_bytes"], processes)
         else:

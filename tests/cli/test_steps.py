@@ -3,12 +3,16 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from tests.cli.conftest import Finishline
-from worker.scaling import fit_all_reduce
+from worker import scaling
+from worker.scaling import Scaling, fit_all_reduce
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = pytest.mark.processes
 
 
@@ -20,6 +24,34 @@ def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce() -> None:
     assert fit.latency_seconds == pytest.approx(1e-4)
     assert 1 / fit.seconds_per_byte == pytest.approx(1e9)
     assert fit.seconds(2_000_000, 2) == pytest.approx(1e-4 + 2e-3)
+
+
+def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeypatch) -> None:
+    sizes = [1024, 4194304]
+    steps = {
+        (1, 64): [2.0, 2.0, 2.0, 90.0],
+        (1, 32): [1.0, 1.0, 50.0, 1.0],
+        (2, 64): [1.5, 1.5, 1.5, 70.0],
+    }
+
+    def measure(_, processes: int, batch_size: int, *, all_reduce: bool = False) -> dict[str, Any]:
+        exchanged = [0.25] * 4 if processes > 1 else [None] * 4
+        points = [{"bytes": size, "seconds": 1e-4 + size / 1e9, "n": 40} for size in sizes]
+        return {
+            "step_seconds": steps[processes, batch_size],
+            "communication_seconds": exchanged,
+            "gradient_bytes": 1_000_000,
+            "all_reduce": points,
+        }
+
+    monkeypatch.setattr(scaling, "measure_group", measure)
+    digits = load_benchmark(BENCHMARKS / "digits.toml")
+    asked = Scaling(digits, (1, 2), strong=True, steps=4, device="cpu", data=Path())
+    one, two = scaling.run_scaling(asked)["points"]
+    assert (one["step_seconds"], two["step_seconds"]) == (2.0, 1.5)
+    assert two["speedup"] == pytest.approx(2 / 1.5)
+    assert two["predicted_step_seconds"] == pytest.approx(1.0 + 1e-4 + 1e-3)
+    assert two["communication_share"] == pytest.approx(0.25 / ((3 * 1.5 + 70) / 4))
 
 
 @pytest.mark.parametrize(("mode", "batch_size"), [("--strong", 64), ("--weak", 128)])
