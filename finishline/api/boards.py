@@ -180,7 +180,9 @@ class BoardEntry(EvidenceFields):
 
     `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
     replay found it. `energy_joules` is the mean energy of a run to the target in the replay
-    behind the status, on the same hardware class; None without.
+    behind the status, on the same hardware class; None without. `energy_kwh` is the same in kWh,
+    `grams_co2e` that by the building's share and the grams of CO2e per kWh of the owned system that
+    `cost_price` names; `absent` has the reason for each of the two that is None.
     `cost_price` is the entry of the price book that `cost_usd` rests on, None where the system
     states its own price. `samples_per_second` is the number of samples of all runs that reached the
     target, over their time to accuracy, where their logs count samples. `verification_id` is the
@@ -223,6 +225,9 @@ class BoardEntry(EvidenceFields):
     precision: str | None = None
     precision_measured: str | None = None
     energy_joules: float | None = None
+    energy_kwh: float | None = None
+    grams_co2e: float | None = None
+    absent: dict[str, str] = {}
     samples_per_second: float | None = None
     verification_id: str | None = None
     withdrawn: bool = False

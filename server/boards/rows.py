@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.benchmarks.prices import SystemPrice, run_energy, training_cost_usd
 from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.scoring.measured_time import Spread, claimed_interval, resolution_of
@@ -369,6 +369,9 @@ def _row(
         "cost_usd": cost,
         "cost_price": None if price.entry is None else price.entry.number,
         "verification_id": verification_id,
+        **run_energy(
+            row.energy_joules, None if price.entry is None else price.entry.price.ownership
+        ),
     }
     system = shown["system"]
     texts = (

@@ -401,7 +401,13 @@ def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient
 
     entries = read(client)["entries"]
     assert len(rows) == len(entries) == 3
-    assert entries[0].keys() - rows[0].keys() == {"tta_display", "rcp", "tuning", "source"}
+    assert entries[0].keys() - rows[0].keys() == {
+        "tta_display",
+        "rcp",
+        "tuning",
+        "source",
+        "absent",
+    }
     for row, entry in zip(rows, entries, strict=True):
         system = entry["system"]
         entry |= {name: system[name] for name in ("hardware_class", "accelerator")}
@@ -505,6 +511,9 @@ def test_an_owned_system_ranks_by_its_derived_hour(
     entry = entry_of(client, sent["id"], metric="cost")
     hours = sent["result"]["tta_seconds"] / 3600
     assert entry["cost_usd"] == pytest.approx(hours * 2 * (2.0 + 3.0))
+    assert (entry["energy_kwh"], entry["grams_co2e"]) == (None, None)
+    assert entry["absent"]["grams_co2e"] == "no replay measured its energy"
+    assert "energy not measured" in client.get("/benchmarks/digits?metric=cost").text
 
 
 def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
@@ -592,7 +601,14 @@ def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
     assert replay.report(replay.claim().json(), measured(report, 30.0, 60.0)).is_success
 
     entry = shown(client)
-    assert entry["energy_joules"] == pytest.approx((30.0 + more) / len(report.runs))
+    joules = (30.0 + more) / len(report.runs)
+    assert entry["energy_joules"] == pytest.approx(joules)
+    assert entry["energy_kwh"] == pytest.approx(joules / 3_600_000)
+    assert (entry["grams_co2e"], list(entry["absent"])) == (None, ["grams_co2e"])
+    page = client.get("/benchmarks/digits?metric=cost").text
+    assert "kWh, CO₂e not stated" in page
+    official = client.get(BOARD, params={"target": 90}).json()["entries"][0]
+    assert (official["energy_kwh"], set(official["absent"])) == (None, {"energy_kwh", "grams_co2e"})
     assert (entry["status"], entry["verification_id"]) == ("verified", replay.verification_id)
     assert (
         f'class="proof" href="/verifications/{replay.verification_id}"'

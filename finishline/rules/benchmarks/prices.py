@@ -46,6 +46,27 @@ def owned_usd_per_hour(system: Ownership) -> float:
     return system.purchase_usd / hours + system.watts / 1000 * system.pue * system.usd_per_kwh
 
 
+JOULES_PER_KWH = 3.6e6
+
+
+def run_energy(joules: float | None, system: Ownership | None) -> dict[str, Any]:
+    """kWh of a run as its counter read them, and the grams of CO2e behind them.
+
+    Grams are of the power of the building: by its `pue`, as in the price of an owned system. A
+    figure that is absent is None, with the reason by its name in `absent`.
+    """
+    if joules is None:
+        unmeasured = "no replay measured its energy"
+        absent = {"energy_kwh": unmeasured, "grams_co2e": unmeasured}
+        return {"energy_kwh": None, "grams_co2e": None, "absent": absent}
+    kwh = joules / JOULES_PER_KWH
+    if system is None or system.grams_co2e_per_kwh is None:
+        absent = {"grams_co2e": "its price states no grams of CO2e per kWh"}
+        return {"energy_kwh": kwh, "grams_co2e": None, "absent": absent}
+    grams = kwh * system.pue * system.grams_co2e_per_kwh
+    return {"energy_kwh": kwh, "grams_co2e": grams, "absent": {}}
+
+
 @dataclass(frozen=True)
 class Price:
     """Price of one instance from a day on, and the page that states it.
