@@ -70,6 +70,16 @@ class RunRecorder:
             return None
         return (self._cpu_span[1] - self._cpu_span[0]) / seconds
 
+    def deadline(self, spawned_at: float) -> float:
+        """The end of the time that a run may take, which counts from its clock's start.
+
+        A busy host may start slowly: that takes nothing from the training, up to an allowance.
+        """
+        limit = self.job.run_limit_seconds
+        latest = spawned_at + min(limit, START_SECONDS)
+        begun = self._watch.started_at
+        return limit + (latest if begun is None else min(begun, latest))
+
     def read(self, text: bytes, at: float) -> None:
         """Take one line of the training process, stamped on arrival."""
         try:
@@ -221,6 +231,7 @@ class RunRecorder:
 
 
 POLL_SECONDS = 0.05
+START_SECONDS = 50.0  # The server ends a run that needs a minute more than its limit.
 EXIT_SECONDS = 5.0
 
 
@@ -246,7 +257,7 @@ def train_run(
         while record.status is None:
             line = child.next_line(wait_seconds=POLL_SECONDS)
             at = time.perf_counter() if line is None else line.at
-            if at - child.started_at > job.run_limit_seconds:
+            if at > record.deadline(child.started_at):
                 _exceed_limit(record, host)
             elif line is not None:
                 _take_line(line, record, child, host=host, oom_kills=oom_kills)

@@ -58,6 +58,12 @@ def stroll(config, *, seed, device, data_dir):
         yield item
 
 
+def start_late(config, *, seed, device, data_dir):
+    """Gets to its first phase late, as on a host that others keep busy."""
+    time.sleep(2.5)
+    yield from stroll(config, seed=seed, device=device, data_dir=data_dir)
+
+
 def march(config, *, seed, device, data_dir):
     """Trains for two seconds before each evaluation."""
     for item in climb_by_seed(seed):
@@ -189,6 +195,7 @@ def configure(hyperparameters):
 
 for trainer in (
     climb,
+    start_late,
     stroll,
     march,
     chatter,

@@ -141,6 +141,13 @@ def test_hanging_child_is_killed_at_the_limit(train, make_job, reference):
     assert "1 s" in run.failure.message
 
 
+def test_a_slow_start_takes_nothing_from_the_limit_of_a_run(train, make_job):
+    run = train(make_job("start_late", run_limit_seconds=3.0))
+
+    assert (run.status, run.failure) == ("reached", None)
+    assert run.ledger["init"] + run.tta_seconds > 3.0
+
+
 def test_a_run_that_others_kept_from_the_processor_is_not_the_submitters(train, make_job):
     # It sleeps between its evaluations, as a training does whose processor is another's.
     run = train(make_job("march", target=99.9, run_limit_seconds=7.0))
