@@ -202,6 +202,7 @@ def nothing_measured(entries: Sequence[Entry]) -> str | None:
 
 NARROWING = (
     "division",
+    "round",
     "status",
     "evidence",
     "check",
@@ -220,7 +221,16 @@ WHAT_IF = ("clock", "target", "price", "prices_on")
 FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn", "columns")
 # Fields that the form of a board leaves as they are.
 KEPT_BY_FORM = (
-    *("division", "status", "evidence", "check", "hardware_class", "vendor", "accelerator"),
+    *(
+        "division",
+        "round",
+        "status",
+        "evidence",
+        "check",
+        "hardware_class",
+        "vendor",
+        "accelerator",
+    ),
     *("size", "sort", "order", "limit", "columns"),
 )
 FIRST_ORDER = ("rank", "asc")
@@ -267,32 +277,10 @@ def kind_link(filters: Mapping[str, Any], kind: str) -> str:
     return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
-def board_tabs(
-    divisions: Collection[str], filters: Mapping[str, Any], kinds: Collection[str], shown: str
-) -> list[tuple[str, str, bool]]:
-    """Each board of a benchmark: its words, the link to it, and whether it is the one shown.
-
-    Divisions are numbered apart, closed first. Another kind keeps the text that was searched for.
-    """
-    ordered = sorted(divisions, key=lambda name: (name != "closed", name))
-    tabs = []
-    for kind in kinds:
-        kept = (
-            filters
-            if kind == shown
-            else {"q": filters.get("q"), "metric": next(iter(METRICS[kind]))}
-        )
-        for name in ordered if len(ordered) > 1 else (None,):
-            link = "?" + board_query(kept, division=name)
-            is_shown = kind == shown and name in (None, filters.get("division"))
-            tabs.append((_tab(kind, name, is_alone=len(kinds) == 1), link, is_shown))
-    return tabs
-
-
-def _tab(kind: str, division: str | None, *, is_alone: bool) -> str:
-    if kind == "inference":
-        return f"Inference, {division}" if division else "Inference"
-    return division.capitalize() if division else "Leaderboard" if is_alone else "Training"
+def unfiltered_link(filters: Mapping[str, Any], metric: str) -> str:
+    """The link to all rows of the same division and round."""
+    kept = {name: filters.get(name) for name in ("division", "round")}
+    return "?" + board_query(kept, metric=metric)
 
 
 def sort_link(filters: Mapping[str, Any], column: str) -> str:
@@ -311,7 +299,8 @@ def sort_state(filters: Mapping[str, Any], column: str) -> str:
 
 def is_filtered(filters: Mapping[str, Any]) -> bool:
     """Whether anything narrows a division's board down."""
-    return any(filters.get(name) not in (None, "") for name in NARROWING if name != "division")
+    those = (name for name in NARROWING if name not in ("division", "round"))
+    return any(filters.get(name) not in (None, "") for name in those)
 
 
 def asks_what_if(filters: Mapping[str, Any]) -> bool:

@@ -38,23 +38,25 @@ _OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
 _UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def badge_words(submission: View, time: TimeFormat = SECONDS) -> tuple[str, str]:
-    """Both halves of a submission's badge; one that is only claimed shows no time."""
-    words, shown = standing_words(submission), figure(submission, time)
-    right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
+def badge_words(submission: View, time: TimeFormat = SECONDS, of: int = 0) -> tuple[str, str]:
+    """Both halves of a submission's badge, `of` so many numbered; a claim shows no time."""
+    rank = submission.get("rank") if of else None
+    place = None if rank is None or submission["withdrawal"] else f"#{rank} of {of:,}"
+    parts = (standing_words(submission), figure(submission, time), place)
+    right = " · ".join(part for part in parts if part).replace("\u00a0", " ")
     return cut(printable(submission["benchmark"]), _LONGEST_LABEL), right
 
 
-def badge_endpoint(submission: View, time: TimeFormat = SECONDS) -> dict[str, Any]:
+def badge_endpoint(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> dict[str, Any]:
     """The badge for a page that draws it itself, as shields.io's endpoint badge asks for it."""
-    label, message = badge_words(submission, time)
+    label, message = badge_words(submission, time, of)
     colours = {"labelColor": LABEL_COLOUR, "color": _colour(submission)}
     return {"schemaVersion": 1, "label": label, "message": message, **colours}
 
 
-def badge_svg(submission: View, time: TimeFormat = SECONDS) -> str:
+def badge_svg(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> str:
     """The badge of a submission as a picture."""
-    left, right = badge_words(submission, time)
+    left, right = badge_words(submission, time, of)
     title = f"{printable(row_name(submission))} on {left}: {right}"
     return _drawn(left, right, title, _colour(submission))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 View = Mapping[str, Any]
-DAWNBENCH = (0,)
+DAWNBENCH, ELSEWHERE = (0,), (-1,)
 _MLPERF = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-")
 
 
@@ -21,12 +21,17 @@ class Family:
 
 
 OPEN = "open"
+NAMES = {
+    (): (OPEN, "Open"),
+    DAWNBENCH: ("dawnbench", "DAWNBench 2017–2020"),
+    ELSEWHERE: ("elsewhere", "Published elsewhere"),
+}
 
 
 def families(benchmarks: Sequence[View]) -> list[Family]:
     """Our own benchmarks first, then each round of MLPerf, the newest first, then DAWNBench.
 
-    A benchmark of ours is of DAWNBench while its board numbers nothing but published entries.
+    A benchmark of ours that an archive has results of is in two families, one for each round.
     Within a family the boards with submissions stand first. Our own are all rows, because a
     newcomer can take part in them.
     """
@@ -56,20 +61,19 @@ def short_title(benchmark: View) -> str:
 
 def round_id(benchmark: View) -> str:
     """The id of the round that a benchmark belongs to, "v5.1"; "open" of our own."""
-    numbers = ".".join(map(str, _round_of(benchmark)))
-    return f"v{numbers}" if numbers else OPEN
+    return _names(_round_of(benchmark))[0]
 
 
 def round_name(benchmark: View) -> str | None:
-    """The round of MLPerf that a benchmark belongs to: "MLPerf v5.1"."""
-    numbers = ".".join(map(str, _round_of(benchmark)))
-    return f"MLPerf v{numbers}" if numbers else None
+    """The round that a benchmark belongs to, "MLPerf v5.1"; None of our own."""
+    place = _round_of(benchmark)
+    return _names(place)[1] if place else None
 
 
 def _round_of(benchmark: View) -> tuple[int, ...]:
     match = _MLPERF.match(str(benchmark["id"]))
-    if not match and "time" in benchmark and benchmark["time"].is_stopwatch:
-        return DAWNBENCH
+    if not match and benchmark.get("round") == "archive":
+        return DAWNBENCH if benchmark["clock"] == "dawnbench" else ELSEWHERE
     return (int(match[1]), int(match[2])) if match else ()
 
 
@@ -77,11 +81,14 @@ def _family(place: tuple[int, ...], benchmarks: Sequence[View]) -> Family:
     used = [b for b in benchmarks if b["submissions"]]
     unused = [b for b in benchmarks if not b["submissions"]]
     if not place:
-        return Family(OPEN, "Open", (*used, *unused), ())
-    if place == DAWNBENCH:
-        return Family("dawnbench", "DAWNBench 2017–2020", tuple(used), tuple(unused))
-    version = ".".join(str(number) for number in place)
-    return Family(f"v{version}", f"MLPerf v{version}", tuple(used), tuple(unused))
+        return Family(*_names(place), (*used, *unused), ())
+    return Family(*_names(place), tuple(used), tuple(unused))
+
+
+def _names(place: tuple[int, ...]) -> tuple[str, str]:
+    """The id and the name of a round."""
+    version = ".".join(map(str, place))
+    return NAMES.get(place) or (f"v{version}", f"MLPerf v{version}")
 
 
 # The steps of a claim: a word of the counters, and the list that a number leads to.

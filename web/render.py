@@ -120,6 +120,7 @@ from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
 from web.board_table import target_range
+from web.board_tabs import board_address, board_tabs
 from web.chart_parts import left_out
 from web.charts import CHARTS, curves_figure
 from web.citation import bibtex, plain_citation
@@ -277,7 +278,8 @@ def environment() -> Environment:
         shown_columns=board_table.shown_columns,
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
-        board_tabs=board_table.board_tabs,
+        board_address=board_address,
+        board_tabs=board_tabs,
         box_text=box_text,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
@@ -309,6 +311,7 @@ def environment() -> Environment:
         is_in_box=is_in_box,
         is_filtered=board_table.is_filtered,
         kind_link=board_table.kind_link,
+        unfiltered_link=board_table.unfiltered_link,
         kind_word=kind_word,
         kinds_asked_for=KINDS_ASKED_FOR,
         left_out=left_out,

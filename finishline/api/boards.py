@@ -12,6 +12,7 @@ from finishline.api.schema import Schema
 from finishline.api.submissions import RcpView, SystemView, WaiverView
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
+from finishline.rules.ranking.rounds import Round
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
 
@@ -83,12 +84,17 @@ class BoardQuery(Schema):
     version or a whole family, such as "PyTorch". `ids` chooses submissions. `best` keeps the first
     row of each submitter, system or model of accelerator, of those that fit the other filters.
 
+    `round` is "archive" for results published elsewhere and "open" for all others: they are
+    numbered apart where the benchmark can be trained here. Without it or a division the board is
+    the first that has a numbered row.
+
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     division: Literal["closed", "open"] | None = None
+    round: Round | None = None
     metric: Metric = "tta"
     status: Literal["claimed", "verifying", "verified", "rejected", "inconclusive"] | None = None
     evidence: Evidence | None = None
@@ -116,6 +122,7 @@ class BoardQuery(Schema):
 
     @field_validator(
         "division",
+        "round",
         "status",
         "evidence",
         "check",
@@ -265,7 +272,8 @@ class BoardPriceView(Schema):
 class BoardView(Schema):
     """A page of a leaderboard; `version` rises with every change of the board.
 
-    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them. Of
+    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them, and of
+    one `round`, None where a benchmark has but one. Of
     `total` entries that fit the query those from place `first` on are here, counted from 1; `first`
     is None where none is.
 
@@ -277,6 +285,7 @@ class BoardView(Schema):
     benchmark: str
     kind: str
     division: str | None
+    round: Round | None = None
     metric: str
     version: int
     total: int

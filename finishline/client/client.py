@@ -168,9 +168,9 @@ class Client:
         """A benchmark's leaderboard: its first page, and on iteration all the others.
 
         With `limit`, `page` or `cursor` it is one page alone.
-        The filters are those of the board's address: division, metric, status, q, sort, order,
-        limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
-        date_to, withdrawn, evidence, check, accelerator, vendor, size, ids, best.
+        The filters are those of the board's address: division, round, metric, status, q, sort,
+        order, limit, page, cursor, clock, target, price, prices_on, hardware_class, framework,
+        date_from, date_to, withdrawn, evidence, check, accelerator, vendor, size, ids, best.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         board = read_view(Board, self._transport.get(path, **filters))

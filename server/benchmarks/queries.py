@@ -109,7 +109,8 @@ class Counts:
     """Number of submissions of one benchmark by kind and evidence, and of contradicted claims.
 
     `best_claims` has the fastest claim of each division that may count and was not contradicted,
-    `slowest_published` the longest published time of each.
+    `slowest_published` the longest published time of each. `published` has the number of
+    submissions published elsewhere by kind and division.
     """
 
     train: int = 0
@@ -119,6 +120,7 @@ class Counts:
     contradicted: int = 0
     best_claims: Mapping[str, float] = field(default_factory=dict)
     slowest_published: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 NO_SUBMISSIONS = Counts()
@@ -155,9 +157,12 @@ def _count(session: Session, benchmark_id: str) -> Counts:
     count: Counter[str] = Counter()
     best: dict[str, float] = {}
     slowest_published: dict[str, float] = {}
+    published: Counter[tuple[str, str]] = Counter()
     for kind, evidence, check, division, number, seconds, most in rows:
         told = "contradicted" if check == "contradicted" else evidence
         count.update({kind: number, told: number})
+        if evidence == "published":
+            published[kind, division] += number
         if told == "claimed" and seconds is not None:
             best[division] = min(seconds, best.get(division, seconds))
         elif told == "published" and most is not None:
@@ -167,6 +172,7 @@ def _count(session: Session, benchmark_id: str) -> Counts:
         **{name: count[name] for name in names},
         best_claims=best,
         slowest_published=slowest_published,
+        published=published,
     )
 
 

@@ -17,6 +17,7 @@ from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import (
+    FIRST_METRIC,
     Metric,
     Order,
     Ranked,
@@ -24,10 +25,12 @@ from finishline.rules.ranking.ranking import (
     order_of,
     why_entry_unranked,
 )
+from finishline.rules.ranking.rounds import Round, round_of, rounds_of
 from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
 from server.base.database import state_of
+from server.base.models import Submission
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import read_book
 from server.boards.lens import (
@@ -60,8 +63,8 @@ PICTURED = (
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
-# The division, the metric, and whether withdrawn submissions are shown.
-OrderKey = tuple[str | None, str, str]
+# The division, the round, the metric, and whether withdrawn submissions are shown.
+OrderKey = tuple[str | None, Round | None, str, str]
 BoardOf = Callable[[BoardQuery], "RankedBoard"]
 
 
@@ -221,7 +224,7 @@ def ranked_board(
         cached = _cached_rows(session, benchmark, query.kind, version)
         if lens is not None or price is not None:
             return _rank(_changed_rows(session, cached.rows, query, lens, price), query)
-        key = (query.division, query.metric, query.withdrawn)
+        key = (query.division, query.round, query.metric, query.withdrawn)
         if key not in cached.boards:
             rows = _changed_rows(session, cached.rows, query, None, None)
             board = cached.boards[key] = _rank(rows, query, cached.orders.get(key))
@@ -244,20 +247,36 @@ def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
 def board_in_division(
     benchmark: Benchmark, query: BoardQuery, board_of: BoardOf
 ) -> tuple[BoardQuery, RankedBoard]:
-    """The board of a query, and the query with its division.
+    """The board of a query, and the query with its round and division.
 
-    Where it names none, that is the first division with a numbered row, else the first with a
-    training. Divisions of trainings are never ranked together; they say nothing of an inference.
+    Where it names none, that is the first with a numbered row, else the first with a submission.
+    Divisions of trainings are never ranked together; they say nothing of an inference.
     """
-    if query.division is not None or query.kind != "train":
-        return query, board_of(query)
-    asked = [query.model_copy(update={"division": name}) for name in benchmark.divisions]
+    rounds = rounds_of(benchmark)
+    rounds = (query.round,) if query.round in rounds else rounds
+    is_chosen = query.division is not None or query.kind != "train"
+    divisions = (query.division,) if is_chosen else benchmark.divisions
+    asked = [
+        query.model_copy(update={"round": name, "division": division})
+        for name in rounds
+        for division in divisions
+    ]
     boards = []
     for one in asked:
         boards.append((one, board_of(one)))
         if boards[-1][1].order.ranked:
             return boards[-1]
     return next((found for found in boards if len(found[1])), boards[0])
+
+
+def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
+    """The query of the board that numbers a submission, by the first metric of its kind."""
+    asked = {
+        "metric": FIRST_METRIC[submission.kind],
+        "division": submission.division,
+        "round": round_of(benchmark, submission.evidence),
+    }
+    return BoardQuery.model_validate(asked)
 
 
 class RowsCache(VersionedCache):
@@ -310,6 +329,7 @@ def _rank(
         name: one
         for name, one in rows.standings.items()
         if query.division in (None, one.division)
+        and (query.round is None or (query.round == "archive") == (one.evidence == "published"))
         and (not one.withdrawn or query.withdrawn == "show")
     }
     sharing = _pool_sharing(found.values())

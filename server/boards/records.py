@@ -22,7 +22,7 @@ Histories = dict[List, RecordHistory]
 
 @dataclass(frozen=True)
 class Standing:
-    """A benchmark's lowest standing record, its division's earlier records, and its holder."""
+    """The lowest standing record of some evidence, its division's earlier ones, and its holder."""
 
     records: tuple[Record, ...]
     division: str
@@ -33,6 +33,9 @@ class Standing:
     status: str
     evidence: str
     check: str | None
+
+
+Standings = Mapping[Evidence, Standing]
 
 
 def list_records(
@@ -66,8 +69,8 @@ def records_by_benchmark(
 
 def standing_by_benchmark(
     session: Session, benchmarks: Mapping[str, Benchmark]
-) -> dict[str, Standing]:
-    """The standing records of those of the benchmarks that have one, by benchmark id.
+) -> dict[str, Standings]:
+    """The standing records, measured and published, of those of the benchmarks that have one.
 
     For a page of all benchmarks: it leaves out the counts of tries, the slow part of the lists.
     """
@@ -77,10 +80,10 @@ def standing_by_benchmark(
         for benchmark_id, benchmark in benchmarks.items()
         if benchmark_id in versions
     }
-    return {name: standing for name, standing in found.items() if standing is not None}
+    return {name: standings for name, standings in found.items() if standings}
 
 
-def _standing(session: Session, benchmark: Benchmark, version: int) -> Standing | None:
+def _standing(session: Session, benchmark: Benchmark, version: int) -> Standings:
     make = partial(_find_standing, session, _histories(session, benchmark, version))
     return cached_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
 
@@ -104,18 +107,20 @@ def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
     return histories
 
 
-def _find_standing(session: Session, histories: Histories) -> Standing | None:
-    """The lowest of the divisions' standing records; None before the first record.
-
-    A published record counts only where no measured record exists.
-    """
-    held = [(key, history.records) for key, history in histories.items() if history.records]
-    of_measured = [one for one in held if one[0][1] == "measured"]
-    if not held:
-        return None
-    (division, _), records = min(of_measured or held, key=lambda one: one[1][-1].tta_seconds)
-    holder = records[-1].submission_id
-    return Standing(records, division, **_names(session, [holder])[holder])
+def _find_standing(session: Session, histories: Histories) -> Standings:
+    """The lowest of the divisions' standing records, for each evidence that has one."""
+    lowest: dict[Evidence, tuple[str, tuple[Record, ...]]] = {}
+    for (division, evidence), history in histories.items():
+        best = lowest.get(evidence)
+        if history.records and (
+            best is None or history.records[-1].tta_seconds < best[1][-1].tta_seconds
+        ):
+            lowest[evidence] = division, history.records
+    holders = _names(session, [records[-1].submission_id for _, records in lowest.values()])
+    return {
+        evidence: Standing(records, division, **holders[records[-1].submission_id])
+        for evidence, (division, records) in lowest.items()
+    }
 
 
 def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:

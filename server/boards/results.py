@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.rounds import round_of, rounds_of
 from server.base.board_versions import board_versions, cached_for_board
 from server.boards.ranked import PlacedRow, ranked_board
 
@@ -33,7 +34,8 @@ FIELDS = (
 def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[Result]:
     """The trainings on the boards of these benchmarks that have a place, in its order.
 
-    Each has the fields of a board entry that FIELDS names, and its `benchmark` and `accelerator`.
+    Each has the fields of a board entry that FIELDS names, its `benchmark`, `accelerator` and
+    `round`.
     They are found once for each version of a board; nobody may change them.
     """
     versions = board_versions(session)
@@ -50,8 +52,12 @@ def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
     return [
         _result(placed, benchmark)
         for division in benchmark.divisions
+        for name in rounds_of(benchmark)
         for placed in ranked_board(
-            session, benchmark, BoardQuery.model_validate({"division": division}), version=version
+            session,
+            benchmark,
+            BoardQuery.model_validate({"division": division, "round": name}),
+            version=version,
         ).page(session, 0, MOST_RESULTS)
         if any(placed.figure(name) for name in ("rank", "provisional_rank", "listed_rank"))
     ]
@@ -59,5 +65,9 @@ def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
 
 def _result(placed: PlacedRow, benchmark: Benchmark) -> Result:
     figures = {name: placed.figure(name) for name in FIELDS}
-    known = {"benchmark": benchmark.benchmark_id, "accelerator": placed.row.accelerator}
+    known = {
+        "benchmark": benchmark.benchmark_id,
+        "accelerator": placed.row.accelerator,
+        "round": round_of(benchmark, figures["evidence"]),
+    }
     return figures | known

@@ -13,7 +13,6 @@ from finishline.api.boards import BoardQuery, PreviewPart
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
 from finishline.rules.errors import BenchmarkError
-from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.base.board_versions import board_version
 from server.base.models import Submission
 from server.benchmarks.phase_queries import current_dates
@@ -28,6 +27,7 @@ from server.boards.ranked import (
     RankedBoard,
     board_as_seen,
     board_in_division,
+    query_of,
     ranked_board,
 )
 from server.boards.records import (
@@ -55,12 +55,14 @@ __all__ = [
     "board_in_division",
     "board_results",
     "compare_submissions",
+    "count_numbered",
     "cut_board",
     "facets_of",
     "lens_of",
     "list_records",
     "place_of_new",
     "preview_board",
+    "query_of",
     "ranked_board",
     "read_ghosts",
     "read_race",
@@ -90,7 +92,7 @@ OF_NEW = ("rank", "provisional_rank", "listed_rank", "unranked_reason")
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
     """The part of a benchmark's board that a query asks for, with the fields of BoardView.
 
-    A rank is among all submissions of the division and of the kind that the metric
+    A rank is among all submissions of the round, the division and the kind that the metric
     ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
@@ -105,37 +107,44 @@ class Standings:
     def __init__(self, session: Session, benchmarks: Mapping[str, Benchmark]) -> None:
         self._session = session
         self._benchmarks = benchmarks
-        self._boards: dict[tuple[str, str, str], RankedBoard] = {}
+        self._boards: dict[tuple[str, ...], RankedBoard] = {}
 
     def of(self, submission: Submission) -> dict[str, Any]:
         """Its rank, measured time and neighbours; empty for one that is on no board."""
         if submission.benchmark_id not in self._benchmarks:
             return {}
-        board = self._board(submission.benchmark_id, submission.kind, submission.division)
+        board = self._board(submission)
         if submission.id not in board.found:
             return {}
         place = board.order.position(board.found[submission.id])
         (placed,) = board.page(self._session, place, place + 1)
         return {name: placed.figure(name) for name in OF_SUBMISSION}
 
-    def _board(self, benchmark_id: str, kind: str, division: str) -> RankedBoard:
-        key = (benchmark_id, kind, division)
+    def _board(self, submission: Submission) -> RankedBoard:
+        benchmark_id = submission.benchmark_id
+        key = (benchmark_id, submission.kind, submission.division, submission.evidence)
         if key not in self._boards:
-            asked = {"metric": FIRST_METRIC[kind], "division": division}
+            benchmark = self._benchmarks[benchmark_id]
             self._boards[key] = ranked_board(
                 self._session,
-                self._benchmarks[benchmark_id],
-                BoardQuery.model_validate(asked),
+                benchmark,
+                query_of(benchmark, submission),
                 version=board_version(self._session, benchmark_id),
             )
         return self._boards[key]
 
 
+def count_numbered(session: Session, benchmark: Benchmark, submission: Submission) -> int:
+    """Number of rows that are numbered together with a submission."""
+    version = board_version(session, benchmark.benchmark_id)
+    board = ranked_board(session, benchmark, query_of(benchmark, submission), version=version)
+    return len(board.order.ranked)
+
+
 def place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
     """Place that a submission which is not stored would take on its board, as everybody sees it."""
-    asked = {"metric": FIRST_METRIC[submission.kind], "division": submission.division}
     version = board_version(session, benchmark.benchmark_id)
-    query = BoardQuery.model_validate(asked)
+    query = query_of(benchmark, submission)
     board = ranked_board(session, benchmark, query, version=version)
     standing = standing_of_new(submission, confirm_runs=benchmark.ranking.confirm_runs)
     order = board.order.changed(gone=(), come=(standing,))
@@ -160,6 +169,7 @@ def cut_board(
         "benchmark": benchmark.benchmark_id,
         "kind": query.kind,
         "division": query.division,
+        "round": query.round,
         "metric": query.metric,
         "version": version,
         "total": total,

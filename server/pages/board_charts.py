@@ -16,6 +16,7 @@ from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import band_at
 from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
+from finishline.rules.ranking.rounds import Round, round_of
 from finishline.rules.scoring.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow
@@ -36,7 +37,7 @@ from web.render import render
 
 MOST_SELECTED = 12
 # Fields of a query that leave the official ranking of a division as it is, in any order.
-OF_A_DIVISION = {"division", "metric", "sort", "order", "limit", "cursor", "page"}
+OF_A_DIVISION = {"division", "round", "metric", "sort", "order", "limit", "cursor", "page"}
 OF_A_CHART = {"against", "select"}
 # A chart shows all that fits the filters, whichever page of the board was looked at.
 EVERY_ENTRY: dict[str, Any] = {"limit": 1_000_000, "cursor": None, "page": 1}
@@ -99,9 +100,10 @@ def chart_view(
     board = context["board"]
     view |= {name: context[name] for name in ("facts", "dates", "benchmark", "time", "trainings")}
     if chart.needs == "records":
+        part = board["round"] if context["benchmark"]["published"] else None
         note = RECORDS_OF_ALL if query.narrows_further else None
         return view | {
-            "divisions": _divisions(session, benchmark, query),
+            "divisions": _divisions(session, benchmark, query, part),
             "note": note,
         }
     view |= {"board": board, "target": _lens_target(target, board)}
@@ -113,9 +115,15 @@ def chart_view(
     return view
 
 
-def _divisions(session: Session, benchmark: Benchmark, query: ChartQuery) -> list[View]:
-    divisions = list_records(session, benchmark).model_dump(mode="json")["divisions"]
-    return [d for d in divisions if query.division in (None, d["division"])]
+def _divisions(
+    session: Session, benchmark: Benchmark, query: ChartQuery, part: Round | None
+) -> list[View]:
+    return [
+        one
+        for one in list_records(session, benchmark).model_dump(mode="json")["divisions"]
+        if query.division in (None, one["division"])
+        and part in (None, round_of(benchmark, one["evidence"]))
+    ]
 
 
 def _lens_target(target: View, board: Mapping[str, Any]) -> View:

@@ -225,12 +225,15 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     if board["lens"] or board["price"]:
         usual = query.model_copy(update=dict.fromkeys(PRICES_AND_LENS))
         board["moves"] = _moves(session, board_of(usual), board["entries"])
-    return _around(session, benchmark, query, version) | {
+    around = _around(session, benchmark, query, version)
+    # A round that nothing was published in is no choice, and stays out of the links.
+    only = None if around["benchmark"]["published"] else {"round"}
+    return around | {
         "board": board,
         "time": times_of_board(benchmark, ranked),
         "facts": facts_of(benchmark, ranked),
         "map": board_map(ranked.numbered_entries(session), times_of_board(benchmark, ranked)),
-        "filters": query.model_dump(mode="json", exclude_defaults=True),
+        "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": facets_of(session, ranked),
     }
 
@@ -281,11 +284,12 @@ def facts_of(benchmark: Benchmark, board: RankedBoard) -> Context:
 def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:
     benchmark_id = benchmark.benchmark_id
     counts = count_submissions(session, [benchmark_id]).get(benchmark_id, NO_SUBMISSIONS)
+    view = benchmark_view(benchmark, counts).model_dump(mode="json")
     dates = cached_for_board(
         session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
     return {
-        "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),
+        "benchmark": view | {"round": query.round, "published": sorted(counts.published)},
         "explanation": EXPLAIN[query.kind](benchmark),
         "dates": dates,
         "trainings": trainings_table(benchmark),

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.rounds import round_of
 from server.base.board_versions import board_version, cached_for_board
 from server.boards.service import RankedBoard, ranked_board
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
@@ -31,9 +32,13 @@ def times_fitting(
 
 
 def times_of(
-    session: Session, benchmarks: Mapping[str, Benchmark], benchmark_id: str, division: str | None
+    session: Session,
+    benchmarks: Mapping[str, Benchmark],
+    benchmark_id: str,
+    division: str | None,
+    evidence: str,
 ) -> TimeFormat:
-    """The same of the official board of a division, found once for each version of it.
+    """The same of the official board with such evidence, found once for each version of it.
 
     Seconds for a benchmark that this server no longer has.
     """
@@ -41,10 +46,14 @@ def times_of(
     if benchmark is None:
         return SECONDS
     version = board_version(session, benchmark_id)
+    asked = {
+        "division": division or benchmark.divisions[0],
+        "round": round_of(benchmark, evidence),
+    }
 
     def find() -> TimeFormat:
-        query = BoardQuery.model_validate({"division": division or benchmark.divisions[0]})
+        query = BoardQuery.model_validate(asked)
         return times_of_board(benchmark, ranked_board(session, benchmark, query, version=version))
 
-    name = f"times {division or benchmark.divisions[0]}"
+    name = f"times {asked['division']} {asked['round']}"
     return cached_for_board(session, benchmark_id, name, find, version=version)

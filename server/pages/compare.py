@@ -15,7 +15,7 @@ from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import count_submissions
-from server.boards.service import FEWEST, MOST, compare_submissions
+from server.boards.service import FEWEST, MOST, compare_submissions, query_of
 from server.pages.board_times import times_of
 from server.pages.queries import (
     measured_beside,
@@ -112,15 +112,22 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
     chosen = [submission for submission in found if submission is not None]
     if not chosen or chosen[0].benchmark_id not in services.benchmarks:
         return {"ranks": {}, "pick": [], "time": SECONDS}
-    benchmark, kind = services.benchmarks[chosen[0].benchmark_id], chosen[0].kind
+    benchmark = services.benchmarks[chosen[0].benchmark_id]
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
-    for division in {submission.division for submission in chosen}:
-        own = places_of(session, benchmark, kind=kind, division=division)
+    for submission in {(one.division, one.evidence): one for one in chosen}.values():
+        own = places_of(session, benchmark, query_of(benchmark, submission))
         ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
-    places = places_of(session, benchmark, kind=kind, division=None)
+    everything = query_of(benchmark, chosen[0]).model_copy(update={"division": None})
+    places = places_of(session, benchmark, everything)
     others = (asdict(place) for place in places if place.submission_id not in there)
-    time = times_of(session, services.benchmarks, benchmark.benchmark_id, chosen[0].division)
+    time = times_of(
+        session,
+        services.benchmarks,
+        benchmark.benchmark_id,
+        chosen[0].division,
+        chosen[0].evidence,
+    )
     return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED)), "time": time}
 
 

@@ -108,7 +108,11 @@ def _consequence(
     divisions = [] if benchmark is None else list_records(session, benchmark).divisions
     records = [d.records[-1].submission_id for d in divisions if d.records]
     time = times_of(
-        session, console.services.benchmarks, submission.benchmark_id, submission.division
+        session,
+        console.services.benchmarks,
+        submission.benchmark_id,
+        submission.division,
+        submission.evidence,
     )
     old = (sides[0] or sides[1]) | {"words": evidence_words(before)}
     new = sides[1] | {"words": evidence_words(after)}

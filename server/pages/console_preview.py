@@ -48,9 +48,13 @@ def _page(
         facets = facets_of(session, ranked)
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
+        of_archive = (of_it, Submission.evidence == "published")
+        boards = select(Submission.kind, Submission.division).where(*of_archive).distinct()
+        published = sorted(tuple(row) for row in session.execute(boards))
     page = console.page(
         "preview.html",
-        benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),
+        benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json")
+        | {"round": board["round"], "published": published},
         board=board,
         facets=facets,
         time=times_of_board(benchmark, ranked),

@@ -88,7 +88,9 @@ def _records(
     for benchmark_id, records in records_by_benchmark(session, benchmarks).items():
         for division in records.divisions:
             for record in division.records:
-                time = times_of(session, benchmarks, benchmark_id, division.division)
+                time = times_of(
+                    session, benchmarks, benchmark_id, division.division, division.evidence
+                )
                 view = record.model_dump(mode="json")
                 yield record_entry(named[benchmark_id], division.division, view, time)
 

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import Evidence
+from finishline.rules.ranking.rounds import Round
 from server.base.board_versions import cached_for_board
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
-from server.benchmarks.views import benchmark_view
 from server.boards.service import Standing, read_race, standing_by_benchmark
 from server.pages.board_times import times_fitting
+from server.pages.round_views import round_views
 from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import view
 from web.formats import SECONDS, TimeFormat
@@ -24,6 +27,11 @@ from web.render import render
 router = APIRouter(include_in_schema=False)
 LATEST = 6
 RACES = ("replay", "entry")
+EVIDENCE_OF_ROUND: Mapping[Round | None, tuple[Evidence, ...]] = {
+    "open": ("measured",),
+    "archive": ("published",),
+    None: ("measured", "published"),
+}
 RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 
@@ -36,7 +44,7 @@ def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002 
         verdicts = latest_verdicts(session, limit=LATEST)
         running = [one for one in live if one.run is not None]
         rows = _rows(session, services, counts)
-        times = {row["id"]: row["time"] for row in rows}
+        times = {row["id"]: row["time"] for row in rows if row["round"] != "archive"}
         return render(
             "home.html",
             benchmarks=rows,
@@ -50,26 +58,29 @@ def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002 
 
 
 def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    """Every benchmark with its records, its best claim and the unit of its times."""
-    standings = standing_by_benchmark(session, services.benchmarks)
+    """Every benchmark and round with its records, its best claim and the unit of its times."""
+    held = standing_by_benchmark(session, services.benchmarks)
     rows = []
     for name, benchmark in services.benchmarks.items():
-        count, standing = counts.get(name, NO_SUBMISSIONS), standings.get(name)
-        claims = count.best_claims
-        claim = claims.get(next(iter(claims), "") if standing is None else standing.division)
-        seconds = [] if standing is None else [record.tta_seconds for record in standing.records]
-        if standing is not None and (slowest := count.slowest_published.get(standing.division)):
-            seconds.append(slowest)
-        evidence = set() if standing is None else {standing.evidence}
-        rows.append(
-            benchmark_view(benchmark, count).model_dump(mode="json")
-            | _records(standing)
-            | {
-                "best_claim": claim,
-                "time": times_fitting(benchmark, [*seconds, claim], evidence),
-            }
-        )
+        count, standings = counts.get(name, NO_SUBMISSIONS), held.get(name, {})
+        for row in round_views(benchmark, count):
+            evidence = EVIDENCE_OF_ROUND[row["round"]]
+            standing = next((standings[e] for e in evidence if e in standings), None)
+            rows.append(row | _row(benchmark, count, standing, claims=row["round"] != "archive"))
     return rows
+
+
+def _row(
+    benchmark: Benchmark, count: Counts, standing: Standing | None, *, claims: bool
+) -> dict[str, Any]:
+    best = count.best_claims if claims else {}
+    claim = best.get(next(iter(best), "") if standing is None else standing.division)
+    times = [claim] if standing is None else [claim, *(r.tta_seconds for r in standing.records)]
+    if standing is not None and standing.evidence == "published":
+        times.append(count.slowest_published.get(standing.division))
+    evidence = set() if standing is None else {standing.evidence}
+    time = times_fitting(benchmark, times, evidence)
+    return _records(standing) | {"best_claim": claim, "time": time}
 
 
 def _records(standing: Standing | None) -> dict[str, Any]:

@@ -87,7 +87,10 @@ def _row(session: Session, services: Services, row: Any) -> Context:
     shown = dict(row._mapping)
     shown["moment"] = shown["moment"].isoformat()
     if shown["division"] is not None:
-        time = times_of(session, services.benchmarks, shown["benchmark"], shown["division"])
+        evidence = shown.get("evidence", "measured")
+        time = times_of(
+            session, services.benchmarks, shown["benchmark"], shown["division"], evidence
+        )
         shown["time"] = None
         if "tta_seconds" in shown:
             measured = shown["evidence"] == "measured"

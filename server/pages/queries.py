@@ -15,6 +15,7 @@ from server.base.standing import claim_of, find_verification, published_verifica
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
+from server.boards.service import query_of
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.standings import place_of, places_of
@@ -54,7 +55,11 @@ def submission_context(session: Session, services: Services, submission_id: str)
         "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
         "control_points": [asdict(point) for point in points],
         "time": times_of(
-            session, services.benchmarks, submission.benchmark_id, submission.division
+            session,
+            services.benchmarks,
+            submission.benchmark_id,
+            submission.division,
+            submission.evidence,
         ),
     }
 
@@ -94,7 +99,7 @@ def _place(session: Session, services: Services, submission: Submission) -> Cont
     benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None:
         return None
-    places = places_of(session, benchmark, kind=submission.kind, division=submission.division)
+    places = places_of(session, benchmark, query_of(benchmark, submission))
     place = place_of(places, submission.id)
     return None if place is None else place | {"pool": _pool(session, place["pool_id"])}
 

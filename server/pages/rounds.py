@@ -11,9 +11,11 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.errors import NotFoundError
 from server.base.services import Services, ServicesDep
+from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view
 from server.boards.service import board_results
 from server.pages.board_times import times_of
+from server.pages.round_views import round_views
 from web.home_words import families
 from web.names import named
 from web.render import render
@@ -32,12 +34,20 @@ def round_page(
 ) -> str:
     """The systems of a round by its benchmarks, in one division."""
     with services.database.read() as session:
-        every = families(_with_times(session, services))
+        counts = count_submissions(session, services.benchmarks)
+        views = [
+            view
+            for name, one in services.benchmarks.items()
+            for view in round_views(one, counts.get(name, NO_SUBMISSIONS))
+        ]
+        every = families(views)
         family = next((one for one in every if one.round_id == round_id), None)
         if family is None:
             raise NotFoundError(f"There is no round {round_id[:100]!r}.")
         benchmarks = [*family.rows, *family.waiting]
-        results = board_results(session, [services.benchmarks[b["id"]] for b in benchmarks])
+        shown = {(b["id"], b["round"]) for b in benchmarks}
+        every_result = board_results(session, [services.benchmarks[b["id"]] for b in benchmarks])
+        results = [r for r in every_result if (r["benchmark"], r["round"]) in shown]
     divisions = sorted({result["division"] for result in results})
     numbered = Counter(result["division"] for result in results if result["rank"])
     most = max(divisions, key=lambda name: numbered[name], default=None)
@@ -91,16 +101,8 @@ def _page(services: Services, kind: str, name: str, fits: Callable[[dict[str, An
     )
 
 
-def _with_times(session: Session, services: Services) -> list[dict[str, Any]]:
-    """Every benchmark with the unit of the times of its last division."""
-    return [
-        view | {"time": times_of(session, services.benchmarks, view["id"], view["divisions"][-1])}
-        for view in _views(services.benchmarks.values())
-    ]
-
-
 def _times(session: Session, services: Services, found: list[dict[str, Any]]) -> dict[Any, Any]:
-    boards = {(result["benchmark"], result["division"]) for result in found}
+    boards = {(result["benchmark"], result["division"], result["evidence"]) for result in found}
     return {board: times_of(session, services.benchmarks, *board) for board in boards}
 
 

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import place_words, ranked_seconds
-from finishline.rules.ranking.ranking import FIRST_METRIC
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
 from server.boards.service import PlacedRow, ranked_board
@@ -59,11 +58,8 @@ OF_SYSTEM = ("hardware", "system")
 PLACE_FIELDS = tuple(field.name for field in fields(Place))
 
 
-def places_of(
-    session: Session, benchmark: Benchmark, *, kind: str, division: str | None
-) -> list[Place]:
+def places_of(session: Session, benchmark: Benchmark, query: BoardQuery) -> list[Place]:
     """The places of a whole board: the ranked ones in order, then those that are not ranked."""
-    query = BoardQuery.model_validate({"metric": FIRST_METRIC[kind], "division": division})
     version = board_version(session, benchmark.benchmark_id)
     board = ranked_board(session, benchmark, query, version=version)
     return [_place(placed) for placed in board.all_rows(session)]

@@ -25,7 +25,7 @@ from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import read_ghosts
+from server.boards.service import count_numbered, read_ghosts
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
@@ -136,7 +136,8 @@ def badge(
     """SVG badge of a submission's state; caches revalidate it on every request."""
     with services.database.read(viewer) as session:
         context = submission_with_checks(session, services, submission_id)
-    content = badge_svg(context["submission"], context["time"]).encode()
+        of = _numbered(session, services, submission_id)
+    content = badge_svg(context["submission"], context["time"], of=of).encode()
     return _badge_answer(request, content, "image/svg+xml")
 
 
@@ -147,8 +148,16 @@ def badge_json(
     """The same badge as shields.io's endpoint badge reads it."""
     with services.database.read(viewer) as session:
         context = submission_with_checks(session, services, submission_id)
-    content = orjson.dumps(badge_endpoint(context["submission"], context["time"]))
+        of = _numbered(session, services, submission_id)
+    content = orjson.dumps(badge_endpoint(context["submission"], context["time"], of=of))
     return _badge_answer(request, content, "application/json")
+
+
+def _numbered(session: Session, services: Services, submission_id: str) -> int:
+    """Number of rows numbered with a submission; none on a board that this server has no more."""
+    submission = find_submission(session, submission_id)
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    return 0 if benchmark is None else count_numbered(session, benchmark, submission)
 
 
 def _badge_answer(request: Request, content: bytes, media_type: str) -> Response:

@@ -358,3 +358,46 @@ def test_a_commit_is_whole_and_of_an_archive(
     assert answer.status_code == 422
     (problem,) = answer.json()["problems"]
     assert (problem["field"], problem["expected"]) == ("source_commit", expected)
+
+
+def test_published_results_are_numbered_apart_from_those_of_this_server(
+    client: TestClient, olivia: Any, alice: Any, claims_are_numbered: None, shown_claims: None
+) -> None:
+    board, page = "/api/v1/leaderboards/cifar10", "/benchmarks/cifar10"
+    published = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()["id"]
+
+    def ranks(address: str) -> dict[str, Any]:
+        found = client.get(address).json()
+        return {found["round"]: {e["submission_id"]: e["rank"] for e in found["entries"]}}
+
+    assert ranks(board) == {"archive": {published: 1}}
+    own = client.post(
+        SUBMISSIONS,
+        data={"benchmark": "cifar10"},
+        files=[
+            ("submission", ("own.json", json.dumps(ENTRY))),
+            ("logs", ("own.tsv", CURVE.replace("0.2", "0.3"))),
+        ],
+        headers=alice.headers,
+    ).json()["id"]
+
+    assert ranks(board) == ranks(f"{board}?round=open") == {"open": {own: 1}}
+    assert ranks(f"{board}?round=archive") == {"archive": {published: 1}}
+    rows = client.get(f"{board}.csv?round=archive").text
+    assert published in rows
+    assert own not in rows
+    for one, shown in ((own, page), (published, f"{page}?round=archive")):
+        view = client.get(f"{SUBMISSIONS}/{one}").json()
+        assert (view["rank"], view["provisional_rank"]) == (1, None)
+        text = client.get(shown).text
+        assert one in text
+        assert ({own, published} - {one}).pop() not in text
+    badge = client.get(f"/submissions/{published}/badge.svg").text
+    assert "published · 0:12:00 · #1 of 1" in badge
+    # Both rounds stand on the first page; each has a page of its own.
+    home, names = client.get("/?round=all").text, ("/rounds/open", "/rounds/dawnbench")
+    assert all(f'href="{name}"' in home for name in names)
+    assert [[one in client.get(name).text for one in (own, published)] for name in names] == [
+        [True, False],
+        [False, True],
+    ]

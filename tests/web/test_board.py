@@ -15,7 +15,6 @@ from web.board_map import board_map
 from web.board_table import (
     asks_what_if,
     board_query,
-    board_tabs,
     is_filtered,
     kind_link,
     pages_of,
@@ -23,6 +22,7 @@ from web.board_table import (
     sort_state,
     target_range,
 )
+from web.board_tabs import board_address, board_tabs
 from web.chart_parts import names_of, series_marks, thin_entries, thinning_note
 from web.charts import CHARTS
 from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
@@ -396,16 +396,40 @@ def test_the_other_kind_keeps_what_was_searched_for() -> None:
 
 def test_a_board_has_a_tab_for_each_division_and_kind() -> None:
     both, filters = ("train", "inference"), {"q": "a", "division": "open", "framework": "f"}
-    assert board_tabs(["open"], {}, ["train"], "train") == [("Leaderboard", "?", True)]
-    assert [words for words, _, _ in board_tabs(["open"], {}, both, "train")] == [
+    alone, two = {"divisions": ["open"]}, {"divisions": ["open", "closed"]}
+    assert board_tabs(alone, {}, ["train"], "train") == [("Leaderboard", "?", True)]
+    assert [words for words, _, _ in board_tabs(alone, {}, both, "train")] == [
         "Training", "Inference",
     ]  # fmt: skip
-    assert board_tabs(["open", "closed"], filters, both, "train") == [
+    assert board_tabs(two, filters, both, "train") == [
         ("Closed", "?division=closed&framework=f&q=a", False),
         ("Open", "?division=open&framework=f&q=a", True),
         ("Inference, closed", "?metric=latency&division=closed&q=a", False),
         ("Inference, open", "?metric=latency&division=open&q=a", False),
     ]
+
+
+def test_what_an_archive_published_has_a_tab_of_its_own() -> None:
+    cifar10 = {
+        "id": "cifar10",
+        "divisions": ["open"],
+        "clock": "dawnbench",
+        "round": "archive",
+        "published": [("inference", "open"), ("train", "open")],
+    }
+    filters = {"division": "open", "round": "archive"}
+    assert board_tabs(cifar10, filters, ("train", "inference"), "train") == [
+        ("Open", "?division=open&round=open", False),
+        ("DAWNBench 2017–2020", "?division=open&round=archive", True),
+        ("Inference, open", "?metric=latency&division=open&round=open", False),
+        (
+            "Inference, DAWNBench 2017–2020",
+            "?metric=latency&division=open&round=archive",
+            False,
+        ),
+    ]
+    row = {"benchmark": "cifar10", "division": "open", "evidence": "published"}
+    assert board_address(row) == "/benchmarks/cifar10?division=open&round=archive"
 
 
 def test_a_number_is_linked_as_it_is_typed() -> None:

@@ -45,6 +45,9 @@ def show(
 def leaderboard(
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
     division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
+    round_name: Annotated[
+        Choice, typer.Option("--round", help="open, or archive for published results.")
+    ] = None,
     metric: Metric = None,
     status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
     evidence: Annotated[
@@ -70,6 +73,7 @@ def leaderboard(
         board = server.get(
             f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
             division=division,
+            round=round_name,
             metric=metric,
             status=status,
             evidence=evidence,
