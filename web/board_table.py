@@ -35,7 +35,7 @@ class Column:
 
 def _figure(name: str, words: str, field: str, write: Callable[[float | None], str]) -> Column:
     """A column of one figure of an entry."""
-    return Column(name, words, "r wide", (field,), lambda entry: write(entry[field]), True)
+    return Column(name, words, f"r wide {name}", (field,), lambda entry: write(entry[field]), True)
 
 
 def progress(entry: Entry) -> str:
@@ -131,9 +131,19 @@ def chosen_columns(filters: Mapping[str, Any], metric: str, *, clock: str) -> fr
         return frozenset(str(filters["columns"]).split(","))
     return frozenset(
         name
-        for name, is_needed in {"cost": metric == "cost", "date": clock == "dawnbench"}.items()
+        for name, is_needed in {
+            "cost": metric == "cost",
+            "energy": metric == "energy",
+            "date": clock == "dawnbench",
+        }.items()
         if is_needed
     )
+
+
+def offered_metrics(kind: str, present: Collection[str], metric: str) -> dict[str, str]:
+    """The metrics that a board may be ranked by: energy where some entry has it."""
+    has_energy = "energy_joules" in present or metric == "energy"
+    return {n: words for n, words in METRICS[kind].items() if n != "energy" or has_energy}
 
 
 def shown_columns(columns: Iterable[Column], chosen: Collection[str]) -> list[Column]:
@@ -237,7 +247,11 @@ FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 50
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.
 METRICS = {
-    "train": {"tta": "time to accuracy", "cost": "cost to accuracy"},
+    "train": {
+        "tta": "time to accuracy",
+        "cost": "cost to accuracy",
+        "energy": "energy to accuracy",
+    },
     "inference": {"latency": "latency of one item", "inference_cost": "cost of 10,000 items"},
 }
 

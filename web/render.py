@@ -70,7 +70,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
   duels.html          duels, sides (challenger and holder, "id" and "words", or None), offered
-                      (opponents: id and words)
+                      (opponents: id and words), cost (of both sides chosen, or None)
   decisions.html      pending
   decision.html       submission, standing (or None), waiting, headline, rows, dots, comparison
                       (or None), next (the id of another that waits, or None), left
@@ -319,6 +319,7 @@ def environment() -> Environment:
         ledger_bars=ledger_bars,
         measured_columns=measured_columns,
         metrics=board_table.METRICS,
+        offered_metrics=board_table.offered_metrics,
         only_differences=only_differences,
         outcome_word=outcome_word,
         pair_seen_from=against,

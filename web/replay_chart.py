@@ -14,7 +14,7 @@ from web.chart_parts import (
     quality_axis,
     target_line,
 )
-from web.formats import TimeFormat, time_format
+from web.formats import SECONDS, TimeFormat, time_format
 from web.names import hardware
 from web.progress import expected_evaluations, side_of
 
@@ -24,8 +24,8 @@ FURTHER = 2  # Control points past where a run should end; all of them would squ
 DASHES = {"record": "solid", "claim": "dot"}
 
 
-def replay_figure(verification: View, race: View = NO_RACE) -> Figure:
-    """Quality of each run over seconds and by evaluation, beside ghosts and band.
+def replay_figure(verification: View, race: View = NO_RACE, time: TimeFormat = SECONDS) -> Figure:
+    """Quality of each run over time and by evaluation, beside ghosts and band.
 
     A planned run that has not begun is an empty trace, which the page fills as evaluations arrive.
     The band binds by evaluation; over seconds it stands at the pace of the replay, or of the claim
@@ -46,22 +46,24 @@ def replay_figure(verification: View, race: View = NO_RACE) -> Figure:
         for run in runs
         for view in ("seconds", "evaluations")
     ]
+    data = [*bands, *ghosts, *traces]
+    for trace in data:
+        if trace["meta"]["view"] == "seconds":
+            trace["x"] = [at / time.scale for at in trace["x"]]
+    title = f"Time on the clock ({time.word})"
     return {
-        "data": [*bands, *ghosts, *traces],
+        "data": data,
         "layout": layout(
-            xaxis=axis("Time on the clock (seconds)", rangemode="tozero"),
+            xaxis=axis(title, rangemode="tozero"),
             yaxis=quality_axis(verification["target"]),
             shapes=[target_line(verification["target"])],
             height=420,
             meta={
+                "scale": time.scale,
                 "views": [
-                    {
-                        "name": "seconds",
-                        "label": "seconds",
-                        "title": "Time on the clock (seconds)",
-                    },
+                    {"name": "seconds", "label": time.word, "title": title},
                     {"name": "evaluations", "label": "evaluations", "title": "Evaluation"},
-                ]
+                ],
             },
         ),
     }

@@ -71,7 +71,7 @@ Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 class BoardQuery(Schema):
     """Query of a board: metric, filters, order and page.
 
-    The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
+    The metrics `tta`, `cost` and `energy` rank trainings; `latency` and `inference_cost` inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
     target: not the official ranking. `price` is in US dollars for each accelerator and hour and
     prices the times of trainings; `prices_on` is a day of the price book, for systems that name

@@ -198,7 +198,7 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     cost = training_cost_usd(tta, row.price_usd_per_hour)
     return replace(
         row,
-        standing=row.standing._replace(tta_seconds=tta, cost_usd=cost),
+        standing=row.standing._replace(tta_seconds=tta, cost_usd=cost, energy_joules=None),
         lens_reason=found.reason if times else NO_CURVES if ours else HIDDEN,
         changed=changed,
     )

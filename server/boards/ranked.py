@@ -49,6 +49,8 @@ from server.boards.rows import (
     which_submissions,
 )
 
+# Metrics with figures that only the details of a row have.
+OF_DETAILS = ("cost", "energy")
 # A row takes 4 KB.
 MOST_ROWS = 50_000
 # Sorting thousands anew takes less time than putting so many in one by one.
@@ -308,7 +310,7 @@ def _changed_rows(
     price: OtherPrice | None,
 ) -> BoardRows:
     """The rows through a lens, at other prices, and with their costs where these are ranked."""
-    if lens is None and price is None and query.metric != "cost":
+    if lens is None and price is None and query.metric not in OF_DETAILS:
         return rows
     details = rows.load_all(session)
     if lens is not None:

@@ -220,6 +220,7 @@ def _standing(
     confirm_runs: int,
     cost_usd: float | None = None,
     price_is_own: bool = False,
+    energy_joules: float | None = None,
 ) -> Standing:
     evidence, day = row.evidence, row.published_on or row.submitted_at
     is_measured = evidence == "measured"
@@ -248,6 +249,7 @@ def _standing(
         has_ticket=row.ticket_id is not None,
         division=row.division,
         pool_id=row.pool_id if is_measured else None,
+        energy_joules=energy_joules,
     )
 
 
@@ -385,6 +387,7 @@ def _row(
         confirm_runs=reading.benchmark.ranking.confirm_runs,
         cost_usd=cost,
         price_is_own=is_own_price(price, row.evidence),
+        energy_joules=row.energy_joules,
     )
     factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
     own_times = [] if is_measured else [seconds * factor for seconds in runs.seconds]

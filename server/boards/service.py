@@ -38,6 +38,7 @@ from server.boards.records import (
 )
 from server.boards.results import board_results
 from server.boards.rows import standing_of_new
+from server.boards.run_times import times_of_runs
 from server.boards.selection import facets_of, first_place, select_page
 
 # Names that other rooms use; they import this module and no other of the room.
@@ -68,6 +69,7 @@ __all__ = [
     "read_race",
     "records_by_benchmark",
     "standing_by_benchmark",
+    "times_of_runs",
 ]
 
 Board = dict[str, Any]

@@ -19,12 +19,20 @@ from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
-from server.boards.service import RankedBoard, board_in_division, cut_board, facets_of, ranked_board
+from server.boards.service import (
+    RankedBoard,
+    board_in_division,
+    cut_board,
+    facets_of,
+    ranked_board,
+    times_of_runs,
+)
 from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
 from web.board_map import board_map
 from web.board_table import USUAL_LIMIT
 from web.formats import quality
+from web.run_dots import run_dots
 
 Problem = dict[str, Any]
 # Errors that reading a query, or a board by it, may raise.
@@ -225,14 +233,18 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     if board["lens"] or board["price"]:
         usual = query.model_copy(update=dict.fromkeys(PRICES_AND_LENS))
         board["moves"] = _moves(session, board_of(usual), board["entries"])
+    times = times_of_board(benchmark, ranked)
+    if "cv" in (getattr(query, "columns", None) or "").split(",") and not board["lens"]:
+        ids = [entry["submission_id"] for entry in board["entries"]]
+        board["dots"] = run_dots(times_of_runs(session, ids), times)
     around = _around(session, benchmark, query, version)
     # A round that nothing was published in is no choice, and stays out of the links.
     only = None if around["benchmark"]["published"] else {"round"}
     return around | {
         "board": board,
-        "time": times_of_board(benchmark, ranked),
+        "time": times,
         "facts": facts_of(benchmark, ranked),
-        "map": board_map(ranked.numbered_entries(session), times_of_board(benchmark, ranked)),
+        "map": board_map(ranked.numbered_entries(session), times),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": facets_of(session, ranked),
     }

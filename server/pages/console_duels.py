@@ -1,5 +1,6 @@
 """Duels asked for from the console."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -13,7 +14,9 @@ from finishline.api.duels import DuelCreate
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.base.models import Submission, Verification
-from server.base.standing import SHOWN
+from server.base.replay_estimate import Estimator
+from server.base.standing import SHOWN, claim_of
+from server.benchmarks.queries import definition
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
@@ -77,10 +80,34 @@ def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLRespo
         sides = [challenger, _known(session, typed.get("holder"))]
         offered = [] if challenger is None else _opponents(session, challenger)
         shown: dict[str, Any] = {
+            "cost": _cost(session, sides, typed.get("pairs")),
             "sides": [None if side is None else _side(side) for side in sides],
             "offered": [(each.id, _side(each)["words"]) for each in offered],
         }
     return console.page("duels.html", typed=typed, duels=duels, **shown, **wrong)
+
+
+def _cost(session: Session, sides: list[Submission | None], pairs: object) -> dict[str, Any] | None:
+    """The runs and device seconds of a duel of two submissions; None before both are chosen."""
+    challenger, holder = sides
+    count = int(str(pairs)) if re.fullmatch("[0-9]{1,2}", str(pairs)) else FEWEST_PAIRS
+    if challenger is None or holder is None:
+        return None
+    benchmark = definition(session, challenger.benchmark_sha256)
+    if benchmark.replay is None:
+        return None
+    estimates = [
+        Estimator(session).estimate(side, benchmark, claim_of(side))
+        for side in (challenger, holder)
+    ]
+    a_pair = sum(each.seconds / each.runs * max(1, each.accelerators) for each in estimates)
+    return {
+        "pairs": count,
+        "runs": 2 * count,
+        "seconds": count * a_pair,
+        "seconds_a_pair": a_pair,
+        "basis": {each.basis for each in estimates},
+    }
 
 
 def _known(session: Session, name: str | None) -> Submission | None:

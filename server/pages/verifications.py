@@ -73,7 +73,7 @@ def replay_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep)
     with services.database.read(viewer) as session:
         context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id)
-    return replay_figure(context["verification"], race.model_dump(mode="json"))
+    return replay_figure(context["verification"], race.model_dump(mode="json"), context["time"])
 
 
 def _place(session: Session, services: Services, verification: Context) -> Context | None:

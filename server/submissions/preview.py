@@ -20,6 +20,7 @@ from server.submissions.accept import (
     with_scored,
 )
 from server.submissions.packages import check_package, new_entry, under_ruling
+from server.submissions.quota_check import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of, submission_view
@@ -57,6 +58,16 @@ def preview_package(
 
     def view(session: Session, benchmark: Benchmark) -> SubmissionPreview:
         entry = new_entry(services, session, caller, package, benchmark, hardware_class)
+        if not caller.may("organise"):
+            reserve_replay(
+                session,
+                services.settings,
+                entry,
+                user_id=caller.user_id,
+                kind="entry",
+                lock=False,
+                benchmark=benchmark,
+            )
         return _view(services, session, benchmark, show_unstored(entry, caller), [])
 
     return under_ruling(services, package, partial(services.database.read, ORGANISER), view)

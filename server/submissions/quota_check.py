@@ -9,6 +9,7 @@ from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from finishline.api.quotas import Measure
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
@@ -84,16 +85,22 @@ def reserve_replay(
     kind: str,
     wishes: Mapping[str, int] | None = None,
     lock: bool = True,
+    benchmark: Benchmark | None = None,
 ) -> float:
     """Estimate a verification's accelerator seconds, if the quota has room for them.
 
-    Without `lock` the room may be taken by another request. Raises UsedUpError, or
-    NotAllowedError if the estimate exceeds the whole quota.
+    Without `lock` the room may be taken by another request. `benchmark` is the definition of a
+    submission that is not stored. Raises UsedUpError, or NotAllowedError if the estimate exceeds
+    the whole quota.
     """
     names, amounts = take_turns(
         session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
     )
-    wanted = _estimate(session, submission, kind, wishes or {})
+    benchmark = benchmark or definition(session, submission.benchmark_sha256)
+    expected = Estimator(session, kind, wishes or {}).estimate(
+        submission, benchmark, claim_of(submission)
+    )
+    wanted = expected.seconds * PURPOSES[kind].devices(expected.accelerators)
     measure: Measure = "gpu_seconds_per_month"
     allowed = allowance_of_user(amounts, settings, names, measure)
     if allowed is not None:
@@ -119,14 +126,6 @@ def charge(session: Session, verification: Verification, *, user_id: int, reserv
             created_at=verification.created_at,
         )
     )
-
-
-def _estimate(
-    session: Session, submission: Submission, kind: str, wishes: Mapping[str, int]
-) -> float:
-    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
-    expected = Estimator(session, kind, wishes).estimate(submission, benchmark, claim)
-    return expected.seconds * PURPOSES[kind].devices(expected.accelerators)
 
 
 def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:

@@ -430,6 +430,10 @@ def test_a_duel_is_asked_for(
     ):  # fmt: skip
         assert console.post("/console/duels", **fields | change).status_code == status, change
     assert records() == []
+    asked = {name: fields[name] for name in ("challenger", "holder")}
+    # Nothing was replayed yet, so a run may take its limit of 60 s; four pairs are eight runs.
+    preview = console.get("/console/duels", **asked).text
+    assert "8 runs, about 480 device seconds" in preview
     assert "of 2 pairs of runs is queued" in console.done("/console/duels", **fields)
     logged = records()[0]
     assert (logged["action"], logged["after"]["challenger"], logged["after"]["source"]) == (

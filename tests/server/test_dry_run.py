@@ -84,7 +84,7 @@ def test_a_dry_run_refuses_as_a_submission_does(
 
 
 def test_a_package_is_tried_out(
-    client: TestClient, database: Any, walter: Person, alice: Person
+    client: TestClient, database: Any, walter: Person, alice: Person, olivia: Person
 ) -> None:
     Entries(client, database, walter).greet()
     files = [("files", part) for part in FILES.items()]
@@ -96,6 +96,11 @@ def test_a_package_is_tried_out(
     assert (preview["result"], preview["package"]["environment"]) == (None, "numpy-2.4")
     assert preview["system"]["hardware_class"] == "cpu-test"
     assert listed(client, alice) == []
+    body = {"gpu_seconds_per_month": 0, "reason": "nothing is left"}
+    assert client.put("/api/v1/quotas/user/alice", json=body, headers=olivia.headers).is_success
+    used_up = client.post("/api/v1/trainings", params=DRY, files=files, headers=alice.headers)
+    assert used_up.status_code == 403
+    assert "accelerator seconds in 30 days" in used_up.json()["detail"]
 
 
 def check(client: TestClient, csrf: str, parts: Any, **fields: str) -> Any:

@@ -610,6 +610,11 @@ def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
     official = client.get(BOARD, params={"target": 90}).json()["entries"][0]
     assert (official["energy_kwh"], set(official["absent"])) == (None, {"energy_kwh", "grams_co2e"})
     assert (entry["status"], entry["verification_id"]) == ("verified", replay.verification_id)
+    by_energy = client.get(BOARD, params={"metric": "energy"}).json()
+    assert (by_energy["kind"], by_energy["entries"][0]["rank"]) == ("train", 1)
+    page = client.get("/benchmarks/digits?metric=energy&columns=cv,energy").text
+    assert '<table class="board by-energy">' in page
+    assert page.count("<circle", page.index('class="run-dots"')) == entry["runs_reached"]
     assert (
         f'class="proof" href="/verifications/{replay.verification_id}"'
         in client.get("/benchmarks/digits").text

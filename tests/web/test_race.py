@@ -150,6 +150,13 @@ def test_over_seconds_the_band_stands_at_the_pace_of_the_replay(make: Make, race
     assert traces(figure, "seconds", paint="band")[0]["x"][0] == pytest.approx(0.3)
 
 
+def test_the_axis_of_a_race_has_the_unit_of_its_board(make: Make, race: View) -> None:
+    figure = replay_figure(make["queued_verification"](), race, TimeFormat("min"))
+    (record,) = traces(figure, "seconds", ghost="record")
+    assert record["x"][:2] == pytest.approx([0.1 / 60, 0.2 / 60])
+    assert figure["layout"]["xaxis"]["title"]["text"] == "Time on the clock (minutes)"
+
+
 def test_a_replay_that_has_not_reported_has_an_empty_trace_for_every_run(make: Make) -> None:
     figure = replay_figure(make["queued_verification"](runs_planned=2))
     series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]

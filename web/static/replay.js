@@ -134,7 +134,9 @@
     const each = pace.at(-1) / longest;
     const places = bandTraces("evaluations")[0]?.x ?? [];
     for (const trace of bandTraces("seconds")) {
-      trace.x = places.slice(0, trace.y.length).map((index) => pace[index - 1] ?? pace.at(-1) + each * (index - longest));
+      const { scale = 1 } = box.chart.figure.layout.meta;
+      trace.x = places.slice(0, trace.y.length)
+        .map((index) => (pace[index - 1] ?? pace.at(-1) + each * (index - longest)) / scale);
     }
   };
 
@@ -142,10 +144,11 @@
     const chart = box?.chart;
     if (!chart) return;
     placeBand();
+    const { scale = 1 } = chart.figure.layout.meta;
     for (const trace of chart.figure.data) {
       if (trace.meta?.paint !== "series") continue;
       const points = runs.get(trace.meta.run)?.points ?? [];
-      trace.x = points.map((point, place) => (trace.meta.view === "seconds" ? point.seconds : place + 1));
+      trace.x = points.map((point, place) => (trace.meta.view === "seconds" ? point.seconds / scale : place + 1));
       trace.y = points.map((point) => point.quality);
     }
     chart.redraw();

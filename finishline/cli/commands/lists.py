@@ -21,7 +21,7 @@ from finishline.cli.submission_tables import submission_lines
 Choice = str | None
 Metric = Annotated[
     Choice,
-    typer.Option("--metric", help="tta or cost; for inference: latency or inference_cost."),
+    typer.Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
 ]
 
 

@@ -16,11 +16,12 @@ from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.statistics.significance import LONGEST_SECONDS, SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
 
-Metric = Literal["tta", "cost", "latency", "inference_cost"]
+Metric = Literal["tta", "cost", "energy", "latency", "inference_cost"]
 # A board ranks submissions of one kind: a training and an inference have no figure in common.
 KIND_OF_METRIC: dict[Metric, Kind] = {
     "tta": "train",
     "cost": "train",
+    "energy": "train",
     "latency": "inference",
     "inference_cost": "inference",
 }
@@ -28,18 +29,23 @@ FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 FIGURE_OF_METRIC: dict[Metric, str] = {
     "tta": "tta_seconds",
     "cost": "cost_usd",
+    "energy": "energy_joules",
     "latency": "latency_ms",
     "inference_cost": "cost_usd_per_10000",
 }
 # Limits of figures stated in a submission or its logs, each included: a claim beyond them is
 # refused. Older stored submissions and those published elsewhere may have any figure.
+# A megawatt for the longest time that a run may take.
+MOST_JOULES = 1e6 * LONGEST_SECONDS
 POSSIBLE: dict[str, tuple[float, float]] = {
     "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
     "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
+    "energy_joules": (0.0, MOST_JOULES),
     "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
     "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
 }
 IMPOSSIBLE = {
+    "energy_joules": "impossible energy",
     "tta_seconds": "impossible time",
     "cost_usd": "impossible cost",
     "latency_ms": "impossible latency",
@@ -70,8 +76,9 @@ class Standing(NamedTuple):
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
     `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
     price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
-    were drawn by the server before it was trained. `division` and `pool_id`, the configuration of a
-    measured one, choose the submissions ranked together; the order itself does not depend on them.
+    were drawn by the server before it was trained. `energy_joules` is as a worker measured it.
+    `division` and `pool_id`, the configuration of a measured one, choose the submissions ranked
+    together; the order itself does not depend on them.
     """
 
     submission_id: str
@@ -90,6 +97,7 @@ class Standing(NamedTuple):
     has_ticket: bool = False
     division: str = ""
     pool_id: str | None = None
+    energy_joules: float | None = None
 
 
 @dataclass(frozen=True)
@@ -284,6 +292,8 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         return "no latency was measured" if metric == "latency" else "states no cost"
     if standing.tta_seconds is None:
         return NO_TIME
+    if metric == "energy":
+        return "no energy was measured"
     return "states no price"
 
 
