@@ -33,7 +33,8 @@ def board_tabs(
             is_shown = kind == shown and (
                 division in (None, filters.get("division")) and part in (None, filters.get("round"))
             )
-            words = _division_words(division, kind, is_alone=len(kinds) == 1)
+            alone = kind == "inference" and len(benchmark["divisions"]) == 1
+            words = _division_words(None if alone else division, kind, is_alone=len(kinds) == 1)
             if part == "archive":
                 archives = sum(other == "archive" for _, other in parts)
                 words = _archive_words(benchmark, kind, division if archives > 1 else None)

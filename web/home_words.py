@@ -115,6 +115,7 @@ CONSOLE = (
         "Benchmarks",
         (
             ("phases", "/console/phases", "Phases"),
+            ("benchmarks", "/console/benchmarks", "Definitions"),
             ("calibrations", "/console/calibrations", "Calibrations"),
             ("prices", "/console/prices", "Prices"),
             ("rescore", "/console/rescore", "Rescore & export"),

@@ -66,6 +66,8 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
                       may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   submissions.html    as submissions.html
+  benchmarks.html     benchmarks (id, title, version, entries, is_added), chosen (one or None),
+                      problems (of the files)
   rescore.html        benchmarks, batch (RescoreView or None)
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
@@ -119,6 +121,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
+from web.board_marks import not_separated, time_bars
 from web.board_table import target_range
 from web.board_tabs import board_address, board_tabs
 from web.chart_parts import left_out
@@ -336,6 +339,7 @@ def environment() -> Environment:
         probability=probability,
         no_facts=NO_FACTS,
         nothing_measured=board_table.nothing_measured,
+        not_separated=not_separated,
         off_class=off_class,
         off_text=off_text,
         queue_sentence=queue_sentence,
@@ -371,6 +375,7 @@ def environment() -> Environment:
         stated_settings=stated_settings,
         standing_words=standing_words,
         time=formats.SECONDS,
+        time_bars=time_bars,
         time_format=formats.time_format,
         determinism_words=determinism_words,
         trust_words=trust_words,

@@ -39,6 +39,16 @@ def chosen_form(form: FormData) -> FormData:
     return FormData([("submission", _renamed(files[claim], claim)), *logs, *_texts(form, OF_CLAIM)])
 
 
+def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:
+    """The files of a chosen folder by their names below it; little more than `most_bytes`."""
+    files: dict[str, bytes] = {}
+    left = most_bytes
+    for name, part in _chosen(form).items():
+        files[name] = part.file.read(max(left, 0) + 1)
+        left -= len(files[name])
+    return files
+
+
 def _chosen(form: FormData) -> dict[str, UploadFile]:
     """The files of both fields by their names below the folder they came with.
 

@@ -13,7 +13,9 @@ from finishline.api.people import MeChange, OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Submission, Token
+from server.base.services import Services
 from server.base.standing import pending_verifications, standing
+from server.pages.board_times import times_of
 from server.pages.console_page import Console, Done, OwnerDep, filled
 from server.people import erasure, token_issue, users
 from server.people.accounts import (
@@ -68,7 +70,7 @@ def account_page(
         )
         context: dict[str, Any] = {
             "me": me_view(session.get_one(Token, caller.token_id)),
-            "submissions": [_submission_row(row) for row in found],
+            "submissions": [_submission_row(session, console.services, row) for row in found],
             "before": before,
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
@@ -140,7 +142,14 @@ def revoked_words(token_id: int, ended: list[int]) -> str:
     )
 
 
-def _submission_row(submission: Submission) -> dict[str, Any]:
+def _submission_row(session: Session, services: Services, submission: Submission) -> dict[str, Any]:
+    times = times_of(
+        session,
+        services.benchmarks,
+        submission.benchmark_id,
+        submission.division,
+        submission.evidence,
+    )
     return {
         "id": submission.id,
         "benchmark": submission.benchmark_id,
@@ -151,7 +160,7 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),
-        "tta_seconds": submission.tta_seconds,
+        "time": times(submission.tta_seconds),
         "submitted_at": submission.submitted_at.isoformat(),
     }
 

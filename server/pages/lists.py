@@ -1,5 +1,6 @@
 """Lists of submissions and verifications with filters, and the search over everything named."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -117,10 +118,19 @@ def search_page(services: ServicesDep, viewer: ViewerDep, q: Words = "") -> str:
             }
             found["Submissions"] = _submissions(session, words)
         if not any(found.values()):
-            known = {each[0].casefold(): each[0] for members in names.values() for each in members}
-            near = [known[name] for name in get_close_matches(words.casefold(), known, n=5)]
+            near = near_names(words, [each[0] for members in names.values() for each in members])
     groups = {name: members[:MOST_FOUND] for name, members in found.items() if members}
     return render("search.html", words=words, groups=groups, near=near)
+
+
+def near_names(words: str, names: Iterable[str]) -> list[str]:
+    """Up to five names that the words may have meant; one with an id in brackets by either."""
+    known: dict[str, str] = {}
+    for name in names:
+        title, _, rest = name.casefold().partition(" (")
+        known |= dict.fromkeys((title, rest.removesuffix(")")), name)
+    close = get_close_matches(words.casefold(), known, n=5)
+    return list(dict.fromkeys(known[one] for one in close))
 
 
 def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str]]]:

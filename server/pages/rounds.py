@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.text import did_you_mean
 from server.base.errors import NotFoundError
 from server.base.services import Services, ServicesDep
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
@@ -82,10 +83,13 @@ def submitter_page(submitter: str, services: ServicesDep) -> str:
 
 def _page(services: Services, kind: str, name: str, fits: Callable[[dict[str, Any]], bool]) -> str:
     with services.database.read() as session:
-        found = [r for r in board_results(session, services.benchmarks.values()) if fits(r)]
+        every = board_results(session, services.benchmarks.values())
+        found = [result for result in every if fits(result)]
         times = _times(session, services, found)
     if not found:
-        raise NotFoundError(f"There is no result of {kind} {name[:100]!r}.")
+        known = {r["accelerator"].model if kind == "accelerator" else r["submitter"] for r in every}
+        meant = did_you_mean(name, [one for one in known if one])
+        raise NotFoundError(f"There is no result of {kind} {name[:100]!r}{meant}.")
     return render(
         "results.html",
         kind=kind,

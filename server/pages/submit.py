@@ -54,7 +54,7 @@ def _check(request: Request, console: Console, form: FormData) -> Response:
         chosen = chosen_form(form)
         preview = _preview(console, chosen)
     except (RuleError, ServerError) as error:
-        return _page(console, typed, _refusal(error))
+        return _page(console, typed, refusal_of(error))
     code = keep_draft(console.services.artifacts, console.caller.user_id, chosen)
     return _page(console, typed, preview=preview, draft=code)
 
@@ -77,7 +77,7 @@ def send(console: SubmitterDep, form: FormDep) -> Response:
     try:
         submission_id = submission_id or _send(console, code)
     except (RuleError, ServerError) as error:
-        return _page(console, {}, _refusal(error))
+        return _page(console, {}, refusal_of(error))
     drop_draft(services.artifacts, console.caller.user_id, code)
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
@@ -95,7 +95,7 @@ def _send(console: Console, code: str) -> str:
     return found.submission_id if isinstance(found, Repeated) else found.submission.id
 
 
-def _refusal(error: RuleError | ServerError) -> ServerError:
+def refusal_of(error: RuleError | ServerError) -> ServerError:
     """The error of a page that lists its problems by file, line and field."""
     if isinstance(error, ServerError):
         return error

@@ -181,6 +181,8 @@ CONSOLE = {
     "POST /account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
     "POST /account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
     "GET /console/submissions": ORGANISERS_PAGE,
+    "GET /console/benchmarks": ORGANISERS_PAGE,
+    "POST /console/benchmarks": ORGANISERS,
     "GET /console/rescore": ORGANISERS_PAGE,
     "POST /console/rescore": ORGANISERS,
     "GET /console/verify": ORGANISERS_PAGE,

@@ -15,8 +15,11 @@ from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
+from tests.server.test_entry_pages import ORIGIN
+from tests.server.test_entry_pages import sign_in as sign_in
 from tests.support.copies import serving, settings_of, unserved
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files
+from tests.support.pages import words_of
 from tests.support.services import services_of
 
 BENCHMARKS = "/api/v1/benchmarks"
@@ -244,3 +247,30 @@ def test_a_later_version_raises_the_version_of_its_board(
     add(own_files(LATER))
 
     assert version() > before
+
+
+def test_a_benchmark_is_added_and_changed_in_the_browser(
+    client: TestClient, sign_in: Callable[..., str], olivia: Any
+) -> None:
+    csrf = sign_in(olivia)
+    address = "/console/benchmarks"
+
+    def send(definition: str, files: dict[str, bytes], **fields: str) -> Any:
+        parts = [("folder", (f"mine/{name}", content)) for name, content in files.items()]
+        data = {"csrf": csrf, "definition": definition, "reason": "a course", **fields}
+        return client.post(address, data=data, files=parts, headers=ORIGIN)
+
+    files = own_files()
+    text = files.pop("benchmark.toml").decode()
+    wrong = send(text.replace('clock = "mlperf"', 'clock = "sun"'), files)
+    assert "clock" in words_of(wrong.text)
+    assert wrong.status_code == 422
+    assert "Mine, version 1, is offered." in send(text, files).text
+    edit = client.get(address, params={"benchmark": "mine"}).text
+    assert "0 entries keep the version" in words_of(edit)
+    assert "id = &#34;mine&#34;" in edit
+    # Files that are left out stay as they are.
+    later = text.replace('version = "1"', 'version = "2"')
+    parts = {"benchmark": "mine"}
+    some = {"points.csv": files["points.csv"]}
+    assert "Mine, version 2, is offered." in send(later, some, **parts).text

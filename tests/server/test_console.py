@@ -29,7 +29,7 @@ PRICE = {
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
     "/console/phases", "/console/prices", "/console/quotas", "/console/workers", "/console/audit",
-    "/console/audit/log.json", "/console/submissions", "/console/rescore",
+    "/console/audit/log.json", "/console/submissions", "/console/rescore", "/console/benchmarks",
     "/console/tokens",
 )  # fmt: skip
 

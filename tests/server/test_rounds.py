@@ -53,6 +53,7 @@ def test_a_round_without_results_names_its_boards(client: TestClient) -> None:
 def test_an_accelerator_and_a_submitter_list_their_results(
     systems: list[str], client: TestClient
 ) -> None:
+    assert "did you mean &#39;alice&#39;" in client.get("/submitters/alic", headers=BROWSER).text
     v100 = client.get("/accelerators/v100").text
     alice = client.get("/submitters/alice").text
 

@@ -12,6 +12,7 @@ import pytest
 
 from web.board_chart import front_entries, pareto_figure, pareto_table
 from web.board_map import board_map
+from web.board_marks import not_separated, time_bars
 from web.board_table import (
     asks_what_if,
     board_query,
@@ -421,7 +422,7 @@ def test_what_an_archive_published_has_a_tab_of_its_own() -> None:
     assert board_tabs(cifar10, filters, ("train", "inference"), "train") == [
         ("Open", "?division=open&round=open", False),
         ("DAWNBench 2017–2020", "?division=open&round=archive", True),
-        ("Inference, open", "?metric=latency&division=open&round=open", False),
+        ("Inference", "?metric=latency&division=open&round=open", False),
         (
             "Inference, DAWNBench 2017–2020",
             "?metric=latency&division=open&round=archive",
@@ -430,6 +431,21 @@ def test_what_an_archive_published_has_a_tab_of_its_own() -> None:
     ]
     row = {"benchmark": "cifar10", "division": "open", "evidence": "published"}
     assert board_address(row) == "/benchmarks/cifar10?division=open&round=archive"
+
+
+def test_bars_are_logarithmic_and_a_bracket_joins_rows_that_are_not_separated() -> None:
+    def row(rank: int, seconds: float, beside: int | None = None) -> dict[str, Any]:
+        ends = {"tta_low_seconds": None, "tta_high_seconds": 100.0}
+        known = {"submission_id": f"s{rank}", "rank": rank, "tta_seconds": seconds}
+        return known | ends | {"not_separated_from": beside}
+
+    rows = [row(1, 1.0), row(2, 10.0), row(3, 11.0, 2)]
+    bars = time_bars(rows)
+    # Ten is halfway from one to a hundred; the shortest bar is 6 percent.
+    assert (bars["s1"].percent, bars["s2"].percent, bars["s2"].high) == (6.0, 53.0, 100.0)
+    assert bars["s2"].low is None
+    assert time_bars(rows[:1]) == {}
+    assert not_separated(rows) == {"s2", "s3"}
 
 
 def test_a_number_is_linked_as_it_is_typed() -> None:

@@ -1,0 +1,63 @@
+"""Marks in a board's rows: times as bars on one logarithmic scale, and rows not separated."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from finishline.rules.ranking.evidence import ranked_seconds
+
+Entry = Mapping[str, Any]
+# The bar of the shortest time, so that it can be seen.
+SHORTEST_PERCENT = 6.0
+
+
+@dataclass(frozen=True)
+class TimeBar:
+    """A time in percent of the longest on the page, with the ends of its interval if known."""
+
+    percent: float
+    low: float | None
+    high: float | None
+
+
+def time_bars(entries: Sequence[Entry]) -> dict[str, TimeBar]:
+    """The bar of each row with a time, by submission; none where there is nothing to compare."""
+    rows = {entry["submission_id"]: _times(entry) for entry in entries}
+    known = [value for times in rows.values() for value in times if value is not None and value > 0]
+    if len(entries) < 2 or not known or min(known) == max(known):
+        return {}
+    shortest, span = min(known), math.log(max(known) / min(known))
+
+    def at(seconds: float | None) -> float | None:
+        if seconds is None or seconds <= 0:
+            return None
+        rest = 100 - SHORTEST_PERCENT
+        return round(SHORTEST_PERCENT + rest * math.log(seconds / shortest) / span, 1)
+
+    found = {}
+    for name, (seconds, low, high) in rows.items():
+        percent = at(seconds)
+        if percent is not None:
+            found[name] = TimeBar(percent, at(low), at(high))
+    return found
+
+
+def _times(entry: Entry) -> tuple[float | None, float | None, float | None]:
+    is_ours = entry.get("evidence") == "measured" and entry.get("measured_seconds") is not None
+    ends = "measured" if is_ours else "tta"
+    return ranked_seconds(entry), entry[f"{ends}_low_seconds"], entry[f"{ends}_high_seconds"]
+
+
+def not_separated(entries: Sequence[Entry]) -> frozenset[str]:
+    """The rows that a bracket joins: from a row to the best that it is not separated from."""
+    ranges = [
+        (entry["not_separated_from"], entry["rank"])
+        for entry in entries
+        if entry.get("not_separated_from") is not None and entry["rank"] is not None
+    ]
+    return frozenset(
+        entry["submission_id"]
+        for entry in entries
+        if entry["rank"] is not None and any(a <= entry["rank"] <= b for a, b in ranges)
+    )
