@@ -2,7 +2,8 @@
 
 `python -m worker.local benchmarks/digits.toml --runs 3 --out DIR` writes DIR/submission.json and
 a run log per run, and writes one JSON event per line to standard output. Exit code 0 when every run
-ended by itself, at its target or not; 2 with a sentence when one could not.
+ended by itself, at its target or not; 1 with a sentence when one could not; 2 with a sentence, and
+nothing written, when none could begin.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
+from reference_models.data import require_data
 from worker.child_process import Host
 from worker.outbox import Announcer
 from worker.probe import probe
@@ -62,13 +64,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the files, return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return run_locally(read_arguments(given))
+        chosen = read_arguments(given)
+        job = local_job(chosen)
+        training = job.trainings[0]
+        require_data(training.package, chosen.host.data_dir, training.settings)
+        _make_folder(chosen.out)
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    try:
+        return run_locally(chosen, job)
+    except (RuleError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
-def run_locally(chosen: Chosen) -> int:
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RuleError(
+            f"Cannot write in {out} ({error.strerror}); choose another folder."
+        ) from error
+
+
+def run_locally(chosen: Chosen, job: ReplayJob) -> int:
     """Train every run and write its log at once; the submission last. Returns the exit code."""
     system = probe(
         worker=platform.node() or "local",
@@ -76,16 +96,14 @@ def run_locally(chosen: Chosen) -> int:
         threads=chosen.host.threads,
         device=chosen.host.device,
     )
-    job = local_job(chosen)
     announcer = Announcer(print_event)
-    chosen.out.mkdir(parents=True, exist_ok=True)
     for index in range(chosen.runs):
         started_at_ms = time.time_ns() // 1_000_000
         run = train_run(job, index, host=chosen.host, announcer=announcer, stop=lambda: None)
         if run.failure is not None:
             print(run.log_tail, file=sys.stderr)
             print(f"error: run {index}: {run.failure.message}", file=sys.stderr)
-            return 2
+            return 1
         logged = as_run(run, job, host=chosen.host)
         log = write_run_log(logged, benchmark=chosen.benchmark, started_at_ms=started_at_ms)
         (chosen.out / log_name(index)).write_text(log)

@@ -21,6 +21,8 @@ from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
 from finishline.rules.submissions.tickets import Ticket, read_ticket
 
+REFUSED_CODE = 2  # The worker's local training wrote nothing.
+
 
 @dataclass(frozen=True)
 class Training:
@@ -152,7 +154,21 @@ def _events(lines: Iterator[bytes] | Any) -> Iterator[dict[str, Any]]:
 def _failed(code: int, errors: str) -> CliError:
     said = [line.strip() for line in errors.splitlines() if line.strip()]
     last = said[-1].removeprefix("error: ") if said else f"it ended with exit code {code}"
-    return CliError(f"The training failed: {last}", exit_code=ExitCode.REFUSED)
+    began = code != REFUSED_CODE
+    return CliError(f"The training failed: {last}" if began else last, exit_code=ExitCode.REFUSED)
+
+
+def require_device(device: str | None) -> None:
+    """Raise CliError unless this machine has the device; None asks for none."""
+    if device is None:
+        return
+    try:
+        choose_device(device)
+    except RuleError as error:
+        raise CliError(
+            f"--device {device}: {error.message}; expected {error.expected}.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
 
 
 SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")

@@ -132,7 +132,10 @@ def run_restore(services: Services, arguments: argparse.Namespace) -> int:
         services, arguments.path, name=arguments.at, force=arguments.force, say=say
     )
     if is_behind(services.database):
-        say("Its schema is of an earlier version: 'python -m server.admin migrate' before a start.")
+        say(
+            "Its schema is of an earlier version: `finishline up` migrates it by itself; before "
+            "any other start run 'python -m server.admin migrate'."
+        )
     print_summary(path, manifest, made_at=manifest.made_at)
     return 0
 

@@ -168,6 +168,7 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
         (("digits", "--set", "batch_size=0"),
          "digits.toml, field hyperparameters.batch_size: got 0; expected a whole number from 16 "),
         (("digits", "--division", "ajar"), "digits.toml: no division 'ajar'"),
+        (("digits", "--device", "cuda:7"), "--device cuda:7: no cuda:7 on this machine;"),
         ((str(shipped_file("mlperf-v5.1-rgat")),), "has no reference training"),
     ],
 )  # fmt: skip

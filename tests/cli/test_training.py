@@ -68,6 +68,12 @@ def test_a_failed_training_says_its_last_line(tmp_path: Path) -> None:
     assert caught.value.exit_code is ExitCode.REFUSED
 
 
+def test_a_training_that_could_not_begin_says_its_reason_alone(tmp_path: Path) -> None:
+    body = "import sys; print('error: no data', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(CliError, match=r"^no data$"):
+        list(train_reference(training(tmp_path, body)))
+
+
 def test_leaving_the_events_ends_the_training(tmp_path: Path) -> None:
     body = (
         "import os, time\n"

@@ -218,6 +218,23 @@ def test_setting_that_is_not_allowed_is_refused_before_training(tmp_path, capsys
     assert not (tmp_path / "out").exists()
 
 
+def test_absent_data_are_refused_before_a_run_is_told_or_a_folder_made(tmp_path, capsys):
+    out, data = tmp_path / "out", tmp_path / "data"
+    cifar = str(DIGITS.with_name("cifar10.toml"))
+    assert main([cifar, "--out", str(out), "--data-dir", str(data), "--device", "cpu"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"finishline data fetch cifar10 --data {data}" in told.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_a_way_out(tmp_path, capsys):
+    out = tmp_path / "file" / "out"
+    out.parent.touch()
+    assert main([str(DIGITS), "--out", str(out), "--device", "cpu"]) == 2
+    assert f"Cannot write in {out}" in capsys.readouterr().err
+
+
 def test_missing_benchmark_file_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "absent.toml"), "--out", str(tmp_path)]) == 2
     assert "absent.toml" in capsys.readouterr().err

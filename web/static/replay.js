@@ -8,6 +8,10 @@
   const lowerIsBetter = live.dataset.direction === "lower";
   const ghost = live.dataset.ghost;
   const { entry } = live.dataset; // Of a package: "halves" if a second half judges it, else "whole".
+  const PHASES = {
+    init: "starting", compile: "compiling", warmup: "warming up", data: "reading the data", train: "training",
+    eval: "evaluating", checkpoint: "saving a checkpoint",
+  };
   const QUEUE_SECONDS = 5;
   const QUIET_SECONDS = 4; // Between two announcements: a reader is not talked over.
   const LONGEST_RETRY_SECONDS = 30;
@@ -236,7 +240,7 @@
       run.phase = "training";
       latest = event;
     }
-    if (event.kind === "phase") run.phase = event.phase === "train" ? "training" : event.phase;
+    if (event.kind === "phase") run.phase = PHASES[event.phase] ?? event.phase;
     if (event.kind === "run_finished") run.status = event.status;
     fill();
   };

@@ -22,6 +22,7 @@ from finishline.cli.training import (
     name_of_class,
     open_ticket,
     read_settings,
+    require_device,
     require_trainable,
     require_training_packages,
     system_here,
@@ -95,6 +96,7 @@ def run(
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     if not command:
         require_trainable(definition, chosen, division=division)
+        require_device(device)
     if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
         raise CliError(
             "--ticket sets runs, seeds, settings and division. Remove those options.",
@@ -214,13 +216,6 @@ def _with_ticket(
 
 def train_shown(training: Training, progress: ReplayProgress, screen: Screen) -> ReplayProgress:
     """Train and show it; `progress` as it is at the end. Raises CliError."""
-    try:
-        training.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CliError(
-            f"Cannot write in {training.out} ({error.strerror}); choose another folder.",
-            exit_code=ExitCode.REFUSED,
-        ) from error
     progress.runs_planned = training.runs
     show_all(screen, progress, train_reference(training))
     return progress

@@ -643,7 +643,8 @@ def test_what_was_lost_and_waits_again_is_not_said_to_train(
         events = sent(1, 1, quality=45.0)
         if claimed.is_set():
             running = make["queued_verification"](state="running")
-            events = sse("state", running) + sent(2, 1, quality=45.0)
+            preparing = sent(2, 1, kind="phase", phase="warmup", quality=None)
+            events = sse("state", running) + preparing
         return "text/event-stream", f"retry: 100\n\n{events}".encode()
 
     site.answers[f"/api/v1{path}/events"] = stream
@@ -653,7 +654,7 @@ def test_what_was_lost_and_waits_again_is_not_said_to_train(
     eventually(tab, f"{row}.cells[5].textContent", "ended early")
     assert tab.locator("#commentary").text_content() == ""
     claimed.set()
-    eventually(tab, f"{row}.cells[5].textContent", "training")
+    eventually(tab, f"{row}.cells[5].textContent", "warming up")
     assert complaints == []
 
 
