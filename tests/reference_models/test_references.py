@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark, parse_benchmark
 from finishline.rules.benchmarks.calibration import reference_run_toml
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     REFERENCES,
     DataSetError,
@@ -40,6 +42,24 @@ def test_every_reference_has_what_a_worker_asks_for(name):
     assert callable(module.configure)
     assert callable(module.train)
     assert module.DATA_SET_SHA256 is None or len(module.DATA_SET_SHA256) == 64
+
+
+@pytest.mark.parametrize("name", ["digits", "grammar"])
+def test_the_device_has_finished_its_work_at_every_edge_of_the_clock(name, monkeypatch):
+    module, told = load_reference(name), []
+
+    def step(*_, **__):
+        told.append("step")
+        return torch.zeros(())
+
+    monkeypatch.setattr(module, "train_step", step)
+    monkeypatch.setattr(module, "synchronise", lambda device: told.append("wait"))
+    config = module.configure({"epochs": 2})
+    for item in module.train(config, seed=0, device="cpu", data_dir=Path()):
+        told += [item] if isinstance(item, Phase) else []
+    prepared = [Phase.WARMUP, "step", "wait", Phase.DATA, "wait"]
+    epoch = [Phase.TRAIN, "step", "wait", Phase.EVAL]
+    assert [each for each, _ in groupby(told)] == [*prepared, *epoch, *epoch]
 
 
 @pytest.mark.parametrize("name", ["mnist", "os", "reference_models.digits", ""])

@@ -5,10 +5,11 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from finishline.cli.main import main
 from finishline.rules.scoring.kernels import read_kernels
-from worker.kernels import make_calls
+from worker.kernels import Calls, make_calls, time_calls
 from worker.roofs import FP32
 from worker.utilisation import count_work
 
@@ -110,6 +111,15 @@ def test_each_kernel_does_the_flops_it_is_counted_by():
         assert work is not None
         # The hidden state before the first of 100 steps needs no gradient.
         assert work.step_flops == pytest.approx(again * kernel.flops, rel=0.01), kernel.words
+
+
+def test_an_accelerator_is_waited_for_before_and_after_each_call_of_a_kernel(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", told.append)
+    calls = Calls(lambda _: told.append("call"), lambda: told.append("prepare"))
+    taken = time_calls(calls, seconds=0, device="cuda:1")
+    assert len(taken) == 1
+    assert told == ["prepare", "cuda:1", "call", "cuda:1"] * 2  # The first one warms up.
 
 
 @pytest.mark.parametrize(

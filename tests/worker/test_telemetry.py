@@ -144,7 +144,7 @@ class FakeNvml:
     NVMLError = NVMLError
 
     def __init__(self, *, lacking=(), driver=True):
-        self.lacking, self.driver = lacking, driver
+        self.lacking, self.driver, self.fallen = lacking, driver, None
         self.millijoules = {"GPU-a": 1_000, "GPU-b": 5_000}
 
     def nvmlInit(self):  # noqa: N802
@@ -172,7 +172,13 @@ class FakeNvml:
                 raise NVMLError("not supported")
 
             return refuse
-        return answers[name]
+
+        def answer(handle, *more):
+            if handle == self.fallen:
+                raise NVMLError("GPU is lost")
+            return answers[name](handle, *more)
+
+        return answer
 
 
 def test_power_and_energy_are_sums_over_the_accelerators():
@@ -195,6 +201,20 @@ def test_a_sensor_that_is_not_supported_is_absent_and_the_others_are_there():
     sensors = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml(lacking=lacking))
     assert sensors.energy_joules() is None
     assert (sensors.read().watts, sensors.read().celsius) == (None, 61)
+
+
+def test_an_accelerator_that_falls_off_the_bus_during_a_run_costs_its_energy_alone():
+    library = FakeNvml()
+    sensors = open_nvml(["GPU-a", "GPU-b"], library=library)
+    telemetry = Telemetry(sensors, every_seconds=60.0)
+    telemetry.enter(Phase.TRAIN, on_clock=True)
+    library.fallen = "GPU-b"
+    telemetry.enter(Phase.EVAL, on_clock=True)
+    library.fallen = None
+    telemetry.stop()
+    assert telemetry.summary(Clock("mlperf"), samples=1).energy_joules is None
+    library.fallen = "GPU-b"
+    assert sensors.read() == Reading()
 
 
 def test_without_driver_or_accelerator_there_are_no_sensors():
