@@ -62,8 +62,9 @@ def fetch(reference: str, data_dir: Path, told: Tell = tell) -> None:
     for found in list(look_for(needs, data_dir, hashed=True)):
         file = wanted[found.name]
         if found.state == "another file" or (not found.is_usable and file.url is None):
+            wrong = needs.folder if file.url is None else file.name
             raise DataSetError(
-                f"{found.name} is {found.state}; remove {data_dir / needs.folder} and fetch again",
+                f"{found.name} is {found.state}; remove {data_dir / wrong} and fetch again",
                 file=str(data_dir / found.name),
             )
         if not found.is_usable:

@@ -131,7 +131,7 @@ def test_a_file_with_another_hash_is_never_replaced_nor_used(
     assert states(tmp_path)[0] == ("squad/train.json", "another file")
     code, _, err = run("fetch", tmp_path, capsys)
     assert code == 2
-    assert "train.json is another file" in err
+    assert f"train.json is another file; remove {own} and fetch again" in err
     assert own.read_bytes() == bytes(len(CONTENT))
 
 
