@@ -151,6 +151,8 @@ def _arrow_type(annotation: Any) -> Any:
         return _arrow_type(inner)
     if origin in (list, tuple):
         return pyarrow.list_(_arrow_type(get_args(annotation)[0]))
+    if origin is dict:
+        return pyarrow.map_(*map(_arrow_type, get_args(annotation)))
     if origin is Literal:
         return _arrow_type(type(get_args(annotation)[0]))
     if annotation is datetime:

@@ -79,7 +79,7 @@ def request_verification(
     request = order.request
     unable = purpose.why_not(request.benchmark, request.claims)
     trains_package = request.claims[0].package is not None
-    if unable is not None and trains_package != (purpose.checks_claims == "package"):
+    if unable is not None and trains_package != purpose.in_box:
         raise ConflictError(f"Submission {submission.id} {purpose.unable}: {unable}.")
     if unable is not None:
         raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
