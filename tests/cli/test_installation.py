@@ -58,7 +58,7 @@ def commands_of(text: str) -> Iterator[str]:
     """`finishline ...` on lines of their own and within sentences."""
     text = text.replace("\\\n", " ")
     for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield from re.findall(r"^finishline .*?(?=\s+#|$)", block, re.MULTILINE)
+        yield from re.findall(r"^finishline .*?(?=\s+[#>]|$)", block, re.MULTILINE)
     for within in re.findall(r"(?<!`)`(finishline\s[^`]+)`(?!`)", text):
         yield " ".join(within.split())
 

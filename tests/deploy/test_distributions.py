@@ -27,8 +27,8 @@ HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi",
 BINARY = (".png", ".gz", ".zip", ".pyc")
 
 
-# Under fastapi, boto3, pydantic, celery, torchvision and lightning; psutil comes with the server
-# that `finishline up` starts. setuptools builds both.
+# Under fastapi, boto3, pydantic, celery, torchvision and lightning; psutil and fakeredis come with
+# the server that `finishline up` starts. setuptools builds both.
 UNDER = {
     "starlette",
     "botocore",
@@ -36,6 +36,7 @@ UNDER = {
     "kombu",
     "pil",
     "psutil",
+    "fakeredis",
     "pytorch-lightning",
     "setuptools",
 }

@@ -29,8 +29,8 @@ from finishline.api.workers import WorkerList
 from finishline.places import find_folder, installed_server
 
 FILTERS = (
-    "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
-    "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
+    "division", "round", "metric", "status", "q", "sort", "order", "limit", "page", "cursor",
+    "clock", "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
     "withdrawn", "evidence", "check", "vendor", "accelerator", "size", "ids", "best",
 )  # fmt: skip
 
@@ -158,7 +158,12 @@ def test_bodies_and_headers_are_those_of_the_api(api: dict[str, Any]) -> None:
     verify = operation_of(api, request_of(CALLS["verify"][0]))
     body = verify["requestBody"]["content"]["application/json"]["schema"]
     [named] = [item for item in body["anyOf"] if "$ref" in item]
-    assert set(resolved(api, named)["properties"]) == {"kind", "reason", "own_seeds"}
+    assert set(resolved(api, named)["properties"]) == {
+        "kind",
+        "reason",
+        "own_seeds",
+        "repeats",
+    }
 
     watch = operation_of(api, request_of(CALLS["watch"][0]))
     assert "last-event-id" in {item["name"] for item in watch["parameters"]}

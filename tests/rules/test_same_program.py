@@ -71,8 +71,9 @@ def test_words_of_the_manifest_make_no_other_program_and_its_environment_does() 
     assert after(b"Random cosines", b"My own idea") == same
     assert after(b"MIT", b"Apache-2.0") == same
     assert after(b"numpy-2.4", b"torch-2.13-cpu") != same
+    reads = ORIGINAL | {"ideas.py": b'IDEAS = ["muon"]\n'}
     with_factor = MANIFEST + b'[factors]\nmuon = "Muon"\n'
-    assert program_of(ORIGINAL | {"training.toml": with_factor}) != same
+    assert program_of(reads | {"training.toml": with_factor}) != program_of(reads)
 
 
 def test_names_of_files_and_bytes_of_other_files_make_another_program() -> None:

@@ -27,7 +27,8 @@ TOKENS = "/api/v1/tokens"
 def test_me_tells_user_and_role(client: TestClient, alice: Any, olivia: Any) -> None:
     me = client.get("/api/v1/me", headers=alice.headers).json()
     assert me == {
-        "user": "alice", "organisation": None, "email": None, "highest_role": "submitter",
+        "user": "alice", "display_name": None, "organisation": None, "email": None,
+        "highest_role": "submitter",
         "token_id": me["token_id"], "label": None, "role": "submitter",
         "scopes": ["read", "submit", "tokens"], "expires_at": None,
     }  # fmt: skip

@@ -28,7 +28,9 @@ def read_parquet(answer: Any) -> list[dict[str, Any]]:
 
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/vnd.apache.parquet"
-    rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(answer.content)).to_pylist(maps_as_pydicts="strict")
+    rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(answer.content)).to_pylist(
+        maps_as_pydicts="strict"
+    )
     return rows
 
 
