@@ -475,7 +475,7 @@ def test_pages_and_lists_show_what_has_no_submission(
     assert "event: end" in events
 
 
-def plan_ablation(request: Request) -> list[Training]:
+def plan_trial(request: Request) -> list[Training]:
     """Plan one training of the reference with another batch size than the claim's."""
     return trainings_of(draw(request.entropy, runs=1), request.package, {"batch_size": 32.0})
 
@@ -487,19 +487,19 @@ def test_a_new_purpose_costs_its_rules_alone(
     make_report: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ablation = Purpose(
-        "ablation",
-        plan_ablation,
+    trial = Purpose(
+        "trial",
+        plan_trial,
         judge=lambda _case: Verdict("verified", ()),
         why_not=lambda _benchmark, _claims: None,
-        unable="cannot have an ablation",
-        words=Words("ablation", "Ablating", {"": "The ablation ended."}),
+        unable="cannot have a trial",
+        words=Words("trial", "Trying", {"": "The trial ended."}),
     )
-    monkeypatch.setitem(PURPOSES, "ablation", ablation)
-    monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "ablation"))
+    monkeypatch.setitem(PURPOSES, "trial", trial)
+    monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "trial"))
     answer = client.post(
         f"/api/v1/submissions/{replay.submission_id}/verifications",
-        json={"kind": "ablation"},
+        json={"kind": "trial"},
         headers=olivia.headers,
     )
     assert answer.status_code == 201, answer.text
@@ -507,7 +507,7 @@ def test_a_new_purpose_costs_its_rules_alone(
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
 
     view = replay.view()
-    assert (view["kind"], view["runs_planned"]) == ("ablation", 1)
+    assert (view["kind"], view["runs_planned"]) == ("trial", 1)
     assert (view["outcome"], view["published"]) == ("verified", False)
     assert replay.status() == "verifying"  # Its replay has not ended.
     assert client.get(f"/verifications/{replay.verification_id}").status_code == 200

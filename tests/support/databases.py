@@ -43,8 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0052"
-UNDO = ("ALTER TABLE prices DROP COLUMN ownership",)
+BEFORE = "0056"
+UNDO = ("ALTER TABLE users DROP COLUMN display_name",)
 
 
 def set_back(database: Database) -> None:
