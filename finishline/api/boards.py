@@ -10,9 +10,8 @@ from finishline.api.dates import DayField
 from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
 from finishline.api.submissions import RcpView, SystemView, WaiverView
-from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.ranking.evidence import Check, Evidence, Round
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
-from finishline.rules.ranking.rounds import Round
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
 

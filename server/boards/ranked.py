@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import Round, round_of, rounds_of
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import (
     FIRST_METRIC,
@@ -25,7 +26,6 @@ from finishline.rules.ranking.ranking import (
     order_of,
     why_entry_unranked,
 )
-from finishline.rules.ranking.rounds import Round, round_of, rounds_of
 from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between

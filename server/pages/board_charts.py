@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import band_at
+from finishline.rules.ranking.evidence import Round, round_of
 from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
-from finishline.rules.ranking.rounds import Round, round_of
 from finishline.rules.scoring.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow

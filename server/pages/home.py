@@ -9,8 +9,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Evidence
-from finishline.rules.ranking.rounds import Round
+from finishline.rules.ranking.evidence import Evidence, Round
 from server.base.board_versions import cached_for_board
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
@@ -27,7 +26,7 @@ from web.render import render
 router = APIRouter(include_in_schema=False)
 LATEST = 6
 RACES = ("replay", "entry")
-EVIDENCE_OF_ROUND: Mapping[Round | None, tuple[Evidence, ...]] = {
+EVIDENCE_OF_ROUND: dict[Round | None, tuple[Evidence, ...]] = {
     "open": ("measured",),
     "archive": ("published",),
     None: ("measured", "published"),

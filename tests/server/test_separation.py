@@ -21,6 +21,7 @@ from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import RunRow, Submission
+from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
 from tests.server.test_inference import enter as enter_inference
 from tests.server.test_inference import send
@@ -351,8 +352,9 @@ def test_a_record_falls_only_to_who_is_faster_beyond_chance(
 
 
 def test_the_home_page_shows_who_holds_the_record_not_who_is_lowest(
-    enter: Enter, client: TestClient
+    enter: Enter, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(EVIDENCE_OF_ROUND, "open", ("published",))
     holder, lower = enter(*NEAR), enter(*LEADER)
 
     page = client.get("/").text

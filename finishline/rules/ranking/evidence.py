@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Kind
 
 Evidence = Literal["measured", "published", "claimed"]
@@ -217,3 +218,21 @@ def consequence(before: Row, after: Row) -> str:
         return f"{verb} from {evidence_word(before)} to {evidence_words(after)}"
     one, other = evidence_words(before), evidence_words(after)
     return f"stays {one}" if one == other else f"changes from {one} to {other}"
+
+
+# Where we train ourselves, results published elsewhere are numbered apart, in a round of their own.
+Round = Literal["open", "archive"]
+ROUNDS: tuple[Round, ...] = ("open", "archive")
+
+
+def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
+    """The rounds that a benchmark's rows are numbered in; one without a name on an archive's."""
+    is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
+    return ROUNDS if is_trained_here else (None,)
+
+
+def round_of(benchmark: Benchmark, evidence: str) -> Round | None:
+    """The round that a row of this evidence is numbered in."""
+    if rounds_of(benchmark) != ROUNDS:
+        return None
+    return "archive" if evidence == "published" else "open"

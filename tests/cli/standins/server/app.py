@@ -51,6 +51,8 @@ def answer(method: str, path: str, headers: dict[bytes, bytes]) -> Any:
         "GET /api/v1/verifications/v1/events": STREAM,
         "GET /api/v1/leaderboards/digits": BOARD,
     }
+    if role == "worker":
+        documents |= {f"GET /api/v1/workers/{name}": {"worker": WORKERS[name]} for name in WORKERS}
     return documents.get(f"{method} {path}")
 
 
