@@ -201,7 +201,7 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
 
     worker.post_phase("eval", sequence=31)
     status = "document.querySelector('#run-rows tr').cells[5].textContent"
-    shows(status, "eval")
+    shows(status, "evaluating")
     worker.post_phase("train", sequence=32)
     shows(status, "training")
     shows("document.title", "73\u00a0% · run 1/" + str(len(seeds_of(live_server, verification))))

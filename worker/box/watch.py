@@ -58,9 +58,13 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
 
 def below(pid: int | str) -> Iterator[str]:
     """Processes that one has started, and all that they have."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # The process has ended.
+        return
+    for thread in threads:
         with suppress(OSError):
-            for child in path.read_text().split():
+            for child in (thread / "children").read_text().split():
                 yield child
                 yield from below(child)
 
