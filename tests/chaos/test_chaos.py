@@ -258,6 +258,7 @@ def findings(
         "ended_without_reason": len(untold),
         "events_missing_or_doubled": len(doubled),
         "late_posts_refused": len(re.findall(r"answered 409", logs)),
+        "attempts_given_up": len(re.findall(r"was given up", logs)),
         "copied_messages": havoc.copied_messages,
         "refused_while_full": havoc.refused_while_full,
         "paused_workers": havoc.paused,
@@ -280,5 +281,5 @@ def check(report: dict[str, Any], *, lease_seconds: float) -> None:
     assert report["events_missing_or_doubled"] == 0
     assert report["longest_past_lease_seconds"] <= 30
     assert report["longest_idle_queue_seconds"] <= lease_seconds + 30
-    if report["paused_workers"]:
-        assert report["late_posts_refused"] > 0
+    if report["paused_workers"]:  # The server may be down when the worker goes on.
+        assert report["late_posts_refused"] + report["attempts_given_up"] > 0
