@@ -11,13 +11,14 @@ from typing import Any, Literal
 import httpx2
 import orjson
 
-from finishline.cli.archive_files import Parcel, key_of, parts_of
+from finishline.cli.archive_files import parts_of
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.import_plan import Unsent
 from finishline.cli.processes import Crew, Interrupts
 from finishline.client.errors import NoAnswer
 from finishline.rules.archive.files import Archive
+from finishline.rules.archive.import_plan import Unsent
+from finishline.rules.archive.parcels import Parcel, key_of
 from finishline.rules.errors import RuleError
 
 State = Literal["imported", "already_there", "refused", "failed", "skipped", "to_import"]
@@ -89,7 +90,7 @@ def send_all(
                 break
             if isinstance(each, Unsent):
                 state: State = "refused" if each.problems else "skipped"
-                yield Outcome(each.path, state, reason=each.reason, problems=each.problems)
+                yield Outcome(each.path, state, reason=each.reason, problems=_told(each.problems))
                 continue
             sending.append((each, crew.hand(each)))
             if len(sending) > 2 * IN_FLIGHT:
@@ -218,7 +219,9 @@ def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcom
     given = [*problems] or [Problem(message=reason, file=parcel.path)]
     listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]
     said = {(each.file, each.line, each.field) for each in listed}
-    listed += [each for each in parcel.errors if (each.file, each.line, each.field) not in said]
+    listed += [
+        each for each in _told(parcel.errors) if (each.file, each.line, each.field) not in said
+    ]
     return Outcome(parcel.path, "refused", len(parcel.logs), reason=reason, problems=listed)
 
 
@@ -230,3 +233,9 @@ def _problem(error: RuleError) -> Problem:
         field=error.field,
         expected=error.expected,
     )
+
+
+def _told(problems: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """The problems of a record as those of a command."""
+    names = ("message", "file", "line", "field", "expected")
+    return [Problem(**{name: problem[name] for name in names}) for problem in problems]

@@ -19,9 +19,10 @@ import httpx2
 import pytest
 
 from finishline.cli import importing
-from finishline.cli.archive_files import Parcel, list_archive
+from finishline.cli.archive_files import list_archive
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError
+from finishline.rules.archive.parcels import Parcel
 from tests.cli.conftest import Finishline
 from tests.support.processes import wait_for
 

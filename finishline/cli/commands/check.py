@@ -20,7 +20,7 @@ from finishline.cli.definitions import (
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
 from finishline.cli.options import BenchmarksDir, Json, Token
-from finishline.cli.records import Found, find_in, problem_text, score_found
+from finishline.cli.records import find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.submission_tables import (
     CLAIM_NAME,
@@ -32,6 +32,7 @@ from finishline.cli.submission_tables import (
 )
 from finishline.cli.tables import time_text
 from finishline.client.files import problems_of
+from finishline.rules.archive.records import Found
 from finishline.rules.archive.submissions import task_and_kind
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError, StatisticsMissingError

@@ -18,13 +18,14 @@ from finishline.cli.checkout import commit_of
 from finishline.cli.client import ServerClient
 from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
-from finishline.cli.import_plan import Kind, of_kind, plan_import
 from finishline.cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.processes import noted_interrupts
-from finishline.cli.records import Found, find_in
+from finishline.cli.records import find_in, without_collector
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.rules.archive.files import COMMIT, source_name
+from finishline.rules.archive.import_plan import Kind, of_kind, plan_import
+from finishline.rules.archive.records import Found
 from finishline.rules.text import count_text
 
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
@@ -89,7 +90,7 @@ def import_archive(
     with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
         sender = Sender(server, found.archive, interrupts.stopping, commit=commit)
         send = partial(describe, archive=found.archive) if dry_run else sender.send
-        planned = plan_import(found, benchmarks, published=day)
+        planned = without_collector(plan_import(found, benchmarks, published=day))
         sending = send_all(planned, send, interrupts)
         try:
             outcomes.extend(_watched(sending, found, as_json))

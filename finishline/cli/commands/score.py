@@ -14,8 +14,6 @@ from finishline.cli.definitions import read_benchmarks, read_definition, with_se
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import Token
 from finishline.cli.records import (
-    Found,
-    Record,
     csv_lines,
     find_in,
     json_line,
@@ -23,6 +21,7 @@ from finishline.cli.records import (
     score_found,
 )
 from finishline.cli.screen import open_console
+from finishline.rules.archive.records import Found, Record
 from finishline.rules.benchmarks.benchmark import Benchmark
 
 

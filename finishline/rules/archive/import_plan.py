@@ -6,12 +6,11 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from finishline.cli.archive_files import Parcel
-from finishline.cli.errors import Problem
-from finishline.cli.records import Found, Record, score_found
 from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.claims import set_claim
+from finishline.rules.archive.parcels import Parcel
 from finishline.rules.archive.problems import Problems
+from finishline.rules.archive.records import Found, Record, score_found
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, SingleLog, Submission
 from finishline.rules.benchmarks.benchmark import Benchmark
 
@@ -29,7 +28,7 @@ class Unsent:
 
     path: str
     reason: str
-    problems: Sequence[Problem] = ()
+    problems: Sequence[Mapping[str, Any]] = ()
 
 
 def of_kind(found: Found, kind: Kind) -> Found:
@@ -108,15 +107,5 @@ def _unsent(record: Record, reason: str) -> Unsent:
     return Unsent(record["path"], reason, _errors(record))
 
 
-def _errors(record: Mapping[str, Any]) -> list[Problem]:
-    return [
-        Problem(
-            message=problem["message"],
-            file=problem["file"],
-            line=problem["line"],
-            field=problem["field"],
-            expected=problem["expected"],
-        )
-        for problem in record["problems"]
-        if problem["severity"] == "error"
-    ]
+def _errors(record: Record) -> list[Mapping[str, Any]]:
+    return [problem for problem in record["problems"] if problem["severity"] == "error"]
