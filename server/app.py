@@ -47,7 +47,7 @@ from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
-from server.pages import docs, submit
+from server.pages import console_import, docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
@@ -272,7 +272,12 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         BodyLimit,
         usual=usual,
         uploads=uploads,
-        upload_paths=(f"{API}/submissions", f"{API}/benchmarks", submit.ADDRESS),
+        upload_paths=(
+            f"{API}/submissions",
+            f"{API}/benchmarks",
+            submit.ADDRESS,
+            console_import.ADDRESS,
+        ),
         note_full=lambda name: metrics.shed.labels(name).inc(),
     )
     app.add_middleware(

@@ -109,6 +109,7 @@ CONSOLE = (
             ("submissions", "/console/submissions", "List"),
             ("verify", "/console/verify", "Verify"),
             ("duels", "/console/duels", "Duels"),
+            ("import", "/console/import", "Import"),
         ),
     ),
     (

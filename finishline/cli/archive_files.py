@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown
+from finishline.rules.archive.files import (
+    MAX_FOLDERS_DEEP,
+    SUFFIXES,
+    Archive,
+    ArchiveFile,
+    Place,
+    shown,
+)
 from finishline.rules.archive.parcels import Parcel
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import check_file_name
-
-SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out")
-MAX_FOLDERS_DEEP = 64
 
 
 @dataclass(frozen=True)

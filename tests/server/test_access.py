@@ -130,6 +130,7 @@ def named(
         "calibration_id": ask("/calibrations", calibration),
         "token_id": ask("/tokens", {"user": "alice", "role": "submitter"}),
         "invitation_id": ask("/invitations", {}),
+        "import_code": "none",
         "name": "walter-1",
         "user_name": "walter-1",
         "kind": "user",

@@ -5,7 +5,6 @@
   if (!form) return;
   const [files, folder, paths] = ["files", "folder", "paths"].map((name) => form.elements[name]);
   const zone = form.querySelector(".drop");
-  const MOST = 1000;
   zone.hidden = false;
 
   const say = (names) => {
@@ -13,37 +12,8 @@
     zone.textContent = names.length > 8 ? `${shown} and ${names.length - 8} more` : shown;
   };
 
-  const read = (entry) => new Promise((done, fail) => entry.file(done, fail));
-  const list = (reader) => new Promise((done, fail) => reader.readEntries(done, fail));
-
-  async function walk(entry, found) {
-    if (found.length > MOST) return;
-    if (entry instanceof File) {
-      found.push([entry.name, entry]);
-      return;
-    }
-    if (entry.isFile) {
-      found.push([entry.fullPath.replace(/^\//, ""), await read(entry)]);
-      return;
-    }
-    const reader = entry.createReader();
-    for (let some = await list(reader); some.length; some = await list(reader)) {
-      for (const one of some) await walk(one, found);
-    }
-  }
-
-  form.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    zone.classList.add("is-over");
-  });
-  form.addEventListener("dragleave", () => zone.classList.remove("is-over"));
-  form.addEventListener("drop", async (event) => {
-    event.preventDefault();
-    zone.classList.remove("is-over");
-    // Files that are on no disk, as of a mail, have no entry.
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
-    const found = [];
-    for (const entry of entries) if (entry) await walk(entry, found);
+  dropped.watch(form, zone, async (items) => {
+    const found = await dropped.files(items, { most: 1000 });
     const kept = new DataTransfer();
     for (const [, file] of found) kept.items.add(file);
     folder.value = "";

@@ -30,10 +30,16 @@ def published_on(benchmark_id: str) -> date | None:
 
 
 Place = tuple[str, ...]
+# Names of files that can belong to a submission, and how deep in a tree they may lie.
+SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out")
+MAX_FOLDERS_DEEP = 64
 MAX_SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 # There were 0.5 to 0.7, and since then two a year.
-_VERSION = re.compile(r"(?:.*[_-])?v(0\.[567]|[1-9]\d?\.[01])(?:\.\d)?")
+# A folder that was downloaded as a zip has its branch or commit behind its name.
+_VERSION = re.compile(
+    r"(?:.*[_-])?v(0\.[567]|[1-9]\d?\.[01])(?:\.\d)?(?:-(?:main|master|[0-9a-f]{7,40}))?"
+)
 
 
 @dataclass(frozen=True)
