@@ -8,11 +8,17 @@ from typing import Any
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+from finishline.rules.verification.speed_up import side_of_run
 from web.formats import DASH
 from web.names import byline, hardware
 
 View = Mapping[str, Any]
-KIND_WORDS = {"replay": "verification", "entry": "measurement", "ablation": "factors"}
+KIND_WORDS = {
+    "replay": "verification",
+    "entry": "measurement",
+    "ablation": "factors",
+    "speed_up": "speed-up",
+}
 LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
 ENDINGS = {"lost": "lost its worker", "failed": "failed"}
 KINDS_ASKED_FOR = [
@@ -68,8 +74,10 @@ def _why_again(verification: Mapping[str, Any]) -> str:
     )
 
 
-def _without(verification: Mapping[str, Any], run: int) -> str | None:
-    """The factors that were off in a run of an ablation; None in another job's."""
+def _variant(verification: Mapping[str, Any], run: int) -> str | None:
+    """The factors that were off in a run of an ablation, or the side of a speed-up's; else None."""
+    if PURPOSES[verification["kind"]].beside_reference:
+        return side_of_run(run)
     if not verification["factors"]:
         return None
     off = verification["hyperparameters"][run]
@@ -164,7 +172,7 @@ def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> di
     last: View = curve[-1] if curve else {}
     figures = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
     count = None if curve is None else len(curve)
-    side = side_of(verification, index) or _without(verification, index)
+    side = side_of(verification, index) or _variant(verification, index)
     return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
 
 

@@ -35,6 +35,7 @@ SortColumn = Literal[
     "energy",
     "precision",
     "samples",
+    "speed_up",
 ]
 # Field of an entry that each of these columns sorts by; the others are no figures of one field.
 SORTED_FIGURES: dict[SortColumn, str] = {
@@ -45,6 +46,7 @@ SORTED_FIGURES: dict[SortColumn, str] = {
     "quality": "quality",
     "energy": "energy_joules",
     "samples": "samples_per_second",
+    "speed_up": "speed_up",
 }
 
 # Fields that filter entries; the others of a query choose the ranking and its order.
@@ -194,6 +196,8 @@ class BoardEntry(EvidenceFields):
     target, over their time to accuracy, where their logs count samples. `verification_id` is the
     verification behind the status, or the one under way. `benchmark_sha256` is the definition that
     it was scored under. `package_bytes` is the size of a training package under xz, None of others.
+    `speed_up` is the time of the benchmark's reference over a package's own, trained in turn on one
+    worker, with its 95 % interval from `speed_up_pairs`: it compares across hardware classes.
     `same_program_as` is an earlier entry that a package repeats: then it has no rank.
     `waivers` are rules that it breaks and that organisers waived for it.
     """
@@ -239,6 +243,10 @@ class BoardEntry(EvidenceFields):
     withdrawn: bool = False
     benchmark_sha256: str
     package_bytes: int | None = None
+    speed_up: float | None = None
+    speed_up_low: float | None = None
+    speed_up_high: float | None = None
+    speed_up_pairs: int | None = None
     same_program_as: str | None = None
     waivers: list[WaiverView] = []
 

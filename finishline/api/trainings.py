@@ -15,6 +15,19 @@ class PackageFileView(Schema):
     size_bytes: int
 
 
+class SpeedUpView(Schema):
+    """Time of the benchmark's reference over that of a package, trained in turn on one worker.
+
+    `low` and `high` bound the true ratio with 95 % confidence, from `pairs` of runs on equal seeds
+    and data. Above 1 the package is faster.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+
 class PackageView(Schema):
     """A training package that was handed in as an entry.
 
@@ -26,6 +39,7 @@ class PackageView(Schema):
 
     One run of a package that says to be `deterministic` is repeated with equal seed and data: its
     `determinism` is "shown" if all predictions were equal, else "struck"; None for others.
+    `speed_up` is over the benchmark's reference; None before it was measured.
     """
 
     sha256: str
@@ -42,5 +56,6 @@ class PackageView(Schema):
     size_bytes: int
     compressed_bytes: int
     published_at: datetime | None = None
+    speed_up: SpeedUpView | None = None
     same_program_as: str | None = None
     files: list[PackageFileView] = Field(default_factory=list)

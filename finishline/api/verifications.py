@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
 from finishline.api.schema import Schema
+from finishline.api.trainings import SpeedUpView
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.purposes import ASKED_FOR
@@ -73,7 +74,8 @@ class VerificationCreate(Schema):
 
     A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
     its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
-    trains each variant of a package's factors `repeats` times.
+    trains each variant of a package's factors `repeats` times. A "speed_up" trains a package in
+    turn with the benchmark's reference.
     """
 
     model_config = ConfigDict(
@@ -191,7 +193,8 @@ class VerificationView(Schema):
     other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
     workers that agree, 0 before a report. A replay cancelled while it runs, at `cancelled_at`,
     finishes its runs first. An "ablation" has the `factors` of a package, switched off alone and
-    all together.
+    all together. A "speed_up" trains a package in turn with the benchmark's reference; its
+    `speed_up` is None if a run missed the target.
     """
 
     id: str
@@ -218,6 +221,7 @@ class VerificationView(Schema):
     reasons: list[ReasonView]
     duel: DuelView | None
     factors: list[FactorView] = []
+    speed_up: SpeedUpView | None = None
     report: dict[str, Any] | None
     backends: list[BackendView]
     utilisation: list[UtilisationView]

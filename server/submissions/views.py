@@ -22,7 +22,7 @@ from finishline.api.submissions import (
     WaiverView,
     WithdrawalView,
 )
-from finishline.api.trainings import PackageFileView, PackageView
+from finishline.api.trainings import PackageFileView, PackageView, SpeedUpView
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
@@ -244,9 +244,18 @@ def package_view(package: TrainingPackage, *, with_files: bool = False) -> Packa
         size_bytes=package.size_bytes,
         compressed_bytes=package.compressed_bytes,
         published_at=package.published_at,
+        speed_up=_speed_up_view(package),
         same_program_as=package.same_program_as,
         files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
     )
+
+
+def _speed_up_view(package: TrainingPackage) -> SpeedUpView | None:
+    ratio, low, high = package.speed_up, package.speed_up_low, package.speed_up_high
+    pairs = package.speed_up_pairs
+    if ratio is None or low is None or high is None or pairs is None:
+        return None
+    return SpeedUpView(ratio=ratio, low=low, high=high, pairs=pairs)
 
 
 def _source_view(submission: Submission) -> SourceView | None:

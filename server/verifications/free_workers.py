@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import PURPOSES, names_where
+from finishline.rules.trainings.environment import closest_environment
+from finishline.rules.verification.purposes import ENTRY, PURPOSES, names_where
 from server.base.models import (
     Attempt,
     Submission,
@@ -19,6 +20,9 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
+from server.base.standing import purpose_of
+from server.benchmarks.queries import definition
+from server.benchmarks.references import reference_package
 from server.submissions.packages import takes_packages_of
 from server.verifications.holds import FAILED, Pauses, read_pauses
 from server.verifications.jobs import NOBODY_YET
@@ -193,9 +197,13 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
 
 
 def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
-    """Condition on workers that may train an attempt: for a package, their box and environment."""
+    """Condition on workers that may train an attempt: for a package, their box and environment.
+
+    An attempt beside the reference waits for the worker that measured the package while that is
+    there, else for any that can train both.
+    """
     row = session.execute(
-        select(TrainingPackage, User, Attempt.hardware_class)
+        select(TrainingPackage, User, Attempt.hardware_class, Verification)
         .join(Submission, Submission.id == TrainingPackage.submission_id)
         .join(User, User.id == Submission.user_id)
         .join(Verification, Verification.submission_id == Submission.id)
@@ -204,8 +212,10 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
     ).first()
     if row is None:
         return lambda _name: True
-    package, user, hardware_class = row
+    package, user, hardware_class, verification = row
     named = set(idle.present.get(hardware_class or "", ()))
+    if purpose_of(verification).beside_reference:
+        named = _able_beside_reference(session, idle, verification, named)
 
     def may_train(name: str) -> bool:
         box = idle.boxes.get(name, {})
@@ -213,6 +223,31 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         return name in named and has and takes_packages_of(box, user, owner=idle.owners.get(name))
 
     return may_train
+
+
+def _able_beside_reference(
+    session: Session, idle: FreeWorkers, verification: Verification, named: set[str]
+) -> set[str]:
+    benchmark = definition(session, verification.benchmark_sha256)
+    reference = reference_package(session, benchmark)
+    wanted = None if reference is None else reference.manifest.environment
+    able = {
+        name
+        for name in named
+        if wanted and closest_environment(wanted, idle.boxes.get(name, {}).get("environments", {}))
+    }
+    measured_by = session.scalars(
+        select(Attempt.worker)
+        .join(Verification)
+        .where(
+            Verification.submission_id == verification.submission_id,
+            Verification.kind == ENTRY.name,
+            Attempt.state == "done",
+        )
+        .order_by(Attempt.ended_at.desc())
+    ).first()
+    is_there = measured_by in able and measured_by in idle.owners
+    return {measured_by} if measured_by is not None and is_there else able
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:

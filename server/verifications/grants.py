@@ -4,6 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
@@ -11,10 +12,12 @@ from finishline.rules.verification.messages import (
     TrainingGrant,
 )
 from server.base.errors import ConflictError, NotFoundError
-from server.base.models import TrainingPackage, Verification
+from server.base.models import Attempt, TrainingPackage, Verification, WorkerRow
 from server.base.services import Services
+from server.base.standing import purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.files import read_benchmark_file
+from server.benchmarks.references import reference_package
 from server.verifications.attempts import fenced, owned_attempt
 from server.verifications.jobs import trains_packages
 
@@ -24,11 +27,12 @@ def training_grant(session: Session, attempt_id: str, secret: str, *, fence: int
 
     Raises ConflictError unless the attempt is this worker's and runs, or if it trains no package.
     """
-    verification = _verification(session, attempt_id, secret, fence)
+    attempt = _running(session, attempt_id, secret, fence)
+    verification = attempt.verification
     policy = _policy(verification, benchmark_of(session, verification))
     names = dict.fromkeys(row.package for row in verification.trainings)
     return TrainingGrant(
-        packages={name: _content(session, verification, name) for name in names},
+        packages={name: _content(session, attempt, name) for name in names},
         data_nonces=[row.data_nonce or "" for row in verification.trainings],
         task_files=dict(policy.files),
         run_seconds=policy.run_limit_seconds,
@@ -43,7 +47,7 @@ def task_file(
     services: Services, session: Session, attempt_id: str, secret: str, name: str, *, fence: int
 ) -> bytes:
     """Content of a file of the benchmark's own folder. Raises as `training_grant` does."""
-    verification = _verification(session, attempt_id, secret, fence)
+    verification = _running(session, attempt_id, secret, fence).verification
     benchmark = benchmark_of(session, verification)
     sha256 = _policy(verification, benchmark).files.get(name)
     if sha256 is None:
@@ -51,11 +55,11 @@ def task_file(
     return read_benchmark_file(services, benchmark, name, sha256)
 
 
-def _verification(session: Session, attempt_id: str, secret: str, fence: int) -> Verification:
+def _running(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
     attempt = owned_attempt(session, attempt_id, secret, fence)
     if attempt.state != "running":
         raise fenced(attempt)
-    return attempt.verification
+    return attempt
 
 
 def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
@@ -64,14 +68,17 @@ def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
     return benchmark.trainings
 
 
-def _content(session: Session, verification: Verification, name: str) -> PackageContent:
-    """Content of a package as it was handed in for the class that trains it."""
+def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
+    """Content of a package as it was handed in for the class that trains it, or the reference's."""
+    verification = attempt.verification
     submission = verification.submission
     statement = select(TrainingPackage).where(
         TrainingPackage.package_sha256 == name.removeprefix(PACKAGE_PREFIX)
     )
     found = session.scalars(statement).all()
     own = [each for each in found if submission and each.submission_id == submission.id]
+    if not own and purpose_of(verification).beside_reference:
+        return _reference_content(session, attempt)
     package = next(iter(own or found), None)
     if package is None:
         raise NotFoundError(f"There is no package {name}.")
@@ -81,4 +88,29 @@ def _content(session: Session, verification: Verification, name: str) -> Package
         environment=package.environment,
         environment_sha256=package.environment_sha256,
         factors=dict.fromkeys(package.manifest.get("factors") or {}, True),
+    )
+
+
+def _reference_content(session: Session, attempt: Attempt) -> PackageContent:
+    """Content of the benchmark's reference, for the environment closest to its own on the worker.
+
+    Raises NotFoundError where the worker has none of its family.
+    """
+    benchmark = benchmark_of(session, attempt.verification)
+    reference = reference_package(session, benchmark)
+    worker = session.get(WorkerRow, attempt.worker)
+    offered = ((worker and worker.box) or {}).get("environments", {})
+    wanted = None if reference is None else reference.manifest.environment
+    environment = None if wanted is None else closest_environment(wanted, offered)
+    if reference is None or environment is None:
+        raise NotFoundError(
+            f"The reference of {benchmark.benchmark_id} needs {wanted or 'a package'}, which "
+            f"worker {attempt.worker} lacks."
+        )
+    return PackageContent(
+        files={name: content.decode() for name, content in reference.files.items()},
+        module=reference.manifest.module,
+        environment=environment,
+        environment_sha256=offered[environment],
+        factors=dict.fromkeys(reference.manifest.factors or {}, True),
     )

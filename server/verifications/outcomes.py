@@ -9,6 +9,7 @@ from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.purposes import ENTRY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.models import Submission, User, Verification
 from server.base.models.visibility import reveal
@@ -28,6 +29,7 @@ from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
 from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import cancel_verification, end_with_verdict
+from server.verifications.speed_ups import follow_with_speed_up, show_speed_up
 from server.verifications.workers import is_organisers_worker
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
@@ -107,6 +109,8 @@ def conclude_replay(
     challenge_record(session, verification)
     show_energy(verification)
     show_determinism(submission, verdict)
+    if verification.kind == ENTRY.name:
+        follow_with_speed_up(session, verification)
 
 
 def show_determinism(submission: Submission, verdict: Verdict) -> None:
@@ -140,11 +144,12 @@ def end_witnessed(session: Session, verification: Verification, verdict: Verdict
 def end_measured(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Store a verdict that no second worker checks, and show a measured latency on the board."""
+    """Store a verdict that no second worker checks; a latency or a speed-up goes to the board."""
     decides = not purpose_of(verification).organisers_decide
     if not decides and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
     end_with_verdict(session, verification, verdict)
+    show_speed_up(session, verification)
     submission = verification.submission
     if submission is not None and not is_pending(verification, submission):
         show_latency(session, verification)

@@ -8,7 +8,7 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting
+from finishline.rules.verification.fair_queue import NOBODY, FairQueue, Turns, Waiting
 from finishline.rules.verification.job import build_job
 from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.base.database import insert_missing, utc_now
@@ -26,8 +26,6 @@ from server.verifications.free_workers import (
 )
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import find_attempt
-
-NOBODY = 0  # Submitter of an attempt that a server of the version before queued.
 
 
 def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:

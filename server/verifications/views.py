@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.duels import DuelView
+from finishline.api.trainings import SpeedUpView
 from finishline.api.verifications import (
     AttemptView,
     BackendView,
@@ -34,10 +35,11 @@ from finishline.rules.verification.messages import (
     ReplayRun,
 )
 from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
 from server.base.models.visibility import hidden_runs, is_hidden
-from server.base.standing import ENDED, decision_word, is_published, report_of
+from server.base.standing import ENDED, decision_word, is_published, purpose_of, report_of
 from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
@@ -118,6 +120,7 @@ def view(
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=_duel_view(verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
+        speed_up=speed_up_view(verification, benchmark, report),
         report=None if is_cancelled or report is None else verification.report,
         backends=_backend_views(session, verification, benchmark, report) if report else [],
         utilisation=_utilisation_views(session, verification, report) if report else [],
@@ -189,6 +192,18 @@ def factor_views(
         )
         for each in effects
     ]
+
+
+def speed_up_view(
+    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+) -> SpeedUpView | None:
+    """Speed-up over the reference; None for another job, before a report and without pairs."""
+    if not purpose_of(verification).beside_reference or report is None:
+        return None
+    found = measured_speed_up(benchmark, report)
+    if found is None:
+        return None
+    return SpeedUpView(ratio=found.ratio, low=found.low, high=found.high, pairs=found.pairs)
 
 
 def _backend_views(

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select, true
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import Waiting
+from finishline.rules.verification.fair_queue import NOBODY, Waiting
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -18,7 +18,6 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import OPEN
-from server.verifications.queue_order import NOBODY
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import plan_duel
 from finishline.rules.verification.fair_queue import (
+    NOBODY,
     ORGANISERS_IN_A_ROW,
     FairQueue,
     Turns,
@@ -204,6 +205,19 @@ def test_organisers_go_first_three_in_a_row_at_most() -> None:
     ]
     after_three = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
     assert names(fair_order([*own, *asked], after_three))[:2] == ["alice", "rerun-0"]
+
+
+def test_nobody_s_attempts_start_when_no_other_waits() -> None:
+    ones = [
+        waiting("first", NOBODY, -99),
+        waiting("second", NOBODY, -98),
+        waiting("alice", ALICE, 0),
+        waiting("rerun", OLIVIA, 5, by_organiser=True),
+    ]
+    after_three = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
+
+    assert names(fair_order(ones)) == ["rerun", "alice", "first", "second"]
+    assert names(fair_order(ones, after_three)) == ["alice", "rerun", "first", "second"]
 
 
 def test_a_rerun_costs_its_submitter_no_turn() -> None:

@@ -682,17 +682,19 @@ def test_an_export_has_the_source_of_a_package_from_its_verdict(
     assert b"Sealed words." not in found
 
 
-def factor_report(trainings: list[JobTraining]) -> ReplayReport:
-    """Runs that take twice as long with a factor off."""
-    pace = {training.index: 2.0 if training.settings else 1.0 for training in trainings}
+def paced_report(
+    trainings: list[JobTraining], pace: Callable[[JobTraining], float]
+) -> ReplayReport:
+    """Runs that each take so many times as long."""
+    paces = {training.index: pace(training) for training in trainings}
     whole = boxed_report([training.seed for training in trainings], control=97.9)
     runs = []
     for run in whole.runs:
         rows = [
             replace(
                 row,
-                seconds=row.seconds * pace[run.index],
-                ledger={name: value * pace[run.index] for name, value in row.ledger.items()},
+                seconds=row.seconds * paces[run.index],
+                ledger={name: value * paces[run.index] for name, value in row.ledger.items()},
             )
             for row in run.evaluations
         ]
@@ -730,7 +732,7 @@ def test_its_owner_has_the_factors_of_a_package_measured(
     lease = entries.lease(entry_id)
     with entries.database.read() as session:
         trainings = list(session.get_one(Verification, asked.json()["id"]).trainings)
-        report = factor_report(trainings)
+        report = paced_report(trainings, lambda run: 2.0 if run.settings else 1.0)
     answer = entries.report(lease, report)
     assert answer.status_code == 200, answer.text
     shown = client.get(f"/api/v1/verifications/{asked.json()['id']}").json()

@@ -16,10 +16,10 @@ from finishline.rules.scoring.measurements import (
     PrecisionAudit,
     WorkerProbe,
 )
-from finishline.rules.verification.fair_queue import Turns
+from finishline.rules.verification.fair_queue import NOBODY, Turns
 from server.base.database import Database, utc_now
 from server.base.models import User, WorkerRow
-from server.verifications.queue_order import NOBODY, keep_turns, lock_queues, read_turns
+from server.verifications.queue_order import keep_turns, lock_queues, read_turns
 
 QUEUE = "/api/v1/queue"
 

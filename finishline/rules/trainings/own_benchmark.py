@@ -17,10 +17,9 @@ from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.package import python_problems, read_package
-from finishline.rules.trainings.policy import TASK_FILE
+from finishline.rules.trainings.policy import REFERENCE, TASK_FILE
 
 FILE = "benchmark.toml"
-REFERENCE = "reference/"
 FILES_FIELD = "trainings.files"
 LARGEST_BYTES = 64 << 20
 MOST_FILES = 64

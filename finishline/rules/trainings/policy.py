@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from finishline.rules.fields import Fields
+from finishline.rules.trainings.manifest import FILE as MANIFEST
 
 TASK_FILE = "task.py"
+REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10
 MOST_RUNS = 20
 Trust = Literal["ranked", "demonstration"]
@@ -42,6 +44,11 @@ class TrainingPolicy:
     max_bytes: int = LARGEST_PACKAGE_BYTES
     control_quality: float | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the benchmark's own folder has a reference package."""
+        return f"{REFERENCE}{MANIFEST}" in self.files
 
     @property
     def start_seconds(self) -> float:

@@ -4,7 +4,8 @@
 any of the latter waits at most ORGANISERS_IN_A_ROW of the former go in a row. 2. Within each of the
 two, submitters take turns: next is the one with the longest time since the last turn; one without a
 turn goes first. So a thousand attempts of one submitter put no other submitter's first back by more
-than one of them. 3. Within a submitter the oldest goes first; equal ages go by id.
+than one of them. 3. Within a submitter the oldest goes first; equal ages go by id. 4. An
+attempt that the server itself asked for is nobody's: it starts when no other waits.
 
 Nothing here looks at a clock: the same attempts and the same turns give the same order.
 """
@@ -15,14 +16,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 ORGANISERS_IN_A_ROW = 3
+NOBODY = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """An attempt that waits for its start.
 
-    `submitter` is the submission's owner, or the requester where it is about none. An attempt that
-    follows a failed one has the `asked_at` of the first, and so keeps its place.
+    `submitter` is the submission's owner, or the requester where it is about none, or NOBODY for
+    one that the server asked for. An attempt that follows a failed one has the `asked_at` of the
+    first, and so keeps its place.
     """
 
     attempt_id: str
@@ -43,6 +46,14 @@ class Waiting:
 
 # A submitter's own attempts and those that organisers ask for have turns apart.
 Sharer = tuple[bool, int]
+NOBODYS: Sharer = (False, NOBODY)
+LANES = ("organisers", "submitters", "nobodys")
+
+
+def _lane(sharer: Sharer) -> str:
+    if sharer == NOBODYS:
+        return "nobodys"
+    return "organisers" if sharer[0] else "submitters"
 
 
 @dataclass(frozen=True)
@@ -68,9 +79,8 @@ class FairQueue:
         self._gone: set[str] = set()
         self._waiting: dict[Sharer, list[tuple[tuple[datetime, str], Waiting]]] = {}
         # By lane, its sharers by (last turn, age of the oldest). An entry may be out of date.
-        self._order: dict[bool, list[tuple[int, tuple[datetime, str], Sharer]]] = {
-            True: [],
-            False: [],
+        self._order: dict[str, list[tuple[int, tuple[datetime, str], Sharer]]] = {
+            lane: [] for lane in LANES
         }
         for one in waiting:
             self._waiting.setdefault(one.sharer, []).append((one.age, one))
@@ -110,16 +120,18 @@ class FairQueue:
         while ones and ones[0][1].attempt_id in self._gone:
             heapq.heappop(ones)
         if ones:
-            heapq.heappush(self._order[sharer[0]], (self._last.get(sharer, 0), ones[0][0], sharer))
+            heapq.heappush(
+                self._order[_lane(sharer)], (self._last.get(sharer, 0), ones[0][0], sharer)
+            )
 
     def _whose_turn(self) -> Sharer | None:
-        organisers, submitters = self._first(by_organiser=True), self._first(by_organiser=False)
+        organisers, submitters, nobodys = map(self._first, LANES)
         if submitters is not None and self._organisers_in_a_row >= ORGANISERS_IN_A_ROW:
             return submitters
-        return organisers or submitters
+        return organisers or submitters or nobodys
 
-    def _first(self, *, by_organiser: bool) -> Sharer | None:
-        order = self._order[by_organiser]
+    def _first(self, lane: str) -> Sharer | None:
+        order = self._order[lane]
         while order:
             turn, age, sharer = order[0]
             ones = self._waiting[sharer]

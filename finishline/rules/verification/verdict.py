@@ -54,6 +54,7 @@ ReasonCode = Literal[
     "repeat_differs",
     "repeat_not_compared",
     "factor_effect",
+    "speed_up",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

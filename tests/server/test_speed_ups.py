@@ -1,0 +1,157 @@
+"""Speed-ups: a measured package is trained in turn with the reference, when nothing else waits."""
+
+import csv
+import io
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from finishline.rules.trainings.policy import TrainingPolicy
+from finishline.rules.verification.messages import BoxWord, WorkerHello
+from finishline.rules.verification.speed_up import side_of_run
+from server.base.database import Database
+from server.base.models import Attempt, Charge
+from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.server.test_entries import (
+    ENVIRONMENT,
+    ENVIRONMENT_SHA256,
+    FILES,
+    Entries,
+    paced_report,
+)
+
+TORCH, TORCH_SHA256 = "torch-2.99-cpu", "7" * 64
+
+
+@pytest.fixture
+def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+    """A server with a worker that has the environments of entries and of the reference."""
+    found = Entries(client, database, walter)
+    box = BoxWord("anyone", None, {ENVIRONMENT: ENVIRONMENT_SHA256, TORCH: TORCH_SHA256})
+    hello = asdict(WorkerHello(WORKER_SYSTEM, "idle", box))
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    return found
+
+
+def report_pairs(
+    entries: Entries, lease: dict[str, Any], *, reference: float, misses: bool = False
+) -> None:
+    """Train in turn: the reference so many times as long, in its first run below the target."""
+    with entries.database.read() as session:
+        trainings = list(session.get_one(Attempt, lease["attempt_id"]).verification.trainings)
+        report = paced_report(
+            trainings, lambda run: reference if side_of_run(run.index) == "reference" else 1.0
+        )
+    if misses:
+        first, *others = report.runs
+        rows = [replace(row, quality=90.0, second_half=90.0) for row in first.evaluations]
+        missed = replace(first, status="not_reached", tta_seconds=None, evaluations=rows)
+        report = replace(report, runs=[missed, *others])
+    answer = entries.report(lease, report)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_measured_package_is_trained_in_turn_with_the_reference_and_shows_its_speed_up(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    other = entries.hand_in(bob, FILES | {"notes.md": b"Another one.\n"}).json()["id"]
+    entries.measure(entry_id)
+    verification_id = entries.measurement(entry_id)
+    shown = client.get(f"/api/v1/verifications/{verification_id}").json()
+    assert (shown["kind"], shown["state"], shown["runs_planned"]) == ("speed_up", "queued", 12)
+
+    # It is charged to nobody, and starts when nothing else waits.
+    with entries.database.read() as session:
+        charges = select(Charge).where(Charge.verification_id == verification_id)
+        assert session.scalars(charges).first() is None
+    assert len(entries.sent()) == 1
+    with entries.database.read() as session:
+        sent = session.scalars(select(Attempt).where(Attempt.sent_to > "")).unique().all()
+        waiting = [each.verification.submission_id for each in sent if each.state == "queued"]
+    assert waiting == [other]
+
+    lease = entries.lease(entry_id)
+    path = f"/api/v1/attempts/{lease['attempt_id']}/training"
+    grant = client.get(path, headers=claim_headers(lease)).json()
+    by_environment = {each["environment"]: each for each in grant["packages"].values()}
+    assert by_environment[TORCH]["environment_sha256"] == TORCH_SHA256
+    assert "class Training" in by_environment[TORCH]["files"]["train.py"]
+    assert by_environment[ENVIRONMENT]["files"] == {n: t.decode() for n, t in FILES.items()}
+
+    report_pairs(entries, lease, reference=3.0)
+    shown = client.get(f"/api/v1/verifications/{verification_id}").json()
+    assert shown["outcome"] == "verified", shown["reasons"]
+    found = shown["speed_up"]
+    assert found["pairs"] == 6
+    assert found["low"] < 3.0 < found["high"]
+    entry = client.get(f"/api/v1/submissions/{entry_id}").json()
+    assert entry["package"]["speed_up"] == found
+    assert entry["status"] == "verified"
+    (row,) = client.get("/api/v1/leaderboards/digits").json()["entries"][:1]
+    figures = ("speed_up", "speed_up_low", "speed_up_high", "speed_up_pairs")
+    assert [row[name] for name in figures] == list(found.values())
+    table = client.get("/api/v1/leaderboards/digits.csv?sort=speed_up").text
+    assert float(next(csv.DictReader(io.StringIO(table)))["speed_up"]) == found["ratio"]
+    interval = f"{found['low']:.2f} to {found['high']:.2f}, 6 pairs"
+    pages = (
+        "/benchmarks/digits",
+        f"/submissions/{entry_id}?tab=system",
+        f"/verifications/{verification_id}",
+    )
+    for page in pages:
+        text = client.get(page).text
+        assert interval in text, page
+        assert "Speed-up" in text, page
+
+
+def test_a_missed_target_takes_an_earlier_speed_up_away(
+    entries: Entries, alice: Person, olivia: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+    report_pairs(entries, entries.lease(entry_id), reference=1.0)
+    own = client.get(f"/api/v1/submissions/{entry_id}").json()["package"]["speed_up"]
+    assert own["low"] <= 1.0 <= own["high"]
+
+    path = f"/api/v1/submissions/{entry_id}/verifications"
+    refused = client.post(path, json={"kind": "speed_up"}, headers=alice.headers)
+    assert refused.status_code == 403
+    again = client.post(path, json={"kind": "speed_up"}, headers=olivia.headers)
+    assert again.status_code == 201, again.text
+    report_pairs(entries, entries.lease(entry_id), reference=1.0, misses=True)
+
+    shown = client.get(f"/api/v1/verifications/{again.json()['id']}").json()
+    assert (shown["outcome"], shown["speed_up"]) == ("inconclusive", None)
+    assert "the reference missed the target in 1 of its 6 runs" in shown["reasons"][0]["message"]
+    assert client.get(f"/api/v1/submissions/{entry_id}").json()["package"]["speed_up"] is None
+    assert "these runs tell none" in client.get(f"/submissions/{entry_id}?tab=system").text
+
+
+def test_a_benchmark_without_a_reference_package_has_no_speed_up_and_says_why(
+    entries: Entries,
+    alice: Person,
+    olivia: Person,
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TrainingPolicy, "has_reference", property(lambda _: False))
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+
+    listed = client.get(f"/api/v1/submissions/{entry_id}").json()["verifications"]
+    assert [each["kind"] for each in listed] == ["entry"]
+    path = f"/api/v1/submissions/{entry_id}/verifications"
+    answer = client.post(path, json={"kind": "speed_up"}, headers=olivia.headers)
+    assert answer.status_code == 422, answer.text
+    why = "digits has no reference package to train beside it"
+    assert answer.json()["detail"] == (
+        f"Submission {entry_id} can have no speed-up measured: {why}."
+    )
+    board = client.get("/benchmarks/digits").text
+    assert "this benchmark has no reference package" in board
+    assert "Speed-up</a>" not in board
+    assert why in client.get(f"/submissions/{entry_id}?tab=system").text
