@@ -281,8 +281,8 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Re
             "archive.source",
             Subject("submission", submission.id),
             reason=None,
-            before={"source": None},
-            after={"source": source},
+            before={"archive": None},
+            after={"archive": source},
         )
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
@@ -334,7 +334,7 @@ def _store_claim(session: Session, new: NewSubmission) -> Submission:
 def _store_published(session: Session, new: NewSubmission) -> Submission:
     published = published_row(new.row, new.scored.claim, new.upload.source_commit)
     submission = _insert(session, new, published=published)
-    _record_import(session, new.caller, submission, published)
+    _record_import(session, new, submission, published)
     return submission
 
 
@@ -369,11 +369,11 @@ def _verify_by_policy(
 
 
 def _record_import(
-    session: Session, caller: Caller, submission: Submission, published: Row
+    session: Session, new: NewSubmission, submission: Submission, published: Row
 ) -> None:
     record(
         session,
-        caller,
+        new.caller,
         "archive.import",
         Subject("submission", submission.id),
         reason=None,
@@ -381,7 +381,10 @@ def _record_import(
         after={
             "benchmark": submission.benchmark_id,
             "organisation": published["organisation"],
-            "source": published["source"],
+            # Not "source": that tells where the action came from.
+            "archive": published["source"],
+            "commit": new.upload.source_commit,
+            "logs": len(new.runs),
             "claim_sha256": submission.claim_sha256,
             "tta_seconds": submission.tta_seconds,
         },

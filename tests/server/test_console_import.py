@@ -90,6 +90,14 @@ def test_an_archive_is_planned_imported_and_known_again(
     assert sorted(one["kind"] for one in listed) == ["inference", "train"]
     assert {one["source"]["name"] for one in listed} == {"DAWNBench"}
 
+    audit = words_of(console.get("/console/audit", action="archive.import").text)
+    imported = "2 results with 1 log imported from DAWNBench at commit"
+    assert (
+        f"archive.import {imported} {DAWNBENCH_COMMIT}: 2 of cifar10 2 records of import" in audit
+    )
+    each = console.get("/console/audit", action="archive.import", each="true", before="99").text
+    assert len(re.findall("<td>archive.import", each)) == 2
+
     # Nothing of an import that is over is handed in again, and what is known is said at once.
     assert words_of(console.get(console.post(address).headers["location"]).text) == report
     again = choose(console, zipped(TREE)).headers["location"]
