@@ -80,10 +80,19 @@ def begin_cross_check(
     return bool(suspects) or not organisers, None
 
 
-def has_other_owner(session: Session, verification: Verification, hardware_class: str) -> bool:
-    """Whether another owner has a worker of the class, not held, that could cross-check."""
+def has_other_owner(
+    session: Session,
+    verification: Verification,
+    hardware_class: str,
+    *,
+    seeds: Sequence[int] = (),
+) -> bool:
+    """Whether another owner has a worker of the class, not held, that could cross-check.
+
+    `seeds` has the seed of a run that was trained again already, as owners_at has it.
+    """
     session.flush()
-    barred = owners_at(session, verification.id)
+    barred = owners_at(session, verification.id, seeds=seeds)
     owners = session.scalars(
         select(WorkerRow.user_id).where(
             WorkerRow.hardware_class == hardware_class,
@@ -154,7 +163,9 @@ def end_cross_check(
             follow_owners(session, session.get_one(Pool, checked.pool_id))
     elif earlier is None and _claim_and_second_agree(session, checked, first, run):
         _refuse_first(session, checked, original)
-    elif earlier is None and has_other_owner(session, checked, report.system.hardware_class):
+    elif earlier is None and has_other_owner(
+        session, checked, report.system.hardware_class, seeds=check.seeds
+    ):
         _queue(session, checked, original, first.index)
     elif earlier is not None and agree(benchmark, earlier.runs[0], run) == "verified":
         _refuse_first(session, checked, original)

@@ -192,7 +192,7 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
     return idle.draw(
         attempt.hardware_class or "",
         partial(barred_owners, session, attempt.id),
-        never=owners_at(session, attempt.verification.checks_id),
+        never=owners_at(session, attempt.verification.checks_id, seeds=attempt.verification.seeds),
     )
 
 
@@ -342,13 +342,16 @@ def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
     }
 
 
-def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
-    """Owners who cannot check a verification, with the members of their organisations.
+def owners_at(
+    session: Session, verification_id: str | None, *, seeds: Sequence[int]
+) -> set[int | None]:
+    """Owners who cannot check a run of a verification, with the members of their organisations.
 
-    Those are the owners of workers that trained it or a cross-check of it, and its submitter.
+    Those are the owners of workers that trained the verification, or this run of it again, and its
+    submitter. `seeds` has the seed of the run; without one, no owner is out for a cross-check.
     """
-    workers = session.scalars(
-        select(Attempt.worker)
+    trained = session.execute(
+        select(Attempt.worker, Verification)
         .join(Verification)
         .where(
             or_(Verification.id == verification_id, Verification.checks_id == verification_id),
@@ -356,11 +359,12 @@ def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
             Attempt.state.in_(("done", "running")),
         )
     )
+    workers = [worker for worker, of in trained if of.checks_id is None or [*of.seeds] == [*seeds]]
     claimant = session.scalars(
         select(Submission.user_id)
         .join(Verification, Verification.submission_id == Submission.id)
         .where(Verification.id == verification_id)
     )
-    found = {owner_of(session, name) for name in workers if name is not None} | set(claimant)
+    found = {owner_of(session, name) for name in workers} | set(claimant)
     groups = groups_of(session, {owner for owner in found if owner is not None})
     return found.union(*groups.values())

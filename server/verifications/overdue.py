@@ -136,7 +136,8 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
     ended = 0
     for attempt in session.scalars(waiting).unique():
         checked = session.get_one(Verification, attempt.verification.checks_id)
-        if has_other_owner(session, checked, attempt.hardware_class or ""):
+        seeds = attempt.verification.seeds
+        if has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds):
             continue
         if not _end(session, attempt, Attempt.state == "queued", state="cancelled"):
             continue

@@ -218,7 +218,7 @@ class Cluster:
         pid = int((self._database_dir / "postmaster.pid").read_text().splitlines()[0])
         os.kill(pid, signal.SIGQUIT)
         limit = time.monotonic() + 20
-        while psutil.pid_exists(pid) and time.monotonic() < limit:
+        while _runs(pid) and time.monotonic() < limit:
             time.sleep(0.05)
         self._postgresql.ensure_postgres_running()
 
@@ -262,3 +262,10 @@ class Cluster:
         self.database.close()
         self._postgresql.cleanup()
         shutil.rmtree(self._database_dir, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended may stay in the list until it is waited for."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
