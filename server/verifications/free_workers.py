@@ -355,11 +355,14 @@ def owners_at(
         .join(Verification)
         .where(
             or_(Verification.id == verification_id, Verification.checks_id == verification_id),
-            Attempt.worker.is_not(None),
             Attempt.state.in_(("done", "running")),
         )
     )
-    workers = [worker for worker, of in trained if of.checks_id is None or [*of.seeds] == [*seeds]]
+    workers = [
+        worker
+        for worker, of in trained
+        if worker is not None and (of.checks_id is None or [*of.seeds] == [*seeds])
+    ]
     claimant = session.scalars(
         select(Submission.user_id)
         .join(Verification, Verification.submission_id == Submission.id)
