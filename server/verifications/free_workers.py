@@ -197,30 +197,34 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
 
 
 def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
-    """Condition on workers that may train an attempt: for a package, their box and environment.
+    """Condition on workers that may train an attempt: their box, and each package's environment.
 
     An attempt beside the reference waits for the worker that measured the package while that is
     there, else for any that can train both.
     """
-    row = session.execute(
-        select(TrainingPackage, User, Attempt.hardware_class, Verification)
-        .join(Submission, Submission.id == TrainingPackage.submission_id)
+    sides = (Verification.submission_id, Verification.against_id)
+    rows = session.execute(
+        select(TrainingPackage.environment_sha256, User, Attempt.hardware_class, Verification)
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(Submission, or_(*(Submission.id == side for side in sides)))
         .join(User, User.id == Submission.user_id)
-        .join(Verification, Verification.submission_id == Submission.id)
-        .join(Attempt, Attempt.verification_id == Verification.id)
+        .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
         .where(Attempt.id == attempt_id)
-    ).first()
-    if row is None:
+    ).all()
+    if not rows:
         return lambda _name: True
-    package, user, hardware_class, verification = row
-    named = set(idle.present.get(hardware_class or "", ()))
+    named = set(idle.present.get(rows[0].hardware_class or "", ()))
+    needed = {row.environment_sha256 for row in rows}
+    verification = rows[0].Verification
     if purpose_of(verification).beside_reference:
         named = _able_beside_reference(session, idle, verification, named)
 
     def may_train(name: str) -> bool:
-        box = idle.boxes.get(name, {})
-        has = package.environment_sha256 in box.get("environments", {}).values()
-        return name in named and has and takes_packages_of(box, user, owner=idle.owners.get(name))
+        box, owner = idle.boxes.get(name, {}), idle.owners.get(name)
+        has = needed <= set(box.get("environments", {}).values())
+        takes = all(takes_packages_of(box, row.User, owner=owner) for row in rows)
+        return name in named and has and takes
 
     return may_train
 

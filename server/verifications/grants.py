@@ -71,12 +71,12 @@ def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
 def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
     """Content of a package as it was handed in for the class that trains it, or the reference's."""
     verification = attempt.verification
-    submission = verification.submission
+    sides = (verification.submission_id, verification.against_id)
     statement = select(TrainingPackage).where(
         TrainingPackage.package_sha256 == name.removeprefix(PACKAGE_PREFIX)
     )
     found = session.scalars(statement).all()
-    own = [each for each in found if submission and each.submission_id == submission.id]
+    own = [each for each in found if each.submission_id in sides]
     if not own and purpose_of(verification).beside_reference:
         return _reference_content(session, attempt)
     package = next(iter(own or found), None)

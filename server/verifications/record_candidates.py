@@ -51,7 +51,7 @@ def contenders(session: Session, benchmark_id: str) -> ByList:
 def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
     """Earliest submission of each measured configuration, dated by its verdict."""
     statement = (
-        select(Submission.id, Submission.division, Pool)
+        select(Submission.id, Submission.division, Submission.trained_with, Pool)
         .join(Pool, Pool.id == Submission.pool_id)
         .where(
             Submission.benchmark_id == benchmark_id,
@@ -65,7 +65,7 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
     )
     runs, duels = _pool_runs(session, benchmark_id), _record_duels(session, benchmark_id)
     found: dict[str, tuple[str, Contender]] = {}
-    for submission_id, division, pool in session.execute(statement):
+    for submission_id, division, trained_with, pool in session.execute(statement):
         if pool.id in found or pool.measured_at is None:
             continue
         own = runs[pool.id]
@@ -78,18 +78,21 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
             fresh=any(run.fresh for run in own),
             pool=pool.id,
             duels=duels[pool.id],
-            duels_on=_duels_on(session, pool),
+            duels_on=_duels_on(session, pool, trained_with),
             attested=pool.attested_at is not None,
         )
         found[pool.id] = (division, contender)
     return list(found.values())
 
 
-def _duels_on(session: Session, pool: Pool) -> str | None:
-    """Key of pools that can have a duel: rules and class of worker. None with a fixed stop."""
+def _duels_on(session: Session, pool: Pool, trained_with: str) -> str | None:
+    """Key of pools that can have a duel: rules, class of worker, and whether it is a package.
+
+    None with a fixed stop.
+    """
     if definition(session, pool.benchmark_sha256).reach.name == "fixed_stop":
         return None
-    return f"{pool.hardware_class} {pool.benchmark_sha256}"
+    return f"{trained_with} {pool.hardware_class} {pool.benchmark_sha256}"
 
 
 def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:

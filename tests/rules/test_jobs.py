@@ -15,7 +15,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check
-from finishline.rules.verification.duel import plan_duel
+from finishline.rules.verification.duel import DUEL, plan_duel
 from finishline.rules.verification.fair_queue import (
     NOBODY,
     ORGANISERS_IN_A_ROW,
@@ -122,6 +122,23 @@ def test_a_duel_trains_both_in_turn_with_complete_settings(digits: Benchmark) ->
     mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
     assert [training.settings for training in planned] == [mine, other, other, mine]
     assert len({training.seed for training in planned}) == 4
+
+
+def test_a_duel_of_packages_pairs_them_on_the_same_data(digits: Benchmark) -> None:
+    mine, other = (replace(claim_of(), division="open", package=each * 64) for each in "ab")
+    planned = plan_duel(request(digits, mine, other, pairs=2))
+
+    assert [training.package[-1] for training in planned] == ["a", "b", "b", "a"]
+    assert all(training.in_box and not training.settings for training in planned)
+    assert len({training.seed for training in planned}) == 4
+    first, second = (
+        hashlib.sha256(b"finishline data" + ENTROPY + n).hexdigest() for n in (b"0", b"1")
+    )
+    assert [training.data_nonce for training in planned] == [first, first, second, second]
+    assert DUEL.why_not(digits, (mine, other)) is None
+    assert "the challenger is a package" in str(DUEL.why_not(digits, (mine, claim_of())))
+    # On a worker without an accelerator too: its processor was busy for as long.
+    assert [DUEL.devices(count) for count in (0, 8)] == [1, 8]
 
 
 def test_a_cross_check_trains_one_finished_run_again(digits: Benchmark) -> None:

@@ -1,4 +1,4 @@
-"""A duel: two submissions' settings trained in turn on one worker, compared pair by pair."""
+"""A duel: two submissions' settings or packages trained in turn on one worker, pair by pair."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,12 @@ from finishline.rules.statistics.pairs import (
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text
+from finishline.rules.verification.entry import data_nonce, why_no_entry
 from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
+    PACKAGE_PREFIX,
     ReplayReport,
     ReplayRun,
     Training,
@@ -50,12 +52,17 @@ def interleave(pairs: int) -> tuple[Side, ...]:
 def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
     """Reason why two claims of one benchmark cannot be trained in turn; None if they can.
 
-    They have to follow the same rules on the same hardware class, where alone times compare.
+    They have to follow the same rules on the same hardware class, where alone times compare, and
+    both be packages or neither: a box and a process start in different ways.
     """
     if benchmark.reach.name == "fixed_stop":
         return "all runs of the benchmark stop at the same step, so none reaches the target sooner"
+    packages = [claim.package is not None for claim in (challenger, holder)]
+    if any(packages) and not all(packages):
+        one, other = SIDES if packages[0] else SIDES[::-1]
+        return f"the {one} is a package, the {other} is not: expected two packages or none"
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
-        unable = why_not_replayable(benchmark, claim)
+        unable = (why_no_entry if packages[0] else _why_no_replay)(benchmark, [claim])
         if unable is not None:
             return f"the {side} cannot be replayed: {unable}"
     if challenger.division != holder.division:
@@ -66,12 +73,17 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
     return None
 
 
+def _why_no_replay(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    return why_not_replayable(benchmark, claims[0])
+
+
 @dataclass(frozen=True)
 class DuelRun:
     """One run of a duel: `run` (from 0) of the whole.
 
     "missed" counts as infinitely long, for any reason; "void" says nothing of the side: the
-    machinery failed. `seconds` and `epochs` to the target are None unless it was reached.
+    machinery failed. `seconds` and `epochs` to the target are None unless it was reached; epochs
+    are None of a package too, whose evaluations alone are counted.
     """
 
     run: int
@@ -143,6 +155,8 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
     # Nothing shorter was measured, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     epochs = reached.epoch if reached.epoch and reached.epoch > 0 else None
+    if run.evaluations[0].predictions_sha256 is not None:  # A package counts its evaluations.
+        epochs = None
     return DuelRun(run.index, run.seed, "reached", seconds, epochs)
 
 
@@ -360,8 +374,13 @@ def _numbers(gap: PairedGap) -> dict[str, float]:
 
 
 def plan_duel(request: Request) -> list[Training]:
-    """Plan `pairs` of runs, the two claims in turn, each run with its complete settings."""
+    """Plan `pairs` of runs, the two claims in turn, each run with its complete settings.
+
+    Both packages of a pair train on the same drawn data, each with a seed of its own.
+    """
     order = interleave(request.wishes["pairs"])
+    if request.claims[0].package is not None:
+        return _plan_packages(request, order)
     defaults = request.benchmark.defaults()
     settings = {
         side: defaults | dict(claim.hyperparameters)
@@ -370,6 +389,18 @@ def plan_duel(request: Request) -> list[Training]:
     drawn = draw(request.entropy, runs=len(order))
     runs = trainings_of(drawn, request.package, {})
     return [replace(run, settings=settings[side]) for run, side in zip(runs, order, strict=True)]
+
+
+def _plan_packages(request: Request, order: Sequence[Side]) -> list[Training]:
+    names = {
+        side: f"{PACKAGE_PREFIX}{claim.package}"
+        for side, claim in zip(SIDES, request.claims, strict=True)
+    }
+    runs = trainings_of(draw(request.entropy, runs=len(order)), "", {})
+    return [
+        replace(run, package=names[side], data_nonce=data_nonce(request.entropy, index // 2).hex())
+        for index, (run, side) in enumerate(zip(runs, order, strict=True))
+    ]
 
 
 def _judge(case: Case) -> Verdict:
@@ -406,4 +437,5 @@ DUEL = Purpose(
     organisers_first=True,
     stops_when_withdrawn=True,
     may_set_record=True,
+    charges_processors=True,
 )

@@ -136,10 +136,10 @@ class Purpose:
     withdrawn. The end of one that `may_set_record` can change the holder of a record. One that
     `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
     together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
-    `in_box` trains packages: its runs count evaluations in the place of epochs, and take from a
-    quota on a worker without accelerators too. One `beside_reference` trains the benchmark's
-    reference package too, on the worker that measured the entry: it is for nobody's quota, and
-    starts when nothing else waits.
+    `in_box` trains packages: its runs count evaluations in the place of epochs. It and one that
+    `charges_processors` take from a quota on a worker without accelerators too. One
+    `beside_reference` trains the benchmark's reference package too, on the worker that measured the
+    entry: it is for nobody's quota, and starts when nothing else waits.
     """
 
     name: str
@@ -163,10 +163,12 @@ class Purpose:
     asked_by_owners: bool = False
     in_box: bool = False
     beside_reference: bool = False
+    charges_processors: bool = False
 
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""
-        return max(accelerators, 1) if self.in_box else accelerators
+        charges = self.in_box or self.charges_processors
+        return max(accelerators, 1) if charges else accelerators
 
 
 @dataclass(frozen=True)
