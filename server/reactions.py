@@ -3,6 +3,7 @@
 from server.base.events import (
     AuditDayEnded,
     CalibrationAdopted,
+    RecordChallenged,
     StatusChanged,
     SubmissionAccepted,
     SubmissionReinstated,
@@ -26,6 +27,7 @@ def connect_rooms() -> None:
             SubmissionReinstated: [confirm_reinstated],
             StatusChanged: [announce.tell_status],
             VerificationChanged: [announce.tell_verification],
+            RecordChallenged: [announce.tell_challenged],
             CalibrationAdopted: [announce.tell_calibration],
             WorkerOut: [announce.tell_worker],
             AuditDayEnded: [announce.tell_audit_head],

@@ -45,6 +45,8 @@ verification.html  shown (verification, race, picture or None, ghost (its role),
                    queue: "queue" of its class and "item", or None), halves (whether a second half
                    of the test items judges an entry)), submission (or None), benchmark_title;
                    optional against (a duel's holder)
+challenge.html     preview (ChallengeView), challenger, holder (or None; names), csrf
+challenges.html    benchmark, entries (each as challenge.html has it)
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -152,6 +154,7 @@ from web.home_words import (
 )
 from web.progress import (
     KINDS_ASKED_FOR,
+    challenge_sentence,
     chosen_ghost,
     expected_evaluations,
     ghost_label,
@@ -318,6 +321,7 @@ def environment() -> Environment:
         kind_link=board_table.kind_link,
         unfiltered_link=board_table.unfiltered_link,
         kind_word=kind_word,
+        challenge_sentence=challenge_sentence,
         kinds_asked_for=KINDS_ASKED_FOR,
         left_out=left_out,
         largest_shift=largest_shift,

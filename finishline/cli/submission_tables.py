@@ -209,10 +209,29 @@ def find_submission_files(path: Path) -> SubmissionFiles:
         return files.find_submission_files(path)
 
 
+def challenge_lines(preview: View) -> list[RenderableType]:
+    """Both sides of a challenge, its cost and the quota left, or why it is refused."""
+    if preview.get("refused"):
+        return [str(preview["refused"])]
+    times = [seconds_text(preview.get(f"{side}_seconds")) for side in ("challenger", "holder")]
+    left = preview.get("quota_seconds_left")
+    return [
+        f"{preview.get('challenger')} ({times[0]}) challenges {preview.get('holder')} "
+        f"({times[1]}), which holds the record of the {preview.get('division')} division.",
+        f"{preview.get('pairs')} pairs, {preview.get('runs')} runs, about "
+        f"{number_text(preview.get('device_seconds'), digits=0)} device seconds by the "
+        f"{' and the '.join(preview.get('basis') or [])}; your quota has "
+        f"{'no limit' if left is None else number_text(left, digits=0) + ' left'}.",
+    ]
+
+
 def duel_lines(view: View) -> list[RenderableType]:
     """The table of pairs where there are any, and the verdict with every reason."""
-    pairs = (view.get("duel") or {}).get("pairs") or []
-    return [*([pair_table(pairs)] if pairs else []), *verdict_lines(view)]
+    duel = view.get("duel") or {}
+    pairs = duel.get("pairs") or []
+    won = {True: ["The challenge is won."], False: ["The challenge is lost."]}
+    ends = won.get(duel.get("won"), [])  # type: ignore[arg-type]  # None of another duel
+    return [*([pair_table(pairs)] if pairs else []), *verdict_lines(view), *ends]
 
 
 def pair_table(pairs: list[View]) -> Table:

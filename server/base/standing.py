@@ -10,16 +10,18 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.records import DUEL_ALPHA
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
+from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.base.models import Decision, Submission, Verification
+from server.base.models import Charge, Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
 # A training is replayed, a package measured, and an inference has its latency measured.
@@ -206,6 +208,31 @@ def verification_under_way(
     return session.scalar(
         query.where(Verification.kind == kind, is_witnessed if witnessed else ~is_witnessed)
     )
+
+
+def p_of_record_duel(duel: Verification) -> float | None:
+    """One-sided p-value of a duel that may decide about a record, None of any other.
+
+    Such a duel has ten pairs on the class of worker that both were measured on.
+    """
+    codes = {reason["code"]: reason["numbers"] for reason in duel.reasons}
+    if len(duel.seeds) != 2 * RECORD_PAIRS or "hardware_differs" in codes:
+        return None
+    p_value: float | None = codes.get("duel_time", {}).get(P_CHALLENGER)
+    return p_value
+
+
+def is_challenge(session: Session, verification: Verification) -> bool:
+    """Whether a submitter challenges a record by a duel: no other one takes from a quota."""
+    return verification.kind == DUEL.name and session.get(Charge, verification.id) is not None
+
+
+def has_won(session: Session, verification: Verification) -> bool | None:
+    """Whether a challenge was faster beyond doubt, so that it takes the record; None of others."""
+    if verification.state != "done" or not is_challenge(session, verification):
+        return None
+    p_value = p_of_record_duel(verification)
+    return p_value is not None and p_value < DUEL_ALPHA
 
 
 def claim_of(submission: Submission) -> Claim:

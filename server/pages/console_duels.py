@@ -12,15 +12,14 @@ from sqlalchemy.orm import Session
 
 from finishline.api.duels import DuelCreate
 from finishline.rules.text import count_text
-from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, why_no_duel
 from server.base.models import Submission, Verification
-from server.base.replay_estimate import Estimator
 from server.base.standing import SHOWN, claim_of
 from server.benchmarks.queries import definition
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications.duels import ask_for_duel
+from server.verifications.duels import ask_for_duel, cost_of_duel
 from server.verifications.views import view
 from web.names import row_name
 
@@ -94,19 +93,15 @@ def _cost(session: Session, sides: list[Submission | None], pairs: object) -> di
     if challenger is None or holder is None:
         return None
     benchmark = definition(session, challenger.benchmark_sha256)
-    if benchmark.replay is None:
+    if why_no_duel(benchmark, claim_of(challenger), claim_of(holder)) is not None:
         return None
-    estimates = [
-        Estimator(session).estimate(side, benchmark, claim_of(side))
-        for side in (challenger, holder)
-    ]
-    a_pair = sum(each.seconds / each.runs * max(1, each.accelerators) for each in estimates)
+    cost = cost_of_duel(session, benchmark, (challenger, holder), pairs=count)
     return {
         "pairs": count,
-        "runs": 2 * count,
-        "seconds": count * a_pair,
-        "seconds_a_pair": a_pair,
-        "basis": {each.basis for each in estimates},
+        "runs": cost.runs,
+        "seconds": cost.device_seconds,
+        "seconds_a_pair": cost.seconds_a_pair,
+        "basis": cost.basis,
     }
 
 

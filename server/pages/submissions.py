@@ -275,6 +275,7 @@ def _for_its_owner(
         may_withdraw=may and submission.withdrawn_at is None,
         may_verify=may_verify and no_room is None,
         organises=caller is not None and caller.role in ORGANISERS and caller.may("organise"),
+        owns=caller is not None and submission.user_id == caller.user_id,
     )
     return {
         "embargo_until": until.isoformat() if until is not None else None,

@@ -93,14 +93,29 @@ def reserve_replay(
     submission that is not stored. Raises UsedUpError, or NotAllowedError if the estimate exceeds
     the whole quota.
     """
-    names, amounts = take_turns(
-        session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
-    )
     benchmark = benchmark or definition(session, submission.benchmark_sha256)
     expected = Estimator(session, kind, wishes or {}).estimate(
         submission, benchmark, claim_of(submission)
     )
     wanted = expected.seconds * PURPOSES[kind].devices(expected.accelerators)
+    benchmark_id = submission.benchmark_id
+    require_room_for_seconds(
+        session, settings, wanted, user_id=user_id, benchmark_id=benchmark_id, lock=lock
+    )
+    return wanted
+
+
+def require_room_for_seconds(
+    session: Session,
+    settings: Settings,
+    wanted: float,
+    *,
+    user_id: int,
+    benchmark_id: str,
+    lock: bool = True,
+) -> None:
+    """Raise as `reserve_replay` does unless the quotas have room for so many seconds."""
+    names, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id, lock=lock)
     measure: Measure = "gpu_seconds_per_month"
     allowed = allowance_of_user(amounts, settings, names, measure)
     if allowed is not None:
@@ -108,12 +123,23 @@ def reserve_replay(
             session, Charge.user_id == user_id, allowed=allowed, now=utc_now(), wanted=wanted
         )
         _require(use, wanted, measure, "You have")
-    allowed = allowance_of_benchmark(amounts, submission.benchmark_id, measure)
+    allowed = allowance_of_benchmark(amounts, benchmark_id, measure)
     if allowed is not None:
-        ours = Submission.benchmark_id == submission.benchmark_id
+        ours = Submission.benchmark_id == benchmark_id
         use = use_of_gpu_seconds(session, ours, allowed=allowed, now=utc_now(), wanted=wanted)
-        _require(use, wanted, measure, f"All submitters of {submission.benchmark_id} together have")
-    return wanted
+        _require(use, wanted, measure, f"All submitters of {benchmark_id} together have")
+
+
+def seconds_left(
+    session: Session, settings: Settings, *, user_id: int, benchmark_id: str
+) -> float | None:
+    """Accelerator seconds that a user's own quota has left; None without a limit."""
+    names, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id, lock=False)
+    allowed = allowance_of_user(amounts, settings, names, "gpu_seconds_per_month")
+    if allowed is None:
+        return None
+    use = use_of_gpu_seconds(session, Charge.user_id == user_id, allowed=allowed, now=utc_now())
+    return max(0.0, allowed - use.used)
 
 
 def charge(session: Session, verification: Verification, *, user_id: int, reserved: float) -> None:

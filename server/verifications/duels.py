@@ -1,14 +1,21 @@
 """Request duels, by hand or for a record, one challenge of a record at a time."""
 
 import secrets
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
 
 from finishline.api.duels import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.records import DUEL_ALPHA, Contender, may_duel, measured_history
+from finishline.rules.ranking.records import (
+    AGAIN_AFTER,
+    DUEL_ALPHA,
+    Contender,
+    may_duel,
+    measured_history,
+)
 from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import DUEL
@@ -16,20 +23,29 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.models import Pool, Submission, Verification
-from server.base.standing import OPEN, claim_of
+from server.base.replay_estimate import Basis, Estimator
+from server.base.standing import (
+    OPEN,
+    claim_of,
+    kind_that_checks,
+    p_of_record_duel,
+    purpose_of,
+)
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission
 from server.verifications.jobs import Order, queue_job
-from server.verifications.record_candidates import contenders, p_of_record_duel
-
-AGAIN_AFTER = timedelta(days=30)
+from server.verifications.record_candidates import contenders
 
 
 def record_holder(session: Session, benchmark_id: str, division: str) -> Contender | None:
     """Measured configuration that holds the record of a division; None before the first."""
-    found = contenders(session, benchmark_id).get((division, "measured"), ())
+    return holder_among(contenders(session, benchmark_id).get((division, "measured"), ()))
+
+
+def holder_among(found: Sequence[Contender]) -> Contender | None:
+    """Holder of the record among the measured configurations of a division."""
     records = measured_history(found).records
     return next((one for one in found if records and one.pool == records[-1].pool), None)
 
@@ -44,11 +60,23 @@ def require_open_record(session: Session, challenger: Submission, holder: Submis
     record = record_holder(session, holder.benchmark_id, holder.division)
     if record is None or record.pool is None or holder.pool_id != record.pool:
         return
-    for duel, pool_id in _challenges(session, record.pool):
+    refuse_another_challenge(session, challenger, record.pool)
+
+
+def open_challenge(session: Session, holding: str) -> str | None:
+    """Duel under way that challenges the record of a pool; None without one."""
+    found = _challenges(session, holding)
+    return next((duel.id for duel, _ in found if duel.state in OPEN), None)
+
+
+def refuse_another_challenge(session: Session, challenger: Submission, holding: str) -> None:
+    """Raise ConflictError while the pool that holds a record may not be challenged."""
+    for duel, pool_id in _challenges(session, holding):
         if duel.state in OPEN:
             raise ConflictError(
                 f"Duel {duel.id} challenges this record since {duel.created_at:%Y-%m-%d}: one "
-                "challenge of a record is open at a time. Wait for it."
+                "challenge of a record is open at a time. Wait for it: "
+                f"/verifications/{duel.id}"
             )
         p_value = p_of_record_duel(duel) if duel.state == "done" else None
         if pool_id != challenger.pool_id or p_value is None or duel.ended_at is None:
@@ -79,6 +107,29 @@ def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str 
     ]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Runs of a duel, the seconds of devices that all of them take, and the basis of these."""
+
+    runs: int
+    device_seconds: float
+    seconds_a_pair: float
+    basis: tuple[Basis, ...]
+
+
+def cost_of_duel(
+    session: Session, benchmark: Benchmark, sides: Sequence[Submission], *, pairs: int
+) -> Cost:
+    """Estimate a duel of two submissions by the runs that measured each, or by their limit."""
+    estimates = [
+        Estimator(session, kind_that_checks(side)).estimate(side, benchmark, claim_of(side))
+        for side in sides
+    ]
+    a_pair = sum(each.seconds / each.runs * DUEL.devices(each.accelerators) for each in estimates)
+    basis = tuple(dict.fromkeys(each.basis for each in estimates))
+    return Cost(2 * pairs, pairs * a_pair, a_pair, basis)
+
+
 def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
     """Request a duel; written to the audit log. Raises as `request_duel` does."""
     verification = request_duel(session, body, requested_by=caller.user_id)
@@ -101,9 +152,7 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
     ConflictError if they are in a duel already.
     """
     challenger, holder = _lock_both(session, body)
-    benchmark = _require_comparable(session, challenger, holder)
-    if benchmark.replay is None:
-        raise ContentError(f"{benchmark.benchmark_id} has no reference model to replay yet.")
+    benchmark = require_comparable(session, challenger, holder)
     _require_no_other(session, challenger, holder)
     if body.pairs == RECORD_PAIRS:
         require_open_record(session, challenger, holder)
@@ -143,7 +192,8 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
     return found
 
 
-def _require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
+def require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
+    """Definition that both were scored under. Raises ContentError if they cannot have a duel."""
     if challenger.benchmark_sha256 != holder.benchmark_sha256:
         raise ContentError(
             f"Submissions {challenger.id} ({challenger.benchmark_id}) and {holder.id} "
@@ -178,10 +228,12 @@ def _require_no_other(session: Session, challenger: Submission, holder: Submissi
 def challenge_record(session: Session, fresh: Verification) -> None:
     """Queue a duel with the record's holder, if fresh runs beat its time and both may have one.
 
-    None is queued while another challenge is under way: an organiser requests it later.
+    None is queued while another challenge is under way: an organiser requests it later. A package
+    challenges by its submitter's request, at the cost of her quota.
     """
     pool = None if fresh.pool_id is None else session.get(Pool, fresh.pool_id)
-    if not fresh.fresh or pool is None or pool.state != "measured":
+    is_own_request = purpose_of(fresh).in_box
+    if not fresh.fresh or is_own_request or pool is None or pool.state != "measured":
         return
     holder = record_holder(session, pool.benchmark_id, pool.division)
     found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session, aliased, undefer
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel, measured_history
-from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
@@ -25,7 +24,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.models.visibility import ranks
-from server.base.standing import OPEN, kind_that_checks
+from server.base.standing import OPEN, kind_that_checks, p_of_record_duel
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
 from server.verifications.jobs import order_about, queue_job
@@ -132,18 +131,6 @@ def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[
         date = duel.ended_at.isoformat()
         found[challenging].append(RecordDuel(duel.id, held, date, p_value))
     return found
-
-
-def p_of_record_duel(duel: Verification) -> float | None:
-    """One-sided p-value of a duel that may decide about a record, None of any other.
-
-    Such a duel has ten pairs on the class of worker that both were measured on.
-    """
-    codes = {reason["code"]: reason["numbers"] for reason in duel.reasons}
-    if len(duel.seeds) != 2 * RECORD_PAIRS or "hardware_differs" in codes:
-        return None
-    p_value: float | None = codes.get("duel_time", {}).get(P_CHALLENGER)
-    return p_value
 
 
 def _pool_runs(session: Session, benchmark_id: str) -> defaultdict[str, list[PoolRun]]:

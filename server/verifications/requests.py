@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.verifications import VerificationCreate, WitnessToken
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.ablation import REPEATS
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
@@ -222,7 +222,7 @@ def _require_few_requests(session: Session, submission: Submission) -> None:
         select(func.count())
         .select_from(Charge)
         .join(Verification, Verification.id == Charge.verification_id)
-        .where(Verification.submission_id == submission.id)
+        .where(Verification.submission_id == submission.id, Verification.kind != DUEL.name)
     )
     if (asked or 0) >= MOST_REQUESTS:
         raise NotAllowedError(f"You made {asked} requests for this submission. {ASK_AN_ORGANISER}")

@@ -39,7 +39,15 @@ from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
 from server.base.models.visibility import hidden_runs, is_hidden
-from server.base.standing import ENDED, decision_word, is_published, purpose_of, report_of
+from server.base.standing import (
+    ENDED,
+    decision_word,
+    has_won,
+    is_challenge,
+    is_published,
+    purpose_of,
+    report_of,
+)
 from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
@@ -118,7 +126,7 @@ def view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=_duel_view(verification, benchmark, report),
+        duel=_duel_view(session, verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
         speed_up=speed_up_view(verification, benchmark, report),
         report=None if is_cancelled or report is None else verification.report,
@@ -153,13 +161,15 @@ def decision_view(verification: Verification) -> DecisionView | None:
 
 
 def _duel_view(
-    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> DuelView | None:
     """View of a stored duel, with its result if it is reported; None for another job."""
     if verification.against_id is None:
         return None
     duel = None if report is None else judge_duel(pair_runs(benchmark, report))
     return DuelView(
+        challenge=is_challenge(session, verification),
+        won=has_won(session, verification),
         challenger=str(verification.submission_id),
         holder=verification.against_id,
         order=list(interleave(verification.runs // 2)),

@@ -265,6 +265,48 @@ def test_a_duel_that_says_nothing_ends_with_code_3(
     assert ran.json() == end
 
 
+PREVIEW = {
+    "challenger": "s1", "holder": "s2", "division": "open", "challenger_seconds": 2.04,
+    "holder_seconds": 4.08, "pairs": 10, "runs": 20, "device_seconds": 63.2,
+    "basis": ["replays of the submission"], "quota_seconds_left": 500.0, "open_challenge": None,
+    "refused": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("won", "code"), [(True, 0), (False, 3), (None, 3)])
+def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
+    finishline: Finishline, standin: StandIn, won: bool | None, code: int
+) -> None:
+    standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
+    standin.answer("GET /api/v1/submissions/s1/challenge", PREVIEW)
+    standin.answer("POST /api/v1/submissions/s1/challenge", QUEUED, status=201)
+    end = ENDED | {"duel": DUEL | {"challenge": True, "won": won}}
+    standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
+
+    ran = finishline("training", "challenge", "s1", "--token", "fl_a")
+
+    assert ran.code == code
+    assert "20 runs, about 63 device seconds" in ran.err + ran.out
+    assert "your quota has 500 left" in ran.err + ran.out
+    assert json.loads(standin.asked[2].body) == {"holder": "s2", "reason": None}
+    if won is not None:
+        assert f"The challenge is {'won' if won else 'lost'}." in ran.out
+
+
+def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(
+    finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
+    refused = PREVIEW | {"refused": "You hold this record yourself."}
+    standin.answer("GET /api/v1/submissions/s1/challenge", refused)
+
+    ran = finishline("training", "challenge", "s1", "--token", "fl_a")
+
+    assert (ran.code, "You hold this record yourself." in ran.err) == (1, True)
+    assert finishline("training", "challenge", "s1", "--dry-run", "--json").json() == refused
+    assert {each.method for each in standin.asked} == {"GET"}
+
+
 @pytest.mark.parametrize("pairs", ["1", "21", "x"])
 def test_pairs_outside_what_is_allowed_are_wrong_usage(
     finishline: Finishline, standin: StandIn, pairs: str

@@ -26,6 +26,7 @@ READ_OWN_TOKENS = "1 ..... 111 3"
 OWN_TOKENS = "1 .. ..3 111 3"  # spaced apart: as SUBMITTERS, with another scope
 ONE_OWN_TOKEN = "1 .4443 111 3"
 SUBMITTERS = "1 ....3 111 3"
+OWN_ENTRY = "1 .3333 111 3"  # an organiser challenges with an entry of their own
 NOBODYS = "1 44443 111 3"  # whose it was is told nobody: it is not there
 ORGANISERS = "1 33..3 111 3"
 ADMINS = "1 333.3 111 3"
@@ -105,6 +106,8 @@ API = {
     "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
     "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
     "POST /api/v1/duels": ORGANISERS,
+    "GET /api/v1/submissions/{submission_id}/challenge": OWN_ENTRY,
+    "POST /api/v1/submissions/{submission_id}/challenge": OWN_ENTRY,
     "GET /api/v1/pools/{pool_id}": PUBLIC,
     "POST /api/v1/pools/{pool_id}/close": ORGANISERS,
     "POST /api/v1/pools/{pool_id}/fresh-runs": ORGANISERS,

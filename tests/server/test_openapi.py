@@ -160,6 +160,8 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "GET /api/v1/audit",
         "GET /api/v1/audit/check",
         "POST /api/v1/duels",
+        "GET /api/v1/submissions/{submission_id}/challenge",
+        "POST /api/v1/submissions/{submission_id}/challenge",
         "POST /api/v1/pools/{pool_id}/close",
         "POST /api/v1/pools/{pool_id}/fresh-runs",
         "POST /api/v1/workers/hello",

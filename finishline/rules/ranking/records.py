@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from finishline.rules.statistics.comparison import ALPHA, log_gap, log_times
 
 DUEL_ALPHA = 0.01
+AGAIN_AFTER = timedelta(days=30)  # Between a lost duel and the same one again.
 ONE_OWNER = (
     "measured only by one owner's workers: a record needs an organiser's worker "
     "or workers of two owners"

@@ -1,0 +1,278 @@
+"""Challenges: a submitter's package against the holder of a record, at the cost of her quota."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.base.database import Database
+from server.base.models import Attempt, Charge, NoticeEvent, Submission, User, Verification
+from server.notices.mailing import post_body
+from tests.server.conftest import Person, claim_headers
+from tests.server.test_console import Console
+from tests.server.test_entries import (  # noqa: F401  a fixture
+    FILES,
+    TRAIN,
+    Entries,
+    boxed_report,
+    entries,
+)
+
+RECORDS = "/api/v1/benchmarks/digits/records"
+
+
+def other(idea: str) -> dict[str, bytes]:
+    """Files of another package."""
+    return FILES | {"train.py": TRAIN.encode() + f"\n\ndef {idea}(): return {idea!r}\n".encode()}
+
+
+def measured(entries: Entries, person: Person, idea: str, *seconds: float) -> str:  # noqa: F811
+    """Hand a package in and have it measured, once with each of these seconds a run."""
+    made = entries.hand_in(person, other(idea))
+    assert made.status_code == 201, made.text
+    submission_id = str(made.json()["id"])
+    for each in seconds:
+        answer = entries.measure(submission_id, seconds=each)
+        assert answer.status_code == 200, answer.text
+    return submission_id
+
+
+@pytest.fixture
+def two(entries: Entries, alice: Person, bob: Person) -> tuple[str, str]:  # noqa: F811
+    """Bob's entry, faster by its fresh runs, and alice's, which holds the record."""
+    holder = measured(entries, alice, "first", 4.0)
+    return measured(entries, bob, "second", 2.0, 2.0), holder
+
+
+@pytest.fixture
+def ask(client: TestClient, two: tuple[str, str], bob: Person) -> Callable[..., Any]:
+    """Asks as bob to challenge with his entry, or with another one."""
+
+    def post(submission_id: str = two[0], by: Person = bob, **body: Any) -> Any:
+        path = f"/api/v1/submissions/{submission_id}/challenge"
+        return client.post(path, json=body, headers=by.headers)
+
+    return post
+
+
+def look(client: TestClient, submission_id: str, by: Person) -> Any:
+    return client.get(f"/api/v1/submissions/{submission_id}/challenge", headers=by.headers).json()
+
+
+def fight(entries: Entries, lease: dict[str, Any], *, gain: float) -> None:  # noqa: F811
+    """Train a challenge: the challenger takes `gain` times the holder's seconds."""
+    with entries.database.read() as session:
+        seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
+    runs = []
+    for index, seed in enumerate(seeds):
+        pace = gain if index % 4 in (0, 3) else 1.0
+        (run,) = boxed_report([seed], seconds=2.0 * pace * (1 + 0.01 * (index * 7 % 5))).runs
+        runs.append(replace(run, index=index))
+    report = replace(boxed_report([]), runs=runs)
+    assert entries.report(lease, report).status_code == 200
+
+
+def holders(client: TestClient) -> list[str]:
+    found = next(each for each in client.get(RECORDS).json()["divisions"] if each["records"])
+    return [record["submission_id"] for record in found["records"]]
+
+
+def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    ask: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    bob: Person,
+) -> None:
+    challenger, holder = two
+    assert holders(client) == [holder]
+    with database.read() as session:  # Of packages the server asks for none by itself.
+        assert session.scalars(select(Verification).where(Verification.kind == "duel")).all() == []
+    seen = look(client, challenger, bob)
+    assert (seen["holder"], seen["pairs"], seen["runs"], seen["refused"]) == (holder, 10, 20, None)
+    # Ten runs of about 2 s and ten of about 4 s.
+    assert 50 < seen["device_seconds"] < 80
+    assert seen["quota_seconds_left"] > 300_000
+
+    made = ask(holder=holder, reason="shorter warm-up")
+
+    assert made.status_code == 201, made.text
+    view = made.json()
+    assert (view["kind"], view["duel"]["challenge"], view["against_id"]) == ("duel", True, holder)
+    assert look(client, challenger, bob)["open_challenge"] == view["id"]
+    lease = entries.lease(challenger)
+    grant = client.get(
+        f"/api/v1/attempts/{lease['attempt_id']}/training", headers=claim_headers(lease)
+    ).json()
+    texts = [each["files"]["train.py"] for each in grant["packages"].values()]
+    assert ["second" in text for text in texts] == [True, False]
+    nonces = grant["data_nonces"]
+    assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 10)  # The data of a pair are equal.
+    with database.read() as session:
+        charged = session.get_one(Charge, view["id"])
+        assert charged.gpu_seconds_reserved == pytest.approx(seen["device_seconds"])
+    assert client.get(f"/verifications/{view['id']}").status_code == 200
+    fight(entries, lease, gain=0.6)
+
+    ended = client.get(f"/api/v1/verifications/{view['id']}").json()
+    assert (ended["outcome"], ended["duel"]["epochs"]) == ("challenger_faster", None)
+    assert holders(client) == [holder, challenger]
+    page = client.get(f"/verifications/{view['id']}").text
+    assert "Challenge of the record." in page
+    assert "The challenge is won: p = " in page
+    assert "<title>Challenge of" in page
+    assert "epoch" not in page
+    assert "You hold this record yourself" in look(client, challenger, bob)["refused"]
+    assert "hold this record yourself" in ask(challenger).json()["detail"]
+
+
+def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    ask: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    bob: Person,
+    make_person: Callable[..., Person],
+) -> None:
+    challenger, holder = two
+    carol = make_person("carol", "submitter")
+    third = measured(entries, carol, "third", 3.0, 3.0)
+    duel = ask(holder=holder).json()["id"]
+
+    second = ask(third, by=carol)
+    assert second.status_code == 409
+    assert f"Duel {duel} challenges this record since" in second.json()["detail"]
+    assert second.json()["detail"].endswith(f"/verifications/{duel}")
+    assert ask().status_code == 409
+    fight(entries, entries.lease(challenger), gain=1.0)
+
+    assert holders(client) == [holder]
+    refused = ask()
+    assert refused.status_code == 409
+    with database.read() as session:
+        ended_at = session.get_one(Verification, duel).ended_at
+    assert ended_at is not None
+    again = f"{ended_at + timedelta(days=30):%Y-%m-%d}"
+    assert refused.json()["detail"].endswith(f"ask again from {again} on.")
+    page = client.get(f"/verifications/{duel}").text
+    assert "The challenge is lost: p = " in page
+    assert f"may challenge it again from {again} on." in page
+    assert look(client, challenger, bob)["refused"] == refused.json()["detail"]
+    assert look(client, third, carol)["refused"] is None  # Lost by one, not by the other.
+    with database.write() as session:
+        session.get_one(Verification, duel).ended_at = ended_at - timedelta(days=31)
+    assert ask().status_code == 201
+
+
+def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    ask: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    alice: Person,
+    bob: Person,
+    olivia: Person,
+    walter: Person,
+) -> None:
+    challenger, holder = two
+
+    def refusal(*asked: Any, **body: Any) -> tuple[int, str]:
+        answer = ask(*asked, **body)
+        return answer.status_code, str(answer.json()["detail"])
+
+    assert ask(by=Person("nobody", "none")).status_code == 401
+    assert ask(by=walter).status_code == 403
+    assert ask("gone").status_code == 404
+    assert refusal(challenger, alice)[0] == 403
+    claimed = submit(digits_submission, by=bob).json()["id"]
+    status, told = refusal(claimed)
+    assert (status, "finishline training submit" in told) == (422, True)
+    status, told = refusal(holder=claimed)
+    assert (status, "expected the holder of your own division's record" in told) == (422, True)
+    waiting = entries.hand_in(bob, other("waiting")).json()["id"]
+    status, told = refusal(waiting)
+    assert (status, "no measured time that ranks yet" in told) == (409, True)
+    assert entries.measurement(waiting) in told
+    entries.measure(waiting, seconds=5.0)
+    status, told = refusal(waiting)
+    assert (status, "Submit a faster package." in told) == (409, True)
+    status, told = refusal(holder=waiting)
+    assert (status, f"{holder} does. " in told) == (409, True)
+    fresh = measured(entries, bob, "fresh", 1.0)
+    assert "its 10 fresh runs" not in refusal(fresh)[1]
+    status, told = refusal(fresh)
+    assert (status, "once its runs have ended" in told) == (409, True)
+
+    with database.write() as session:
+        moved = session.get_one(Submission, holder)
+        moved.system = moved.system | {"hardware_class": "h200-8"}
+    status, told = refusal()
+    assert (status, "--hardware-class h200-8" in told) == (422, True)
+    with database.write() as session:
+        moved = session.get_one(Submission, holder)
+        moved.system = moved.system | {"hardware_class": "cpu-test"}
+
+    cost = int(look(client, challenger, bob)["device_seconds"])
+    assert entries.hand_in(bob, other("queued")).status_code == 201  # Its runs are reserved.
+    steps = ((cost - 5, 403, "ask an organiser"), (cost + 5, 429, "There is room again at"))
+    for seconds, status, next_step in steps:
+        quota = {"gpu_seconds_per_month": seconds, "reason": "a test"}
+        path = "/api/v1/quotas/user/bob"
+        assert client.put(path, json=quota, headers=olivia.headers).status_code == 200
+        assert look(client, challenger, bob)["quota_seconds_left"] < seconds
+        found, told = refusal()
+        assert (found, next_step in told) == (status, True), told
+    with database.read() as session:
+        assert session.scalars(select(Verification).where(Verification.kind == "duel")).all() == []
+
+
+def test_the_page_shows_the_cost_and_starts_what_the_holder_is_told_of(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    client: TestClient,
+    database: Database,
+    alice: Person,
+    bob: Person,
+) -> None:
+    challenger, holder = two
+    kinds = ["record.challenged", "challenge.ended"]
+    hook = {"url": "https://hooks.slack.com/services/a", "kinds": kinds}
+    assert client.post("/api/v1/webhooks", json=hook, headers=alice.headers).status_code == 201
+    page = f"/submissions/{challenger}/challenge"
+    browser = Console(client, bob)
+    assert f'href="{page}"' in browser.get("/benchmarks/digits/challenge").text
+    assert "/benchmarks/digits/challenge" in browser.get("/benchmarks/digits/charts/records").text
+    assert "Challenge the record" in browser.get(f"/submissions/{challenger}").text
+    shown = browser.get(page).text
+    assert f'name="holder" value="{holder}"' in shown
+    assert ">20<" in shown
+    assert "device seconds" in browser.get("/benchmarks/digits/challenge").text.lower()
+
+    sent = browser.post(page, holder=holder)
+
+    assert sent.status_code == 303, sent.text
+    address = sent.headers["location"]
+    assert "Challenge of the record." in browser.get(address).text
+    refused = browser.get(page).text
+    assert "one challenge of a record is open at a time" in refused
+    assert f'<a href="{address}">' in refused
+    assert browser.post(page, holder=holder).status_code == 409
+    fight(entries, entries.lease(challenger), gain=0.6)
+    with database.read() as session:
+        events = session.scalars(select(NoticeEvent).order_by(NoticeEvent.created_at)).all()
+        told = [event for event in events if event.kind in kinds]
+        owner = session.scalars(select(User.id).where(User.name == alice.name)).one()
+        assert [(event.kind, event.user_id) for event in told] == [(kind, owner) for kind in kinds]
+        words = [json.loads(post_body(hook["url"], event, site=""))["text"] for event in told]
+    assert words[0].startswith("digits: Random features challenges Random features")
+    assert "which holds the record (open), and has won" in words[1]
