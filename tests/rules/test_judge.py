@@ -494,6 +494,15 @@ def test_luck_gains_nothing_after_fresh_runs(simulation: Any) -> None:
     }
 
 
+def test_a_challenge_is_won_by_luck_once_in_a_hundred_and_by_a_fifth_nearly_always(
+    simulation: Any,
+) -> None:
+    lines: list[str] = []
+
+    assert simulation.show_challenges(300, lines.append)
+    assert len(lines) == 2 + 6
+
+
 def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught(
     simulation: Any,
 ) -> None:
