@@ -1,24 +1,30 @@
 """Train packages of digits in the box: the reference beside the trusted one, and controls.
 
-`python -m perf.digits [--pairs 20] [--draws 20]` trains the reference as a package and the trusted
-reference in turns, on the benchmark's own split, each in a process of its own. Then it trains the
-example of `finishline training init` on as many draws, and honest packages and cheats on as many
-controls. Exits with 1 where a bar is missed:
+`python -m perf.digits [--pairs 20] [--draws 20] [--speed-ups 0]` trains the reference as a package
+and the trusted reference in turns, on the benchmark's own split, each in a process of its own. Then
+it trains the example of `finishline training init` on as many draws, and honest packages and cheats
+on as many controls. With `--speed-ups 20` it measures the speed-up of a package with two
+convolutions that often, each time on the idle machine and with one core kept busy, to a target of
+90 % and on draws of its own. Exits with 1 where a bar is missed:
 
 * no curve differs in any bit, and the seconds from the data to the target differ by at most 2 %
   (median of the pairs);
 * the example reaches the target on every draw;
-* every cheat's best quality is below the benchmark's `control_quality`, and no honest one's.
+* every cheat's best quality is below the benchmark's `control_quality`, and no honest one's;
+* the 95 % intervals of a speed-up under the two loads overlap in 9 of 10 times.
 """
 
 import argparse
 import json
+import math
 import secrets
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -29,6 +35,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.scoring.run import Phase
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.protocol import ArraySpec
+from finishline.rules.trainings.speed_up import SpeedUp, speed_up
+from finishline.rules.verification.speed_up import SpeedUpSide, side_of_run
 from perf.harness import DIGITS, Bars
 from perf.teacher import PACKAGES, Track, count_reached, shipped_manifest
 from reference_models.digits import DigitsConfig, read_data_set, train
@@ -38,6 +46,8 @@ from worker.box.race import Course, RaceResult, race
 MODULE = "train.py"
 TEMPLATE = resources.files("finishline.rules.trainings.template")
 REFERENCE = DIGITS.with_suffix("") / "reference"
+CONVOLUTIONS = PACKAGES / "digits_convolutions"
+EASIER = 90.0  # A few epochs of either reach it.
 
 
 def identity_course(benchmark: Benchmark) -> Course:
@@ -137,11 +147,70 @@ def hold_controls(bars: Bars, draws: int, nonce: str) -> None:
             bars.hold(f"best of {words}", best, " %", at_most=policy.control_quality)
 
 
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """Keep one core busy with another process."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measure_speed_up(track: Track, pairs: int, *, first: int) -> tuple[SpeedUp | None, float]:
+    """Train reference and package in turn, on draws from `first` on; mean seconds of a run too."""
+    packages: dict[SpeedUpSide, Path] = {"reference": REFERENCE, "package": CONVOLUTIONS}
+    seconds: dict[SpeedUpSide, list[float | None]] = {side: [] for side in packages}
+    for index in range(2 * pairs):
+        side = side_of_run(index)
+        run = track.train(packages[side], first + index // 2)
+        seconds[side].append(run.result.seconds)
+    known = [each for side in seconds.values() for each in side if each is not None]
+    found = speed_up(seconds["package"], seconds["reference"])
+    return found, statistics.mean(known) if known else math.nan
+
+
+def hold_speed_ups(bars: Bars, repeats: int, pairs: int, nonce: str) -> None:
+    """Measure a speed-up on the idle machine and with a busy core, in turns."""
+    benchmark = load_benchmark(DIGITS)
+    easier = replace(benchmark, target=replace(benchmark.target, value=EASIER))
+    overlaps = 0
+    ratios: dict[str, list[float]] = {"idle": [], "busy": []}
+    with open_task(DIGITS.with_suffix(""), easier) as task:
+        track = Track(easier, task, nonce)
+        for repeat in range(repeats):
+            found: dict[str, SpeedUp | None] = {}
+            for load in list(ratios)[:: -1 if repeat % 2 else 1]:
+                draws = 2 * repeat + (load == "busy")
+                with busy_core() if load == "busy" else nullcontext():
+                    found[load], mean = measure_speed_up(track, pairs, first=draws * pairs)
+                bars.say(f"{repeat + 1} {load}: {_words(found[load])}, {mean:.3f} s a run")
+            one, other = found["idle"], found["busy"]
+            if one is not None and other is not None:
+                overlaps += one.low <= other.high and other.low <= one.high
+                ratios["idle"].append(one.ratio)
+                ratios["busy"].append(other.ratio)
+    for load, those in ratios.items():
+        if those:
+            bars.say(f"{load}: speed-up {statistics.geometric_mean(those):.3f} in all")
+    least = math.ceil(0.9 * repeats)
+    bars.hold(f"of {repeats} times both intervals overlap in", overlaps, at_least=least)
+
+
+def _words(found: SpeedUp | None) -> str:
+    if found is None:
+        return "no speed-up, a run missed the target"
+    return f"speed-up {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}, {found.pairs} pairs)"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m perf.digits", description=__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--speed-ups", type=int, default=0, help="times under each load")
+    parser.add_argument("--speed-up-pairs", type=int, default=6, help="pairs of each")
     parser.add_argument("--nonce", default=secrets.token_hex(32), help="64 hex digits")
     parser.add_argument("--trusted", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -154,6 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hold_pairs(bars, given.pairs)
     if given.draws:
         hold_controls(bars, given.draws, given.nonce)
+    if given.speed_ups:
+        hold_speed_ups(bars, given.speed_ups, given.speed_up_pairs, given.nonce)
     return bars.exit_code
 
 
