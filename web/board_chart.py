@@ -33,6 +33,7 @@ from web.names import byline, hardware
 
 MOST_INTERVALS = 25
 FEWEST_POINTS = 2
+DOT_SIZE = 11
 ONE_POINT = "A chart needs two entries."
 
 View = Mapping[str, Any]
@@ -196,7 +197,9 @@ def _against_figure(
     more_is_better = against == "quality" and not lower_quality
     step = {
         "type": "scatter",
-        "mode": "lines+text",
+        # Marks that are not seen, as large as the dots at the ends: names keep off those.
+        "mode": "lines+markers+text",
+        "marker": {"symbol": "line-ew", "size": DOT_SIZE, "opacity": 0},
         "name": "Pareto front",
         "text": [label(hardware_words(entry["system"])) for entry in front],
         "textposition": "top right",
@@ -313,7 +316,7 @@ def _dots(
         "text": [_entry_text(entry, AGAINST[against], time) for _, _, entry in places],
         "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry in places],
         "hovertemplate": "%{text}<extra></extra>",
-        "marker": {"symbol": SYMBOLS[status], "size": 11, "line": {"width": 2}},
+        "marker": {"symbol": SYMBOLS[status], "size": DOT_SIZE, "line": {"width": 2}},
         "meta": {"paint": vendor_paint(vendor)},
     }
 

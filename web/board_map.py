@@ -12,7 +12,7 @@ from web.formats import TimeFormat, number
 from web.names import byline
 
 WIDTH, HEIGHT = 360, 176
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 14, 24
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 24
 FEWEST_POINTS, MOST_POINTS = 2, 60
 MOST_TICKS = 5
 DOUBLINGS = tuple(8**power for power in range(7))

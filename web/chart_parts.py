@@ -25,11 +25,14 @@ SYMBOLS = {
 LONGEST_LABEL = 32
 VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
 _FEWEST_TICKS = 3
-# Seconds that read well as H:MM:SS: to a minute, an hour, a day and beyond.
-_ROUND_TIMES = (
-    *(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800),
-    *(3600 * hours for hours in (1, 2, 5, 10, 20, 50, 100, 200)),
+# Seconds that read well as H:MM:SS, and fewer of them for ranges of several powers of ten.
+_HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
+_ROUND_TIMES: tuple[tuple[float, ...], ...] = (
+    (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, *(3600 * hours for hours in _HOURS)),
+    (1, 5, 10, 30, 60, 300, 600, 1800, *(3600 * hours for hours in (1, 5, 10, 50, 100))),
+    (1, 10, 60, 600, *(3600 * hours for hours in (1, 10, 100))),
 )
+_MOST_TIMES = 7
 _LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
 
@@ -71,7 +74,8 @@ def axis(
     elif positive and max(known) == min(known) <= 1:
         kind = {"range": [0, 2 * max(known)]}
     return {
-        "title": {"text": title},
+        # The margin grows with the labels, and the title keeps off them.
+        "title": {"text": title, "standoff": 10},
         "automargin": True,
         "exponentformat": "none",
         **kind,
@@ -85,7 +89,8 @@ def time_axis(time: TimeFormat, title: str, seconds: Iterable[float]) -> dict[st
     found = axis(f"{title} ({time.word})", known, is_log=True)
     if time.is_stopwatch and "tickvals" in found:
         ticks = time_ticks(time, min(known), max(known))
-        found |= {"tickvals": ticks, "ticktext": list(map(time, ticks)), "title": {"text": title}}
+        found |= {"tickvals": ticks, "ticktext": list(map(time, ticks))}
+        found["title"] |= {"text": title}
     return found
 
 
@@ -93,7 +98,11 @@ def time_ticks(time: TimeFormat, low: float, high: float) -> list[float]:
     """Ticks of a logarithmic axis in the unit of the times; a stopwatch has round times."""
     if not time.is_stopwatch:
         return log_ticks(low, high)
-    return [at for at in _ROUND_TIMES if low <= at <= high] or [low, high]
+    choices = [[at for at in times if low <= at <= high] for times in _ROUND_TIMES]
+    return next((found for found in choices if len(found) <= _MOST_TIMES), choices[-1]) or [
+        low,
+        high,
+    ]
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -110,6 +110,9 @@ def test_a_stopwatch_writes_its_ticks(busy_board: View) -> None:
     found = time_axis(time_format([], "h:mm:ss"), "Time", [3600.0, 7300.0])
     assert found["ticktext"] == ["1:00:00", "2:00:00"]
     assert found["title"]["text"] == "Time"
+    # The entries of CIFAR-10 in DAWNBench, from half a minute to four days.
+    found = time_axis(time_format([], "h:mm:ss"), "Time", [27.9, 370_088.0])
+    assert found["ticktext"] == ["0:01:00", "0:10:00", "1:00:00", "10:00:00", "100:00:00"]
 
 
 def test_the_front_has_names_and_a_vendor_its_colour(make: Make) -> None:
