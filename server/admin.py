@@ -30,7 +30,7 @@ from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
     create_token,
-    find_role,
+    find_signed_in,
     hash_token,
     record_new_token,
 )
@@ -226,7 +226,8 @@ def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
     if not secret.startswith(TOKEN_PREFIX):
         raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
     with database.read_columns() as connection:
-        return find_role(connection, hash_token(secret)) == role
+        found = find_signed_in(connection, hash_token(secret))
+        return found is not None and found.role == role
 
 
 def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, object]:

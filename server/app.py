@@ -21,6 +21,7 @@ from server.base.broker import Broker
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
 from server.base.middleware import Admission, HeadAnswers, SecurityHeaders
+from server.base.request_context import SignedIn
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
 from server.base.services import Services
@@ -52,7 +53,7 @@ from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
 from server.people import user_endpoints as users
-from server.people.accounts import find_role
+from server.people.accounts import find_signed_in
 from server.people.last_use import LastUses
 from server.people.members import Membership
 from server.reactions import connect_rooms
@@ -263,9 +264,9 @@ def _add_limits(app: FastAPI, services: Services) -> None:
     )
     metrics.gauge("finishline_event_streams", "Live streams open.", lambda: streams.count)
 
-    def role_of(sha256: str) -> str | None:
+    def signed_in_of(sha256: str) -> SignedIn | None:
         with services.database.read_columns() as connection:
-            return find_role(connection, sha256)
+            return find_signed_in(connection, sha256)
 
     app.add_middleware(InFlight, slots=slots, streams=streams, downloads=downloads, metrics=metrics)
     app.add_middleware(
@@ -285,7 +286,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         limits=limits,
         metrics=metrics,
         enforced=settings.rate_limits,
-        find_role=role_of,
+        find_signed_in=signed_in_of,
     )
 
 

@@ -15,10 +15,11 @@ ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
 
 @dataclass(frozen=True)
 class SignedIn:
-    """The SHA-256 of a secret that proved good, and the role of its holder."""
+    """The SHA-256 of a secret that proved good, with its role and the user that has it."""
 
     secret_sha256: str
     role: str
+    user_id: int
 
 
 @dataclass
@@ -67,11 +68,12 @@ def note(**ids: str | int) -> None:
         context.noted.update(ids)
 
 
-def note_signed_in(secret: str, role: str) -> None:
-    """A secret that the request under way carries is good, for this role."""
+def note_signed_in(secret: str, role: str, user_id: int) -> None:
+    """A secret that the request under way carries is good, for this role and user."""
     context = CURRENT.get()
     if context is not None:
-        context.signed_in = SignedIn(hashlib.sha256(secret.encode()).hexdigest(), role)
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        context.signed_in = SignedIn(digest, role, user_id)
 
 
 def note_told() -> None:

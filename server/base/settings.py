@@ -138,7 +138,7 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
 
-    # Rate limits: for each token that is good, or else for each address.
+    # Rate limits: for each account, or else for each address; posts of workers for each token.
     rate_limits: bool = True
     rate_reads: Rate = "2400/minute"
     rate_expensive_reads: Rate = "240/minute"

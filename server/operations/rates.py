@@ -1,4 +1,4 @@
-"""Rate limits: so many requests in a while for each good token, or else for each address.
+"""Rate limits: so many requests in a while for each account, or else for each address.
 
 Each server process counts for itself, in fixed windows. A crowd is for the proxy in front to limit.
 """
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
-from server.base.request_context import signed_in
+from server.base.request_context import SignedIn, signed_in
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
@@ -58,19 +58,26 @@ COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
 class Requester:
     """Sender of a request: its address, and the SHA-256 of the secret it carries, if any.
 
-    `role` is None until the secret is known to be good.
+    `role` and `user_id` are None until the secret is known to be good; the token of an attempt has
+    no user.
     """
 
     address: str
     secret_sha256: str | None
     role: str | None
+    user_id: int | None = None
 
     @property
     def key(self) -> str:
-        """Key of the counts: the secret if it is good, else the address.
+        """Key of the counts: the account of a good secret, of whichever token, else the address.
 
-        A made-up token for each request would otherwise bring a fresh limit for each.
+        A made-up token for each request, or a new one of one's own, brings no fresh limit.
         """
+        return self.key_of_token if self.user_id is None else f"account:{self.user_id}"
+
+    @property
+    def key_of_token(self) -> str:
+        """Key of the counts of workers: one account may have a token for each of many machines."""
         if self.role is None or self.secret_sha256 is None:
             return f"address:{self.address}"
         return f"token:{self.secret_sha256[:32]}"
@@ -82,13 +89,13 @@ class Requester:
 
 
 class KnownSecrets:
-    """Hashes of the secrets that proved good in this process, with their roles; the latest stay.
+    """Hashes of the secrets that proved good in this process, with role and user; the latest stay.
 
     It runs in the event loop alone, so it needs no lock.
     """
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
-        self._roles: OrderedDict[str, str] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str, int | None]] = OrderedDict()
         self._most = most
 
     def requester(self, scope: Scope) -> Requester:
@@ -99,18 +106,19 @@ class KnownSecrets:
         if secret is None:
             return Requester(address, None, None)
         digest = hashlib.sha256(secret).hexdigest()
-        return Requester(address, digest, self._roles.get(digest))
+        role, user_id = self._known.get(digest, (None, None))
+        return Requester(address, digest, role, user_id)
 
-    def note(self, digest: str, role: str) -> None:
+    def note(self, digest: str, role: str, user_id: int | None = None) -> None:
         """Remember a secret that proved good."""
-        self._roles[digest] = role
-        self._roles.move_to_end(digest)
-        if len(self._roles) > self._most:
-            self._roles.popitem(last=False)
+        self._known[digest] = (role, user_id)
+        self._known.move_to_end(digest)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
 
     def forget(self, digest: str) -> None:
         """Forget a secret that was refused."""
-        self._roles.pop(digest, None)
+        self._known.pop(digest, None)
 
 
 @dataclass
@@ -198,13 +206,13 @@ class RateLimiting:
         limits: dict[str, RateLimit],
         metrics: RequestMetrics,
         enforced: bool,
-        find_role: Callable[[str], str | None],
+        find_signed_in: Callable[[str], SignedIn | None],
     ) -> None:
         self._app = app
         self._limits = limits
         self._metrics = metrics
         self._enforced = enforced
-        self._find_role = find_role
+        self._find_signed_in = find_signed_in
         self._known = KnownSecrets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -229,14 +237,15 @@ class RateLimiting:
         guessed = 0
         if requester.is_unproven:
             guessed = self._limits[FAILED].wait_seconds(requester.address, count=False)
-        seconds = self._limits[name].wait_seconds(requester.key, count=True)
+        key = requester.key_of_token if name == "worker_posts" else requester.key
+        seconds = self._limits[name].wait_seconds(key, count=True)
         if not guessed or requester.secret_sha256 is None:
             return name, seconds
         if not seconds:
             # Somebody at this address guesses; a token that is good is no guess.
-            role = await run_in_threadpool(self._find_role, requester.secret_sha256)
-            if role is not None:
-                self._known.note(requester.secret_sha256, role)
+            found = await run_in_threadpool(self._find_signed_in, requester.secret_sha256)
+            if found is not None:
+                self._known.note(found.secret_sha256, found.role, found.user_id)
                 return name, 0
         return FAILED, guessed
 
@@ -249,7 +258,7 @@ class RateLimiting:
                 status = message["status"]
                 proved = signed_in()
                 if proved is not None:  # A request may carry another secret beside this one.
-                    self._known.note(proved.secret_sha256, proved.role)
+                    self._known.note(proved.secret_sha256, proved.role, proved.user_id)
                 elif name == "worker_posts" and status < 300:
                     self._known.note(digest, "worker")
                 elif status == 401:

@@ -27,6 +27,7 @@ from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
 from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
+from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record
 
 # Any number that no other lock of this database has.
@@ -230,8 +231,8 @@ def find_holder(connection: Connection, secret: str) -> Holder:
     return holder
 
 
-def find_role(connection: Connection, sha256: str) -> str | None:
-    """Role of the valid token of a hash, or of the session of one; None without one."""
+def find_signed_in(connection: Connection, sha256: str) -> SignedIn | None:
+    """Role and user of the valid token of a hash, or of the session of one; None without one."""
     for query in (_HOLDER, _SIGNED_IN):
         row = connection.execute(query, {"sha256": sha256}).one_or_none()
         if row is None:
@@ -239,7 +240,7 @@ def find_role(connection: Connection, sha256: str) -> str | None:
         holder = Holder._make(row)
         with suppress(NotSignedInError):
             require_valid(holder)
-            return holder.role
+            return SignedIn(sha256, holder.role, holder.user_id)
     return None
 
 

@@ -75,7 +75,7 @@ def sign_in(connection: Connection, services: Services, secret: str) -> Caller:
     """Caller of a bearer token, whose use is noted. Raises NotSignedInError for an invalid one."""
     holder = find_holder(connection, secret)
     note(user_id=holder.user_id)
-    note_signed_in(secret, holder.role)
+    note_signed_in(secret, holder.role, holder.user_id)
     services.of(LastUses).note(holder.token_id)
     return caller_of(holder)
 

@@ -43,7 +43,7 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
     except NotSignedInError:
         return None
     services.of(LastUses).note(found.token_id)
-    note_signed_in(secret, found.token.role)
+    note_signed_in(secret, found.token.role, found.token.user_id)
     if is_stale(found):
         with services.database.write() as session:
             note_seen(session, secret)
@@ -172,6 +172,6 @@ def _of_token(request: Request, services: Services, secret: str) -> Viewer:
             holder = find_holder(connection, secret)
     except NotSignedInError:
         return ANYBODY
-    note_signed_in(secret, holder.role)
+    note_signed_in(secret, holder.role, holder.user_id)
     services.of(LastUses).note(holder.token_id)
     return viewer_for(caller_of(holder))

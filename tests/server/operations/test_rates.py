@@ -101,6 +101,24 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
 
 
 @pytest.mark.usefixtures("within_one_hour")
+def test_all_tokens_and_sessions_of_an_account_have_one_limit(
+    client: TestClient, alice: Any, bob: Any
+) -> None:
+    made = [
+        client.post("/api/v1/me/tokens", json={"label": f"{n}"}, headers=alice.headers).json()
+        for n in range(2)
+    ]
+    second, third = ({"Authorization": f"Bearer {one['token']}"} for one in made)
+    # The first read of each counts for the address: only its response shows that it is good.
+    assert [read(client, **second), read(client, **third)] == [200, 200]
+
+    assert [read(client, **second) for _ in range(3)] == [200] * 3
+    assert [read(client, **third) for _ in range(3)] == [200, 200, 429]
+    assert read(client, **second) == 429
+    assert [read(client, **bob.headers) for _ in range(3)] == [200] * 3
+
+
+@pytest.mark.usefixtures("within_one_hour")
 def test_a_token_that_only_reads_what_is_public_is_known_too(
     client: TestClient, alice: Any
 ) -> None:
@@ -189,7 +207,7 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None
         limits=rate_limits(few),
         metrics=RequestMetrics(),
         enforced=True,
-        find_role=lambda _: None,
+        find_signed_in=lambda _: None,
     )
     answered = [200]
     # One of the address, before it was known, and three of its own.
