@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
@@ -17,8 +18,9 @@ from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import holds, workers
 from server.verifications.queue import read_queue
+from server.verifications.worker_endpoints import CursorDep
 from server.verifications.worker_probes import confirm_worker, set_baseline_anew
-from server.verifications.worker_queries import list_workers
+from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"
@@ -41,9 +43,11 @@ class Order(BaseModel):
 
 
 @router.get(ADDRESS)
-def workers_page(console: OrganiserDep, what: str = "", action: str = "pause") -> HTMLResponse:
-    """Every worker and queue, and the form that holds them."""
-    return _page(console, {"what": what, "action": action})
+def workers_page(
+    console: OrganiserDep, what: str = "", action: str = "pause", cursor: CursorDep = None
+) -> HTMLResponse:
+    """A page of workers, every queue, and the form that holds them."""
+    return _page(console, {"what": what, "action": action}, cursor=cursor)
 
 
 @router.post(ADDRESS)
@@ -83,22 +87,34 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
     return "every queue" if hardware_class is None else f"the queue of {hardware_class}"
 
 
-def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
+def _page(
+    console: Console, typed: Fields, *, cursor: str | None = None, **wrong: Any
+) -> HTMLResponse:
     alive_seconds = console.services.settings.worker_alive_seconds
     with console.services.database.read(ORGANISER) as session:
-        workers = list_workers(session, alive_seconds=alive_seconds).workers
+        page = list_workers(
+            session, alive_seconds=alive_seconds, limit=SHOWN_PER_PAGE, cursor=cursor
+        )
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
     classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
+    names = [worker.name for worker in page.workers]
+    chosen = typed.get("what", "")
+    if chosen.startswith(WORKER) and chosen.removeprefix(WORKER) not in names:
+        names.append(chosen.removeprefix(WORKER))
+    following = page.next_cursor
     return console.page(
         "workers.html",
         typed=typed,
-        workers=workers,
+        workers=page.workers,
+        first=None if cursor is None else ADDRESS,
+        following=None if following is None else f"{ADDRESS}?{urlencode({'cursor': following})}",
+        here_query="" if cursor is None else f"{urlencode({'cursor': cursor})}&",
         queue=queue,
         choices=[
             ("", "–"),
             (EVERYTHING, "every queue"),
             *((f"{QUEUE}{name}", f"the queue of {name}") for name in classes),
-            *((f"{WORKER}{worker.name}", f"worker {worker.name}") for worker in workers),
+            *((f"{WORKER}{name}", f"worker {name}") for name in names),
         ],
         **wrong,
     )

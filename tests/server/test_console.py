@@ -580,6 +580,33 @@ def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
     assert "/console/tokens" not in page
 
 
+def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
+    console: Console,
+    walter: Any,
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
+    for name in ("w-1", "w-2"):
+        hello = {"system": vars(make_report([]).system) | {"worker": name}, "state": "idle"}
+        console.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    first = console.get("/console/workers").text
+    second = console.get(unescape(re.findall(r'class="next" href="([^"]+)"', first)[0])).text
+
+    for page, name, other in ((first, "w-1", "w-2"), (second, "w-2", "w-1")):
+        assert f'<a href="/workers/{name}">' in page
+        assert f"/workers/{other}" not in page
+    assert ('class="next"' in second, 'href="/console/workers">First page' in second) == (
+        False,
+        True,
+    )
+    (link,) = re.findall(r'href="(/console/workers\?[^"]+)#change"', second)
+    chosen = console.get(unescape(link)).text
+    assert '<option value="worker:w-2" selected>' in chosen
+    offered = console.get("/console/workers", what="worker:w-2").text
+    assert '<option value="worker:w-2" selected>' in offered
+
+
 def test_workers_and_queues_are_held_and_let_go_on(
     console: Console,
     replay: Any,
