@@ -29,6 +29,7 @@ from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
     end_unwitnessed,
+    end_waited_speed_ups,
     expire_leases,
 )
 from server.verifications.queue_order import Sending, anything_to_send, take_due
@@ -130,6 +131,7 @@ class Dispatcher:
             with self._database.write() as session:
                 end_unmade_cross_checks(session)
                 end_unwitnessed(session)
+                end_waited_speed_ups(session)
         for sending in self._choose() if waits else ():
             # An unreachable broker makes each try wait, and leases have to be checked: attempts
             # that were not sent are due again soon.

@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
+from finishline.rules.verification.purposes import names_where
+from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
@@ -59,6 +61,10 @@ def _line(event: dict[str, Any]) -> str:
 
 
 UNMADE = timedelta(minutes=10)
+# As long as a worker counts as one that may come back.
+LONGEST_WAIT = timedelta(days=7)
+NOBODY_CAME = Reason("infrastructure", "leaves_open", "no worker was free for it within seven days")
+BESIDE_REFERENCE = names_where(lambda purpose: purpose.beside_reference)
 log = logging.getLogger(__name__)
 
 
@@ -165,6 +171,28 @@ def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
         if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
             ended += 1
             end_without_verdict(session, attempt.verification, TOKEN_ENDED)
+    return ended
+
+
+def end_waited_speed_ups(session: Session, *, now: datetime | None = None) -> int:
+    """End each speed-up that waited for seven days: its worker is gone, or never without work."""
+    now = now or utc_now()
+    waiting = (
+        select(Attempt)
+        .join(Verification)
+        .where(
+            Attempt.state == "queued",
+            Attempt.submitter_id.is_(None),
+            Attempt.asked_at < now - LONGEST_WAIT,
+            Verification.kind.in_(BESIDE_REFERENCE),
+        )
+        .order_by(Attempt.id)
+    )
+    ended = 0
+    for attempt in session.scalars(waiting).unique():
+        if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
+            ended += 1
+            end_without_verdict(session, attempt.verification, NOBODY_CAME)
     return ended
 
 

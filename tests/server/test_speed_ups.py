@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from sqlalchemy import select
 from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
-from server.base.database import Database
+from server.base.database import Database, utc_now
 from server.base.models import Attempt, Charge
+from server.verifications.overdue import end_waited_speed_ups
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
@@ -130,6 +132,23 @@ def test_a_missed_target_takes_an_earlier_speed_up_away(
     assert "the reference missed the target in 1 of its 6 runs" in shown["reasons"][0]["message"]
     assert client.get(f"/api/v1/submissions/{entry_id}").json()["package"]["speed_up"] is None
     assert "these runs tell none" in client.get(f"/submissions/{entry_id}?tab=system").text
+
+
+def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
+    entries: Entries, alice: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+    week = timedelta(days=7)
+
+    with entries.database.write() as session:
+        assert end_waited_speed_ups(session, now=utc_now() + week - timedelta(hours=1)) == 0
+        assert end_waited_speed_ups(session, now=utc_now() + week + timedelta(hours=1)) == 1
+
+    shown = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    assert (shown["kind"], shown["state"]) == ("speed_up", "failed")
+    assert "within seven days" in shown["reasons"][0]["message"]
+    assert client.get(f"/api/v1/submissions/{entry_id}").json()["status"] == "verified"
 
 
 def test_a_benchmark_without_a_reference_package_has_no_speed_up_and_says_why(
