@@ -1,0 +1,24 @@
+"""The season of examples/season: packages whose manifests form one chain, an idea each."""
+
+from pathlib import Path
+
+from finishline.client.packages import read_folder
+from finishline.rules.trainings.package import read_package
+
+SEASON = Path(__file__).parents[2] / "examples" / "season"
+
+
+def test_each_package_of_the_season_is_based_on_the_one_before() -> None:
+    folders = sorted(path for path in SEASON.iterdir() if path.is_dir())
+    assert len(folders) >= 6
+    parent, wrong = None, []
+    for folder in folders:
+        files, unread = read_folder(folder)
+        package, problems = read_package(files, benchmarks=["teacher"])
+        assert package is not None, problems
+        assert unread == []
+        if package.manifest.based_on != parent:
+            wrong.append(f'{folder.name}/training.toml: expected based_on = "{parent}"')
+            break  # This package's own hash will change with the line.
+        parent = f"sha256:{package.sha256}"
+    assert wrong == []
