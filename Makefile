@@ -50,8 +50,8 @@ wheels: $(STAMP)  ## build both distributions, wheels into dist/
 		--wheel-dir dist ./finishline .
 	@rm -rf build finishline/build
 
-run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict)
-	@$(BIN)/finishline up --demo $(if $(filter 1 true yes,$(ONCE)),--once)
+run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict; DEMO=season: training packages)
+	@$(BIN)/finishline up --demo $(DEMO) $(if $(filter 1 true yes,$(ONCE)),--once)
 
 test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse" for some of them)
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)

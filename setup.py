@@ -3,7 +3,7 @@
 from setuptools import find_packages, setup
 
 ROOMS = ["server*", "worker*", "web*", "reference_models*"]
-FILES = {f"server.files.{name}": name for name in ("benchmarks", "docs")}
+FILES = {f"server.files.{name}": name for name in ("benchmarks", "docs", "examples")}
 
 setup(
     packages=[*find_packages(include=ROOMS), "migrations", "migrations.versions", *FILES],

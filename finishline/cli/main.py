@@ -41,6 +41,7 @@ from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
+from finishline.cli.commands.season import season
 from finishline.cli.commands.steps import profile, scale
 from finishline.cli.commands.submit import submit, ticket, waive, withdraw
 from finishline.cli.commands.up import demo, up
@@ -80,7 +81,7 @@ def options(
 
 
 for command in (
-    up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
+    up, demo, season, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     completion.completion, probe.probe, scale, profile,
