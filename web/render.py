@@ -12,6 +12,8 @@ benchmark.html     benchmark, board, filters (current query values); optional ex
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
+ideas.html         benchmark, board, facts, dates, trainings, filters, classes (name, lines of
+                   packages with their "branches"), most (packages)
 submission.html    submission, benchmark, tab, checks (verifications with reasons, newest first),
                    place (with the places "around" it, or None), shown (the verification of the
                    first tab, as verification.html has it, or None), picture (of its own runs,

@@ -47,7 +47,7 @@ JOIN = "/join/"
 # Reads of many rows, and those that draw, compress or sign.
 EXPENSIVE_ENDS = (
     *("/proof", "/runs.json", ".csv", ".parquet", "/convergence"),
-    *("/compare", "/preview", "/log.json"),
+    *("/compare", "/preview", "/log.json", "/ideas"),
 )
 EXPENSIVE_WITHIN = "/charts/"
 BEARER = b"bearer "

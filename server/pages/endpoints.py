@@ -30,6 +30,7 @@ from server.pages import (
     docs,
     feeds,
     home,
+    ideas,
     join,
     lists,
     mail_links,
@@ -53,6 +54,7 @@ PAGES = (
     # Before the charts of boards, whose addresses take any name.
     calibrations,
     board_charts,
+    ideas,
     lists,
     submissions,
     runs,

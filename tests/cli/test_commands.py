@@ -133,7 +133,8 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline: Finishline) -> No
     "arguments",
     [["show"], ["frobnicate"], ["show", "a", "b"], ["leaderboard", "x", "--limit", "many"],
      ["token", "create", "ann", "--role", "king"], ["up", "--port", "70000"],
-     ["up", "--once"], ["up", "--demo", "--no-worker"]],
+     ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
+     ["up", "--demo", "derby"]],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2_without_a_traceback(
     finishline: Finishline, arguments: list[str]

@@ -7,10 +7,12 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.difference import MOST_LINES, difference
+from finishline.rules.trainings.lineage import Line, gain_of_runs, lines_of
 from finishline.rules.trainings.package import package_index
 from server.base.database import Database
+from server.base.models import Verification
 from tests.server.conftest import Person
-from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries
+from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, paced_report
 
 PARENT = sha256_of(package_index(FILES))
 
@@ -95,3 +97,69 @@ def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared() -> N
     assert [kind for kind, _ in found["a.py"]] == ["place", "same", "removed", "added", "same"]
     assert found["a.py"][2:4] == (("removed", "-y = 2"), ("added", "+y = 3"))
     assert found["d.txt"] is None
+
+
+def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_known(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    address = "/benchmarks/digits/ideas"
+    assert "No package is published yet" in client.get(address).text
+    parent = entries.hand_in(alice).json()["id"]
+    entries.measure(parent, seconds=4.0)
+    child = entries.hand_in(bob, child_of(PARENT)).json()
+    assert child["id"] not in client.get(address).text  # Its source is not published yet.
+    entries.measure(child["id"], seconds=2.0)
+
+    page = client.get(address).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert page.index(f"/submissions/{parent}") < page.index(f"/submissions/{child['id']}")
+    assert f'href="/packages/{PARENT}..{child["package"]["sha256"]}"' in page
+    # Five runs of 4.00 to 4.16 s, and of half as long: 2.04 s in the mean times 2 less 1.
+    assert "gained <b>2.04 s</b>" in page
+    assert "5 and 5 runs of two measurements" in page
+    assert "record 20" in page
+
+    asked = client.post(
+        f"/api/v1/submissions/{child['id']}/verifications",
+        json={"kind": "ablation", "repeats": 3},
+        headers=bob.headers,
+    )
+    lease = entries.lease(child["id"])
+    with entries.database.read() as session:
+        planned = list(session.get_one(Verification, asked.json()["id"]).trainings)
+        report = paced_report(planned, lambda run: 2.0 if run.settings else 1.0)
+    assert entries.report(lease, report).status_code == 200
+    page = client.get(address).text
+    assert "3 pairs on equal seeds and data" in page
+    assert "runs of two measurements" not in page
+
+
+def test_no_gain_is_told_where_a_run_missed_the_target() -> None:
+    slow, fast = [4.0, 4.1, 4.2], [2.0, 2.1, 2.2]
+
+    found = gain_of_runs(2.1, fast, slow)
+
+    assert found is not None
+    assert found.low < 2.1 * (found.ratio - 1) < found.high
+    assert found.pairs is None
+    assert gain_of_runs(2.1, [*fast, None], slow) is None
+    assert gain_of_runs(2.1, fast[:1], slow) is None
+
+
+def test_a_line_goes_on_with_the_child_that_most_descend_from() -> None:
+    parents = {"a": None, "b": "a", "c": "a", "d": "c", "e": "b", "f": "e", "z": "gone"}
+
+    lines = lines_of(parents)
+
+    assert [line.names for line in lines] == [["a", "b", "e", "f"], ["z"]]
+    assert lines[0].branches == {"a": [Line(["c", "d"])]}
+
+
+def test_a_deep_history_is_one_line_whatever_hangs_beside_it() -> None:
+    parents: dict[int, int | None] = {0: None}
+    for number in range(1, 2000):
+        parents |= {number: number - 1, -number: number - 1}
+
+    (line,) = lines_of(parents)
+
+    assert line.names == list(range(2000)) or len(line.names) == 2000
+    assert all(not each.branches for found in line.branches.values() for each in found)

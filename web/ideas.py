@@ -1,0 +1,77 @@
+"""Rows of the tree of a board's packages: each in words, with a bar of its time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from finishline.rules.text import count_text
+from web.formats import TimeFormat, day, time_format
+
+View = Mapping[str, Any]
+
+
+def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
+    """Lines of packages, with their branches, ready to be drawn on one scale from 0."""
+    nodes = list(_all(lines))
+    times = time_format(node["seconds"] for node in nodes)
+    # A whisker of few runs may be so wide that nothing else could be seen.
+    longest = 1.25 * max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
+    return [[_row(node, times, longest) for node in line] for line in lines]
+
+
+def _all(lines: Sequence[Sequence[View]]) -> Iterator[View]:
+    for line in lines:
+        for node in line:
+            yield node
+            yield from _all(node["branches"])
+
+
+def _row(node: View, times: TimeFormat, longest: float) -> dict[str, Any]:
+    return {
+        **node,
+        "time": times(node["seconds"]) if node["seconds"] else None,
+        "interval": None
+        if node["low"] is None
+        else f"{times(node['low'])} to {times(node['high'])}",
+        "counted": count_text(node["runs"], "run"),
+        "taken": day(node["record"]) if node["record"] else None,
+        "bar": _bar(node, longest),
+        "gained": _gained(node["gain"], times) if node["gain"] else None,
+        "branches": [
+            [_row(each, times, longest) for each in branch] for branch in node["branches"]
+        ],
+    }
+
+
+def _bar(node: View, longest: float) -> dict[str, float] | None:
+    """Places on a bar in percent of its width."""
+    if node["seconds"] is None:
+        return None
+    ends = {name: node[name] for name in ("seconds", "low", "high")}
+    return {
+        name: round(min(100.0, 100 * seconds / longest), 1)
+        for name, seconds in ends.items()
+        if seconds is not None
+    }
+
+
+def _gained(gain: View, times: TimeFormat) -> dict[str, str]:
+    """Seconds gained with their interval, and the runs that they were told from."""
+    own, parent = gain["runs"]
+    source = (
+        f"{own} and {parent} runs of two measurements"
+        if gain["pairs"] is None
+        else f"{count_text(gain['pairs'], 'pair')} on equal seeds and data"
+    )
+    separated = gain["low"] > 0 or gain["high"] < 0
+    return {
+        "seconds": _signed(gain["seconds"], times),
+        "interval": f"{_signed(gain['low'], times)} to {_signed(gain['high'], times)}",
+        "ratio": f"{gain['ratio']:.3g} ×",
+        "source": source,
+        "word": ("gained" if gain["seconds"] > 0 else "lost") if separated else "not separated",
+    }
+
+
+def _signed(seconds: float, times: TimeFormat) -> str:
+    """A difference of times; the minus sign stands before a loss."""
+    return times(seconds) if seconds >= 0 else f"\N{MINUS SIGN}{times(-seconds)}"
