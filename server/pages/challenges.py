@@ -17,7 +17,13 @@ from server.pages.console_page import filled, read_form
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller, require_allowed
 from server.people.sessions import csrf_token
-from server.people.signed_in import FormDep, SignedInDep, viewer_for
+from server.people.signed_in import (
+    FormDep,
+    SignedInDep,
+    ViewerDep,
+    get_signed_in,
+    viewer_for,
+)
 from server.submissions.service import find_submission
 from server.verifications.challenges import challenge, preview_challenge
 from web.render import render
@@ -28,11 +34,13 @@ MOST = 20
 
 @router.get("/submissions/{submission_id}/challenge", response_class=HTMLResponse)
 def challenge_page(
-    submission_id: str, services: ServicesDep, signed_in: SignedInDep, request: Request
+    submission_id: str, services: ServicesDep, viewer: ViewerDep, request: Request
 ) -> str:
     """The holder, the runs and the cost of a challenge before it is asked for."""
-    caller = _submitter(signed_in.caller, request)
-    with services.database.read(viewer_for(caller)) as session:
+    with services.database.read(viewer) as session:
+        find_submission(session, submission_id)
+        signed_in = get_signed_in(request, services)
+        caller = _submitter(signed_in.caller, request)
         shown = _preview(session, services, caller, submission_id)
     return render("challenge.html", **shown, csrf=csrf_token(signed_in.secret))
 
