@@ -478,7 +478,7 @@ def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
 
 def test_empty_pages_say_what_to_do(make: Make, read: Read) -> None:
     home = read(render("home.html", benchmarks=[], live=[], live_count=0, verdicts=[]))
-    assert "finishline verify" in home
+    assert "Request one on the page of your submission" in home
     assert "no benchmark" in home
     assert "python -m worker" in read(render("workers.html", workers=[]))
 
