@@ -50,10 +50,15 @@ def submission_title(submission: View) -> str:
 
 
 def subject_title(submission: View, against: View | None) -> str:
-    """Title of a verification's subject: of a duel both sides, with models where they differ."""
+    """Title of a verification's subject: of a duel both sides, with models where they differ.
+
+    Packages are told apart by their own names.
+    """
     if against is None:
         return submission_title(submission)
     sides = (submission, against)
+    if all(side["package"] is not None for side in sides):  # They train on one class of worker.
+        return " against ".join(f"{side['model']} by {byline(side)}" for side in sides)
     names = [f"{hardware(side)} by {byline(side)}" for side in sides]
     if models_differ(sides):
         names = [f"{name} ({side['model']})" for name, side in zip(names, sides, strict=True)]

@@ -126,6 +126,7 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     page = client.get(f"/verifications/{view['id']}").text
     assert "Challenge of the record." in page
     assert "The challenge is won: p = " in page
+    assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
     assert "<title>Challenge of" in page
     assert "epoch" not in page
     assert "You hold this record yourself" in look(client, challenger, bob)["refused"]
