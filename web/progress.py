@@ -22,7 +22,11 @@ KIND_WORDS = {
     "speed_up": "speed-up",
 }
 LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
-ENDINGS = {"lost": "lost its worker", "failed": "failed"}
+ENDINGS = {
+    "lost": "lost its worker",
+    "failed": "failed",
+    "cancelled": "made room for others",
+}
 KINDS_ASKED_FOR = [
     (name, name.replace("_", " ").capitalize(), PURPOSES[name].words.about) for name in ASKED_FOR
 ]

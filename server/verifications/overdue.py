@@ -21,8 +21,9 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.jobs import why_over_limit
+from server.verifications.jobs import queue_attempt, why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
+from server.verifications.queue_order import in_the_way
 from server.verifications.reports import as_followed, retry_or_give_up
 from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict
@@ -194,6 +195,16 @@ def end_waited_speed_ups(session: Session, *, now: datetime | None = None) -> in
             ended += 1
             end_without_verdict(session, attempt.verification, NOBODY_CAME)
     return ended
+
+
+def make_room(session: Session, *, alive_seconds: float) -> int:
+    """Take speed-ups off workers that other attempts wait for; they wait again, in their place."""
+    made = 0
+    for attempt in in_the_way(session, alive_seconds=alive_seconds):
+        if _end(session, attempt, Attempt.state == "running", state="cancelled"):
+            made += 1
+            queue_attempt(session, attempt.verification, number=attempt.number + 1)
+    return made
 
 
 def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, state: str) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import NOBODY, FairQueue, Turns, Waiting
+from finishline.rules.verification.fair_queue import NOBODY, NOBODYS, FairQueue, Turns, Waiting
 from finishline.rules.verification.job import build_job
 from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.base.database import insert_missing, utc_now
@@ -112,6 +112,37 @@ def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> 
         return False
     due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
     return session.scalar(due) is not None
+
+
+def is_room_wanted(session: Session | Connection) -> bool:
+    """Whether an attempt of nobody's runs, so that others may wait for its worker."""
+    return session.scalar(select(Attempt.id).where(*_nobodys_under_way()).limit(1)) is not None
+
+
+def in_the_way(session: Session, *, alive_seconds: float) -> list[Attempt]:
+    """Running attempts of nobody's whose worker could train another that waits, if it were free."""
+    idle = read_free_workers(session, alive_seconds=alive_seconds, now=utc_now())
+    heads = [head for head in _heads(session) if head.waiting("").sharer != NOBODYS]
+    found = []
+    for attempt in session.scalars(select(Attempt).where(*_nobodys_under_way())).unique():
+        name, hardware_class = attempt.worker or "", attempt.hardware_class or ""
+        is_out = name not in idle.owners or idle.pauses.of(hardware_class) is not None
+        if is_out or idle.free.get(hardware_class):
+            continue
+        idle.free[hardware_class] = [name]
+        able = (head for head in heads if idle.may_take(hardware_class, head.hardware_class))
+        if any(_draw(session, idle, hardware_class, _oldest(session, head)) for head in able):
+            found.append(attempt)
+        idle.free[hardware_class] = []
+    return found
+
+
+def _nobodys_under_way() -> tuple[ColumnElement[bool], ...]:
+    return (
+        Attempt.state == "running",
+        Attempt.submitter_id.is_(None),
+        Attempt.by_organiser.is_(False),
+    )
 
 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:

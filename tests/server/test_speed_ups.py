@@ -14,8 +14,8 @@ from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import Database, utc_now
-from server.base.models import Attempt, Charge
-from server.verifications.overdue import end_waited_speed_ups
+from server.base.models import Attempt, Charge, Verification
+from server.verifications.overdue import end_waited_speed_ups, make_room
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
@@ -132,6 +132,35 @@ def test_a_missed_target_takes_an_earlier_speed_up_away(
     assert "the reference missed the target in 1 of its 6 runs" in shown["reasons"][0]["message"]
     assert client.get(f"/api/v1/submissions/{entry_id}").json()["package"]["speed_up"] is None
     assert "these runs tell none" in client.get(f"/submissions/{entry_id}?tab=system").text
+
+
+def test_a_running_speed_up_makes_room_for_an_entry(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    entry_id = entries.hand_in(alice).json()["id"]
+    entries.measure(entry_id)
+    verification_id = entries.measurement(entry_id)
+    lease = entries.lease(entry_id)
+    with entries.database.write() as session:
+        assert make_room(session, alive_seconds=60.0) == 0  # Nothing else waits.
+
+    other = entries.hand_in(bob, FILES | {"notes.md": b"Another one.\n"}).json()["id"]
+    with entries.database.write() as session:
+        assert make_room(session, alive_seconds=60.0) == 1
+        assert make_room(session, alive_seconds=60.0) == 0
+
+    told = client.post(
+        f"/api/v1/attempts/{lease['attempt_id']}/evaluations",
+        json={"events": []},
+        headers=claim_headers(lease),
+    )
+    assert told.json()["proceed"] is False, told.text
+    shown = client.get(f"/api/v1/verifications/{verification_id}").json()
+    assert (shown["state"], len(shown["attempts"])) == ("queued", 2)
+    page = client.get(f"/verifications/{verification_id}").text
+    assert "attempt 1 made room for others" in page
+    with entries.database.read() as session:
+        assert session.get_one(Verification, entries.measurement(other)).state == "queued"
 
 
 def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
