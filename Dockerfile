@@ -26,6 +26,7 @@ COPY web/ ./web/
 COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/
+COPY examples/ ./examples/
 # Editable: the program runs from /app, where its benchmarks, documents and migrations lie.
 RUN pip install -c constraints.txt -e ./finishline -e ".[export,s3]" && python -m compileall -q /app
 

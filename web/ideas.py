@@ -13,8 +13,9 @@ def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
     """Lines of packages, with their branches, ready to be drawn on one scale from 0."""
     nodes = list(_all(lines))
     times = time_format(node["seconds"] for node in nodes)
+    slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
     # A whisker of few runs may be so wide that nothing else could be seen.
-    longest = 1.25 * max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
+    longest = min(2 * slowest, max([slowest, *(node["high"] or 0.0 for node in nodes)]))
     return [[_row(node, times, longest) for node in line] for line in lines]
 
 
@@ -29,9 +30,7 @@ def _row(node: View, times: TimeFormat, longest: float) -> dict[str, Any]:
     return {
         **node,
         "time": times(node["seconds"]) if node["seconds"] else None,
-        "interval": None
-        if node["low"] is None
-        else f"{times(node['low'])} to {times(node['high'])}",
+        "interval": times.interval(node["low"], node["high"]),
         "counted": count_text(node["runs"], "run"),
         "taken": day(node["record"]) if node["record"] else None,
         "bar": _bar(node, longest),
@@ -62,10 +61,12 @@ def _gained(gain: View, times: TimeFormat) -> dict[str, str]:
         if gain["pairs"] is None
         else f"{count_text(gain['pairs'], 'pair')} on equal seeds and data"
     )
+    low, high = (_signed(gain[end], times) for end in ("low", "high"))
+    unit = f"\N{NO-BREAK SPACE}{times.unit}"
     separated = gain["low"] > 0 or gain["high"] < 0
     return {
-        "seconds": _signed(gain["seconds"], times),
-        "interval": f"{_signed(gain['low'], times)} to {_signed(gain['high'], times)}",
+        "seconds": times(abs(gain["seconds"])) if separated else _signed(gain["seconds"], times),
+        "interval": f"{low.removesuffix(unit)} to {high}",
         "ratio": f"{gain['ratio']:.3g} ×",
         "source": source,
         "word": ("gained" if gain["seconds"] > 0 else "lost") if separated else "not separated",

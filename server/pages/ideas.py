@@ -12,10 +12,12 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.statistics.pairs import PairedGap
 from finishline.rules.trainings.lineage import Gain, Line, gain_of_pairs, gain_of_runs, lines_of
 from finishline.rules.verification.ablation import factor_effects
+from finishline.rules.verification.duel import judge_duel, pair_runs
 from finishline.rules.verification.messages import PACKAGE_PREFIX
-from finishline.rules.verification.purposes import ABLATION
+from finishline.rules.verification.purposes import ABLATION, DUEL
 from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verification
 from server.base.services import ServicesDep
 from server.base.standing import report_of
@@ -52,11 +54,15 @@ def _trees(session: Session, benchmark: Benchmark) -> dict[str, list[list[Contex
         packages[found["hardware_class"]][found["sha256"]] = found
     nodes = [node for each in packages.values() for node in each.values()]
     times = _run_times(session, [node["pool_id"] for node in nodes if node["seconds"]])
-    gaps = _pairs(session, [node["submission_id"] for node in nodes if node["parent"]])
-    for each in packages.values():
-        for node in each.values():
-            parent = each.get(node["parent"] or "")
-            node["gain"] = _gain(node, parent, times, gaps)
+    families = [
+        (node, each[node["parent"]])
+        for each in packages.values()
+        for node in each.values()
+        if node["parent"] in each
+    ]
+    gaps = _pairs(session, {c["submission_id"]: p["submission_id"] for c, p in families})
+    for child, parent in families:
+        child["gain"] = _gain(child, parent, times, gaps)
     return {
         name: [_nested(line, each) for line in lines_of({k: v["parent"] for k, v in each.items()})]
         for name, each in packages.items()
@@ -108,6 +114,7 @@ def _packages(session: Session, benchmark: Benchmark) -> Iterable[Context]:
             "high": pool.high_seconds if measured else None,
             "runs": pool.runs if measured else 0,
             "record": records.get(submission.id),
+            "gain": None,
         }
 
 
@@ -121,44 +128,62 @@ def _run_times(session: Session, pools: Iterable[str]) -> Times:
     return found
 
 
-def _pairs(session: Session, submissions: Iterable[str]) -> dict[str, Any]:
-    """The latest runs with and without its one idea, by submission; none where a run missed."""
+def _pairs(session: Session, parents: Mapping[str, str]) -> dict[str, PairedGap]:
+    """Time of the parent over that of its child in pairs, by the child's submission.
+
+    `parents` has the parent's submission of each. Of its duels with the parent, and of its runs
+    with and without its one factor, those with most pairs; none where a run missed the target.
+    """
     statement = (
         select(Verification)
         .where(
-            Verification.submission_id.in_(submissions),
-            Verification.kind == ABLATION.name,
-            Verification.outcome == "verified",
+            Verification.submission_id.in_(parents),
+            Verification.kind.in_((ABLATION.name, DUEL.name)),
+            Verification.state == "done",
+            Verification.outcome != "inconclusive",
         )
         .order_by(Verification.created_at)
         .options(undefer(Verification.report))
     )
-    found = {}
-    for verification in session.scalars(statement).unique():
-        report = report_of(verification)
-        if report is None or verification.submission_id is None:
-            continue
-        benchmark = definition(session, verification.benchmark_sha256)
-        effects = factor_effects(benchmark, trainings_of(verification), report)
-        # Without the one factor of a package it is its parent; of several, none alone is.
-        if len(effects) == 1 and effects[0].time and effects[0].time.pairs == effects[0].started:
-            found[verification.submission_id] = effects[0].time
+    found: dict[str, PairedGap] = {}
+    for each in session.scalars(statement).unique():
+        child = str(each.submission_id)
+        gap = _gap(session, each, parents[child])
+        if gap is not None and (child not in found or gap.pairs >= found[child].pairs):
+            found[child] = gap
     return found
 
 
+def _gap(session: Session, verification: Verification, parent: str) -> PairedGap | None:
+    report = report_of(verification)
+    if report is None:
+        return None
+    benchmark = definition(session, verification.benchmark_sha256)
+    if verification.kind == DUEL.name:
+        duel = judge_duel(pair_runs(benchmark, report))
+        if duel.time is None or verification.against_id != parent:
+            return None
+        return duel.time.turned() if duel.time.pairs == len(duel.pairs) else None
+    effects = factor_effects(benchmark, trainings_of(verification), report)
+    # Without the one factor of a package it is its parent; of several, none alone is.
+    if len(effects) != 1 or effects[0].time is None:
+        return None
+    return effects[0].time if effects[0].time.pairs == effects[0].started else None
+
+
 def _gain(
-    node: Context, parent: Context | None, times: Times, gaps: Mapping[str, Any]
+    node: Context, parent: Context, times: Times, gaps: Mapping[str, PairedGap]
 ) -> Context | None:
-    """Seconds gained on a parent that was measured on the same class, in pairs if there are any."""
-    if parent is None or node["seconds"] is None or parent["seconds"] is None:
+    """Seconds gained on a parent of the same class, in pairs if there are any."""
+    if node["seconds"] is None or parent["seconds"] is None:
         return None
     gap = gaps.get(node["submission_id"])
     found: Gain | None
     if gap is not None:
-        found = gain_of_pairs(node["seconds"], gap)
+        found = gain_of_pairs(parent["seconds"], gap)
     else:
         own, other = times.get(node["pool_id"], ()), times.get(parent["pool_id"], ())
-        found = gain_of_runs(node["seconds"], own, other)
+        found = gain_of_runs(parent["seconds"], own, other)
     if found is None:
         return None
     return asdict(found) | {"runs": (node["runs"], parent["runs"])}

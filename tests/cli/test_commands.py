@@ -596,6 +596,22 @@ def test_demo_without_kept_tokens_says_what_to_start(
     assert "finishline up" in ran.err
 
 
+def test_a_season_without_a_box_says_why_in_one_sentence(
+    finishline: Finishline, standin: StandIn, tmp_path: Path
+) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "demo.token").write_text("fl_demo\n")
+    off = {"entries": "off", "why": "bubblewrap 0.8 is needed", "environments": []}
+    standin.answer("GET /api/v1/workers", {"workers": [{"name": "local", "box": off}]})
+
+    ran = finishline("season", "--var", str(tmp_path))
+
+    assert ran.code == 4
+    assert "no worker of this server trains its packages: bubblewrap 0.8 is needed." in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert [each.path for each in standin.asked] == ["/api/v1/workers"]
+
+
 def test_help_exits_with_0(finishline: Finishline) -> None:
     ran = finishline("--help")
     assert ran.code == 0

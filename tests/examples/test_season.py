@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from finishline.cli.season import season_packages
 from finishline.client.packages import read_folder
 from finishline.rules.trainings.package import read_package
 
@@ -22,3 +23,12 @@ def test_each_package_of_the_season_is_based_on_the_one_before() -> None:
             break  # This package's own hash will change with the line.
         parent = f"sha256:{package.sha256}"
     assert wrong == []
+
+
+def test_the_season_follows_the_version_of_an_environment_that_is_here() -> None:
+    asked = list(season_packages(SEASON, environment="numpy-2.9"))
+
+    assert {package.manifest.environment for package in asked} == {"numpy-2.9"}
+    parents = [f"sha256:{package.sha256}" for package in asked]
+    assert [package.manifest.based_on for package in asked] == [None, *parents[:-1]]
+    assert parents[0] != f"sha256:{next(season_packages(SEASON)).sha256}"

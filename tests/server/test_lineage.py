@@ -113,7 +113,7 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
     page = client.get(address).text.replace("\N{NO-BREAK SPACE}", " ")
     assert page.index(f"/submissions/{parent}") < page.index(f"/submissions/{child['id']}")
     assert f'href="/packages/{PARENT}..{child["package"]["sha256"]}"' in page
-    # Five runs of 4.00 to 4.16 s, and of half as long: 2.04 s in the mean times 2 less 1.
+    # Five runs of 4.00 to 4.16 s, and of half as long: half of 4.08 s in the mean.
     assert "gained <b>2.04 s</b>" in page
     assert "5 and 5 runs of two measurements" in page
     assert "record 20" in page
@@ -136,13 +136,14 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
 def test_no_gain_is_told_where_a_run_missed_the_target() -> None:
     slow, fast = [4.0, 4.1, 4.2], [2.0, 2.1, 2.2]
 
-    found = gain_of_runs(2.1, fast, slow)
+    found = gain_of_runs(4.1, fast, slow)
 
     assert found is not None
-    assert found.low < 2.1 * (found.ratio - 1) < found.high
+    assert found.seconds == pytest.approx(4.1 * (1 - 1 / found.ratio))
+    assert found.low < found.seconds < found.high
     assert found.pairs is None
-    assert gain_of_runs(2.1, [*fast, None], slow) is None
-    assert gain_of_runs(2.1, fast[:1], slow) is None
+    assert gain_of_runs(4.1, [*fast, None], slow) is None
+    assert gain_of_runs(4.1, fast[:1], slow) is None
 
 
 def test_a_line_goes_on_with_the_child_that_most_descend_from() -> None:

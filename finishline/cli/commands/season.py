@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.challenge import send_challenge
 from finishline.cli.commands.entry import measurement_of
 from finishline.cli.commands.up import kept_token
 from finishline.cli.commands.verify import request_verification
@@ -14,7 +15,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, DEFAULT_VAR, Json, Url, Var
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.season import season_packages
-from finishline.cli.submission_tables import verdict_lines
+from finishline.cli.submission_tables import challenge_lines, duel_lines, verdict_lines
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_server
 from finishline.cli.watching import watch_verification
@@ -42,9 +43,9 @@ def season(
 ) -> int:
     """Hand in the season of teacher: seven packages, each based on the one before by one idea.
 
-    A worker trains each in its box, then with and without its idea in pairs. Uses the token that
-    `finishline up` keeps in its var folder. The exit code is 0 if every package ends measured,
-    else 3.
+    A worker trains each in its box, then with and without its idea in pairs. In the end the last
+    one challenges the record. Uses the token that `finishline up` keeps in its var folder. The exit
+    code is 0 if every package ends measured, else 3.
     """
     require_server("season")
     screen = open_screen(as_json=as_json)
@@ -55,6 +56,7 @@ def season(
             title = f"{number} of {len(packages)}: {package.manifest.title}"
             screen.say("", Text(title, style="bold"))
             played.append(_play(server, package, screen, repeats=repeats))
+        _challenge(server, played[-1]["entry"], screen)
         page = f"{server.url}/benchmarks/{segment(packages[0].manifest.benchmark)}/ideas"
     lines = [Text("The season", style="bold"), *(_line(each) for each in played)]
     screen.answer({"packages": played, "url": page}, ["", *lines, f"Its tree: {page}"])
@@ -104,6 +106,16 @@ def _play(server: ServerClient, package: Package, screen: Screen, *, repeats: in
         screen.say("With and without its idea, on equal seeds and data:")
         ablation = _follow(server, ablation, screen)
     return {"entry": entry, "factors": ablation}
+
+
+def _challenge(server: ServerClient, entry: View, screen: Screen) -> None:
+    """Have the last package challenge the record, unless that is refused."""
+    screen.say("", Text("The last package challenges the record", style="bold"))
+    preview: View = server.get(f"/submissions/{segment(str(entry['id']))}/challenge")
+    screen.say(*challenge_lines(preview))
+    if preview["refused"] is None:
+        duel = send_challenge(server, str(entry["id"]), preview, reason="season")
+        screen.say(*duel_lines(watch_verification(server, duel, screen)))
 
 
 def _follow(server: ServerClient, view: View, screen: Screen) -> View:

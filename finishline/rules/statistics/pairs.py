@@ -32,6 +32,12 @@ class PairedGap:
     log_mean: float
     log_stdev: float
 
+    def turned(self) -> "PairedGap":
+        """The second side over the first."""
+        ratio, low, high = 1 / self.ratio, 1 / self.high, 1 / self.low
+        p_less, p_more, log_mean = self.p_more, self.p_less, -self.log_mean
+        return PairedGap(self.pairs, ratio, low, high, p_less, p_more, log_mean, self.log_stdev)
+
     @property
     def p_value(self) -> float:
         """Two-sided: how likely is a ratio this far from 1 if the true one were 1?"""

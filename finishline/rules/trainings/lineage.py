@@ -14,8 +14,9 @@ Name = TypeVar("Name", bound=Hashable)
 class Gain:
     """Seconds that a package takes less than its parent, with a 95 % interval; below 0 if more.
 
-    The interval is that of the ratio of the times, at the package's own measured time. `pairs`
-    counts runs on equal seeds and data; None where the runs of two measurements were compared.
+    `ratio` is the parent's time over the package's. Seconds and their interval are those that it
+    saves of the parent's measured time. `pairs` counts runs on equal seeds and data; None where the
+    runs of two measurements were compared.
     """
 
     seconds: float
@@ -25,17 +26,13 @@ class Gain:
     pairs: int | None = None
 
 
-def gain_of_pairs(seconds: float, without: PairedGap) -> Gain:
-    """Gain of a package's idea, from runs with it and without it in pairs.
-
-    `without` has the time without the idea over that with it.
-    """
-    low, high = (seconds * (ratio - 1) for ratio in (without.low, without.high))
-    return Gain(seconds * (without.ratio - 1), low, high, without.ratio, without.pairs)
+def gain_of_pairs(parent_seconds: float, gap: PairedGap) -> Gain:
+    """Gain by runs in pairs: the time of the parent, or without the idea, over the package's."""
+    return _gain(parent_seconds, (gap.ratio, gap.low, gap.high), gap.pairs)
 
 
 def gain_of_runs(
-    seconds: float, own: Sequence[float | None], parent: Sequence[float | None]
+    parent_seconds: float, own: Sequence[float | None], parent: Sequence[float | None]
 ) -> Gain | None:
     """Gain on the parent by Welch's interval of the log times of both packages' runs.
 
@@ -48,10 +45,13 @@ def gain_of_runs(
     found = compare(*times)
     if found.ratio is None or found.ratio_interval is None:
         return None
-    low, high = (
-        seconds * (ratio - 1) for ratio in (found.ratio_interval.low, found.ratio_interval.high)
-    )
-    return Gain(seconds * (found.ratio - 1), low, high, found.ratio)
+    interval = found.ratio_interval
+    return _gain(parent_seconds, (found.ratio, interval.low, interval.high), None)
+
+
+def _gain(parent_seconds: float, ratios: tuple[float, float, float], pairs: int | None) -> Gain:
+    saved, low, high = (parent_seconds * (1 - 1 / ratio) for ratio in ratios)
+    return Gain(saved, low, high, ratios[0], pairs)
 
 
 @dataclass
