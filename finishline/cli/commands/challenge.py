@@ -46,7 +46,7 @@ def challenge(
             raise CliError(str(preview["refused"]), exit_code=ExitCode.REFUSED)
         for line in lines:
             screen.say(as_it_is(str(line)))
-        view = send_challenge(server, entry_id, preview, reason=reason)
+        view: View = server.post(path, {"holder": preview["holder"], "reason": reason})
         if not watch:
             page = f"{server.url}/verifications/{view['id']}"
             screen.answer(view, [f"Challenge {view['id']} is {view['state']}: {page}"])
@@ -55,12 +55,3 @@ def challenge(
     screen.answer(ended, duel_lines(ended))
     won = (ended.get("duel") or {}).get("won") is True
     return int(ExitCode.OK if won else ExitCode.NOT_VERIFIED)
-
-
-def send_challenge(
-    server: ServerClient, entry_id: str, preview: View, *, reason: str | None
-) -> View:
-    """Challenge the holder that was previewed; the view of the duel. Raises CliError."""
-    body = {"holder": preview["holder"], "reason": reason}
-    view: View = server.post(f"/submissions/{segment(entry_id)}/challenge", body)
-    return view

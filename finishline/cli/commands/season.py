@@ -7,7 +7,6 @@ import typer
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.commands.challenge import send_challenge
 from finishline.cli.commands.entry import measurement_of
 from finishline.cli.commands.up import kept_token
 from finishline.cli.commands.verify import request_verification
@@ -15,7 +14,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, DEFAULT_VAR, Json, Url, Var
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.season import season_packages
-from finishline.cli.submission_tables import challenge_lines, duel_lines, verdict_lines
+from finishline.cli.submission_tables import duel_lines, verdict_lines
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_server
 from finishline.cli.watching import watch_verification
@@ -25,6 +24,7 @@ from finishline.rules.text import count_text
 from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.package import Package
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.verification.duel import RECORD_PAIRS
 from finishline.rules.verification.purposes import ABLATION
 
 TRAINED = ("anyone", "known")
@@ -44,8 +44,8 @@ def season(
     """Hand in the season of teacher: six packages, each based on the one before by one idea.
 
     A worker trains each in its box, then with and without its idea in pairs. In the end the last
-    one challenges the record. Uses the token that `finishline up` keeps in its var folder. The exit
-    code is 0 if every package ends measured, else 3.
+    one fights a duel of ten pairs for the record. Uses the tokens that `finishline up` keeps in its
+    var folder. The exit code is 0 if every package ends measured, else 3.
     """
     require_server("season")
     screen = open_screen(as_json=as_json)
@@ -56,7 +56,8 @@ def season(
             title = f"{number} of {len(packages)}: {package.manifest.title}"
             screen.say("", Text(title, style="bold"))
             played.append(_play(server, package, screen, repeats=repeats))
-        _challenge(server, played[-1]["entry"], screen)
+        with ServerClient(url, kept_token(var, "organiser")) as organiser:
+            _duel(organiser, played[-1]["entry"], screen)
         for each in played:  # Fresh runs have counted since.
             each["entry"] = server.get(f"/submissions/{segment(str(each['entry']['id']))}")
         page = f"{server.url}/benchmarks/{segment(packages[0].manifest.benchmark)}/ideas"
@@ -110,14 +111,21 @@ def _play(server: ServerClient, package: Package, screen: Screen, *, repeats: in
     return {"entry": entry, "factors": ablation}
 
 
-def _challenge(server: ServerClient, entry: View, screen: Screen) -> None:
-    """Have the last package challenge the record, unless that is refused."""
-    screen.say("", Text("The last package challenges the record", style="bold"))
-    preview: View = server.get(f"/submissions/{segment(str(entry['id']))}/challenge")
-    screen.say(*challenge_lines(preview))
-    if preview["refused"] is None:
-        duel = send_challenge(server, str(entry["id"]), preview, reason="season")
-        screen.say(*duel_lines(watch_verification(server, duel, screen)))
+def _duel(server: ServerClient, entry: View, screen: Screen) -> None:
+    """Have the last package fight for the record; both are one submitter's, so organisers ask."""
+    path = f"/benchmarks/{segment(str(entry['benchmark']))}/records"
+    lists = [each for each in server.get(path)["divisions"] if each["evidence"] == "measured"]
+    holder = next((str(each["records"][-1]["submission_id"]) for each in lists), None)
+    if holder in (None, entry["id"]) or entry["measured_seconds"] is None:
+        return
+    screen.say("", Text("The last package against the holder of the record", style="bold"))
+    body = {
+        "challenger": entry["id"],
+        "holder": holder,
+        "pairs": RECORD_PAIRS,
+        "reason": "the season's record",
+    }
+    screen.say(*duel_lines(watch_verification(server, server.post("/duels", body), screen)))
 
 
 def _follow(server: ServerClient, view: View, screen: Screen) -> View:
