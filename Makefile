@@ -123,7 +123,7 @@ chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everythin
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
-pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo and archives
+pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo, season and archives
 	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays

@@ -1,4 +1,4 @@
-"""Take the README's pictures from a running server: the demo's, with the archives imported."""
+"""Take the README's pictures from a running server: demo and season, with the archives imported."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ BOARD = "mlperf-v5.1-llama2_70b_lora"
 
 
 def take_pictures(site: str) -> None:
-    """Save the first page, a leaderboard and the latest replay of a server."""
+    """Save the first page, a leaderboard, the latest replay and the ideas of a server."""
     with urlopen(f"{site}/api/v1/verifications") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]
     replay = next(one["id"] for one in verifications if one["kind"] == "replay")
@@ -20,6 +20,7 @@ def take_pictures(site: str) -> None:
         "home": ("/", 860),
         "leaderboard": (f"/benchmarks/{BOARD}", 860),
         "replay": (f"/verifications/{replay}", 1130),
+        "ideas": ("/benchmarks/teacher/ideas", 1080),
     }
     with running_chromium() as browser:
         context = browser.new_context(color_scheme="light")
