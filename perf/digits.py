@@ -1,17 +1,19 @@
 """Train packages of digits in the box: the reference beside the trusted one, and controls.
 
-`python -m perf.digits [--pairs 20] [--draws 20] [--speed-ups 0]` trains the reference as a package
-and the trusted reference in turns, on the benchmark's own split, each in a process of its own. Then
-it trains the example of `finishline training init` on as many draws, and honest packages and cheats
-on as many controls. With `--speed-ups 20` it measures the speed-up of a package with two
+`python -m perf.digits [--pairs 20] [--draws 20] [--speed-ups 0] [--naps 0]` trains the reference as
+a package and the trusted reference in turns, on the benchmark's own split, each in a process of its
+own. Then it trains the example of `finishline training init` on as many draws, and honest packages
+and cheats on as many controls. With `--speed-ups 20` it measures the speed-up of a package with two
 convolutions that often, each time on the idle machine and with one core kept busy, to a target of
-90 % and on draws of its own. Exits with 1 where a bar is missed:
+90 % and on draws of its own. With `--naps 5` it measures the factors of a package that sleeps for a
+known time where one of them is off, in that many repeats. Exits with 1 where a bar is missed:
 
 * no curve differs in any bit, and the seconds from the data to the target differ by at most 2 %
   (median of the pairs);
 * the example reaches the target on every draw;
 * every cheat's best quality is below the benchmark's `control_quality`, and no honest one's;
-* the 95 % intervals of a speed-up under the two loads overlap in 9 of 10 times.
+* the 95 % intervals of a speed-up under the two loads overlap in 9 of 10 times;
+* the seconds of a factor differ from the nap by at most 5 %.
 """
 
 import argparse
@@ -33,9 +35,12 @@ import numpy as np
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.scoring.run import Phase
+from finishline.rules.statistics.pairs import paired_gap
+from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.protocol import ArraySpec
 from finishline.rules.trainings.speed_up import SpeedUp, speed_up
+from finishline.rules.verification.ablation import variants_of
 from finishline.rules.verification.speed_up import SpeedUpSide, side_of_run
 from perf.harness import DIGITS, Bars
 from perf.teacher import PACKAGES, Track, count_reached, shipped_manifest
@@ -48,6 +53,21 @@ TEMPLATE = resources.files("finishline.rules.trainings.template")
 REFERENCE = DIGITS.with_suffix("") / "reference"
 CONVOLUTIONS = PACKAGES / "digits_convolutions"
 EASIER = 90.0  # A few epochs of either reach it.
+NAP_SECONDS = 0.5
+NAPPING = f"""
+def train(prepared, data, seed):
+    time.sleep({NAP_SECONDS} * (2 if prepared["awake"] else 3))
+    return votes(prepared, data, seed)
+
+
+def prepare(task):
+    return task["factors"]
+"""
+NAPPING_FACTORS = """
+[factors]
+awake = "No nap before the vote"
+plain = "Nothing: it has no effect"
+"""
 
 
 def identity_course(benchmark: Benchmark) -> Course:
@@ -198,6 +218,38 @@ def hold_speed_ups(bars: Bars, repeats: int, pairs: int, nonce: str) -> None:
     bars.hold(f"of {repeats} times both intervals overlap in", overlaps, at_least=least)
 
 
+def hold_naps(bars: Bars, repeats: int, nonce: str) -> None:
+    """Train a package without each of its factors, of which one is a nap of a known time."""
+    benchmark = load_benchmark(DIGITS)
+    easier = replace(benchmark, target=replace(benchmark.target, value=EASIER))
+    nearest = {path.name: path.read_text() for path in (PACKAGES / "digits_nearest").iterdir()}
+    nearest[MODULE] = (
+        "import time\n" + nearest[MODULE].replace("def train(", "def votes(") + NAPPING
+    )
+    nearest[FILE] += NAPPING_FACTORS
+    seconds: dict[tuple[str, ...], list[float]] = {}
+    with (
+        package_folder({name: text.encode() for name, text in nearest.items()}) as package,
+        open_task(DIGITS.with_suffix(""), easier) as task,
+    ):
+        track = Track(easier, task, nonce)
+        for repeat in range(repeats):
+            for off in variants_of(("awake", "plain"))[:: -1 if repeat % 2 else 1]:
+                run = track.train(package, repeat, off=off)
+                seconds.setdefault(off, []).append(run.result.seconds or math.nan)
+    whole = seconds.pop(())
+    for off, those in seconds.items():
+        gap = paired_gap(list(zip(those, whole, strict=True)), quantum=SHORTEST_SECONDS)
+        if gap is None:
+            continue
+        found = (gap.ratio - 1) * statistics.geometric_mean(whole)
+        words = f"{gap.ratio:.4f} ({gap.low:.4f} to {gap.high:.4f}, {gap.pairs} pairs)"
+        bars.say(f"without {' and '.join(off)}: {words}, {found:+.4f} s")
+        if off == ("awake",):
+            share = 100 * found / NAP_SECONDS
+            bars.hold("seconds of a factor over its nap", share, " %", at_least=95, at_most=105)
+
+
 def _words(found: SpeedUp | None) -> str:
     if found is None:
         return "no speed-up, a run missed the target"
@@ -211,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--speed-ups", type=int, default=0, help="times under each load")
     parser.add_argument("--speed-up-pairs", type=int, default=6, help="pairs of each")
+    parser.add_argument("--naps", type=int, default=0, help="repeats of a package with a nap")
     parser.add_argument("--nonce", default=secrets.token_hex(32), help="64 hex digits")
     parser.add_argument("--trusted", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -225,6 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hold_controls(bars, given.draws, given.nonce)
     if given.speed_ups:
         hold_speed_ups(bars, given.speed_ups, given.speed_up_pairs, given.nonce)
+    if given.naps:
+        hold_naps(bars, given.naps, given.nonce)
     return bars.exit_code
 
 

@@ -18,7 +18,7 @@ import argparse
 import secrets
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,14 +69,20 @@ class Track:
         self.benchmark, self.task, self.nonce = benchmark, task, nonce
 
     def train(
-        self, package: Path, index: int, *, factors: bool = True, control: bool = False
+        self,
+        package: Path,
+        index: int,
+        *,
+        factors: bool = True,
+        off: Collection[str] = (),
+        control: bool = False,
     ) -> Trained:
-        """Train a package on a draw or a control; `factors` switches all of its factors."""
+        """Train a package on a draw or a control; `factors` switches all but those `off`."""
         manifest = shipped_manifest(package)
         course = draw_course(
             self.task, self.benchmark, manifest, nonce=self.nonce, index=index, control=control
         )
-        chosen = dict.fromkeys(manifest.factors or {}, factors)
+        chosen = {name: factors and name not in off for name in manifest.factors or {}}
         course = replace(course, task={**course.task, "factors": chosen})
         order = order_of(package, manifest, self.benchmark)
         with ProcessorSamples() as samples:
