@@ -165,14 +165,14 @@ def html_rows(page: str) -> list[tuple[str, str, str, str | None]]:
     rows = re.findall(r'<tr[^>]*>\s*<td class="r num rank.*?</tr>', page, flags=re.DOTALL)
     found = []
     for row in rows:
-        label = re.search(r'<td class="r num rank[^>]*>(\S+)', row)
+        label = re.search(r'<td class="r num rank[^>]*>([^\s<]+)', row)
         link = re.search(r'href="/submissions/(\w+)"', row)
         time = re.search(r'<b title="([^"]*)"', row)
         cost_cell = re.search(r'title="(\S+) USD"', row)
         assert label is not None
         assert link is not None
         assert time is not None
-        words = label[1].removesuffix("</td>"), unescape(time[1]), cost_cell and cost_cell[1]
+        words = label[1], unescape(time[1]), cost_cell and cost_cell[1]
         found.append((link[1], *words))
     return found
 
