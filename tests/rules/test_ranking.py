@@ -519,7 +519,7 @@ def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone() -
     history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0)])
 
     assert [record.submission_id for record in history.records] == ["a"]
-    assert history.not_records[0].reason == "its duel with the holder is pending"
+    assert history.not_records[0].reason == "no duel with the holder has decided yet"
 
 
 def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date() -> None:

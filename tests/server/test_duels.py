@@ -438,7 +438,7 @@ def test_fresh_runs_that_beat_the_holder_have_their_duel_queued(
     (waiting,) = division["not_records"]
     assert (waiting["submission_id"], waiting["reason"]) == (
         challenger,
-        "its duel with the holder is pending",
+        "no duel with the holder has decided yet",
     )
 
 

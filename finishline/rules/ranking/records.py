@@ -175,7 +175,7 @@ def _challenge_measured(
         )
     if holder is None or holder.tta_seconds is None:
         return _record(contender, tta_seconds, None, p_value=None)
-    p_value, limit, why = None, DUEL_ALPHA, "its duel with the holder is pending"
+    p_value, limit, why = None, DUEL_ALPHA, "no duel with the holder has decided yet"
     if duel is not None:
         p_value = duel.p_value
     elif not may_duel(contender, holder):
