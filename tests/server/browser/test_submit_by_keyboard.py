@@ -42,9 +42,11 @@ def test_a_claim_is_mended_previewed_and_sent(
 ) -> None:
     context = browser.new_context()
     # Scripts of a page are files: without these it has none, and axe can still look at it.
-    context.route("**/static/*.js*", lambda route: route.abort())
+    context.route("**/static/**/*.js*", lambda route: route.abort())
     page = context.new_page()
     complaints: list[str] = []
+    blocked: list[str] = []
+    page.on("requestfailed", lambda request: blocked.append(request.url))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(f"{address}/")
     tab_to(page, "nav a:has-text('Submit')")
@@ -69,6 +71,7 @@ def test_a_claim_is_mended_previewed_and_sent(
     page.wait_for_url("**/submissions/*")
     expect(page.locator("h1")).to_contain_text("alice")
     assert not complaints
+    assert blocked
     context.close()
 
 
