@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from finishline.cli import records
+from finishline.rules.archive import records
 from finishline.rules.archive.definitions import shipped_file
 from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import BENCHMARKS, write_submission

@@ -271,7 +271,7 @@ def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -
         for stage, lines in dockerfile.items()
     }
     assert copied["server-builder"] == {
-        *("finishline", "server", "web", "migrations", "benchmarks", "docs"),
+        *("finishline", "server", "web", "migrations", "benchmarks", "docs", "examples"),
     }
     assert copied["worker"] == {"finishline", "worker", "reference_models"}
 

@@ -50,6 +50,15 @@ class Stack:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
+    def cancel(self, verification_id: str) -> None:
+        """Cancel a verification."""
+        answer = asking.post(
+            f"{self.url}/api/v1/verifications/{verification_id}/cancel",
+            headers={"Authorization": f"Bearer {self.token('organiser')}"},
+            timeout=10.0,
+        )
+        assert answer.status_code == 200, answer.text
+
     def wait_until_ended(self, verification_id: str, *, seconds: float = 400.0) -> Any:
         """The verification once it has ended."""
 

@@ -33,8 +33,8 @@ NOTE_FOCUSED = """() => {
 
 
 def public_pages(filled: dict[str, str]) -> list[str]:
-    """The address of each page that needs no account, each face of a board once."""
-    return [page for page in pages_of(filled) if not page.startswith(SIGNED_IN)]
+    """The address of each page that needs no account."""
+    return [page for page in pages_of(filled, faces=False) if not page.startswith(SIGNED_IN)]
 
 
 def tab(page: Any) -> Iterator[dict[str, Any] | None]:

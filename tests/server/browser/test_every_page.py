@@ -67,8 +67,11 @@ def page_routes(router: Any) -> Iterator[str]:
             yield route.path
 
 
-def pages_of(filled: dict[str, str]) -> list[str]:
-    """The address of every page there is: none can be forgotten here."""
+def pages_of(filled: dict[str, str], *, faces: bool = True) -> list[str]:
+    """The address of every page there is: none can be forgotten here.
+
+    Without `faces` each page once, and of the charts' pages, which are alike, one.
+    """
     paths = [
         path + QUERIES.get(path, "")
         for router in pages.ROUTERS
@@ -76,7 +79,8 @@ def pages_of(filled: dict[str, str]) -> list[str]:
         if path != CHARTS and not path.startswith("/console/sign-in/")
     ]
     charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
-    return [path.format(**filled) for path in (*paths, *charts, *FACES)]
+    beside = [*charts, *FACES] if faces else charts[:1]
+    return [path.format(**filled) for path in (*paths, *beside)]
 
 
 class Visit:
