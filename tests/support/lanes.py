@@ -23,13 +23,20 @@ from pathlib import Path
 import psutil
 
 INSTALLATIONS = ("tests/chaos", "tests/deploy", "tests/e2e")
-# The longest first; the last one takes the place of the first that has ended. A lane imports every
-# test that it may choose from, which takes 16 s of CPU for all of them: few lanes are quickest.
+BROWSER = "tests/server/browser"
+TRAINING = ("tests/examples", "tests/reference_models", "tests/worker")
+# The longest first; each of the others takes the place of one that has ended, so that the last ones
+# end together. A lane imports every test that it may choose from, 16 s of CPU for all of them.
 LANES: Mapping[str, Sequence[str]] = {
     "installations": ("-m", "processes", *INSTALLATIONS),
-    "server": ("-m", "not processes", "tests/server"),
-    "the rest": ("-m", "not processes", "tests", "--ignore=tests/server"),
+    "server": ("-m", "not processes", "tests/server", f"--ignore={BROWSER}"),
     "processes": ("-m", "processes", "tests", *(f"--ignore={each}" for each in INSTALLATIONS)),
+    "the rest": (
+        *("-m", "not processes", "tests", "--ignore=tests/server"),
+        *(f"--ignore={each}" for each in TRAINING),
+    ),
+    "training": ("-m", "not processes", *TRAINING),
+    "browser": ("-m", "not processes", BROWSER),
 }
 AT_ONCE = (os.cpu_count() or 2) + 1
 OPTIONS = ("--durations=10",)
