@@ -120,21 +120,58 @@ def is_room_wanted(session: Session | Connection) -> bool:
 
 
 def in_the_way(session: Session, *, alive_seconds: float) -> list[Attempt]:
-    """Running attempts of nobody's whose worker could train another that waits, if it were free."""
-    idle = read_free_workers(session, alive_seconds=alive_seconds, now=utc_now())
+    """Running attempts of nobody's whose worker is wanted: one for each attempt that waits.
+
+    An attempt that a worker takes which is free, or about to be, wants no other.
+    """
+    now = utc_now()
+    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
+    apart = [each for each in waiting_apart(session, now) if each.verification.checks_id]
     heads = [head for head in _heads(session) if head.waiting("").sharer != NOBODYS]
+    waiting = [(head, _oldest(session, head)) for head in heads]
+    served: set[str] = set()
+
+    def serves(hardware_class: str, name: str) -> bool:
+        """Whether a worker could train an attempt that no other one is to be freed for."""
+        idle.free[hardware_class] = [name]
+        for attempt in apart:
+            is_left = attempt.id not in served and attempt.hardware_class == hardware_class
+            if is_left and draw_apart(session, idle, attempt) is not None:
+                served.add(attempt.id)
+                return True
+        for head, oldest in waiting:
+            left = [each for each in oldest if each[0] not in served]
+            if left and idle.may_take(hardware_class, head.hardware_class):
+                drawn = _draw(session, idle, hardware_class, left)
+                if drawn is not None:
+                    served.add(drawn[0])
+                    return True
+        return False
+
+    for hardware_class, name in _about_to_be_free(session, idle):
+        serves(hardware_class, name)
     found = []
-    for attempt in session.scalars(select(Attempt).where(*_nobodys_under_way())).unique():
+    # The youngest first: it loses least.
+    under_way = select(Attempt).where(*_nobodys_under_way()).order_by(Attempt.started_at.desc())
+    for attempt in session.scalars(under_way).unique():
         name, hardware_class = attempt.worker or "", attempt.hardware_class or ""
         is_out = name not in idle.owners or idle.pauses.of(hardware_class) is not None
-        if is_out or idle.free.get(hardware_class):
-            continue
-        idle.free[hardware_class] = [name]
-        able = (head for head in heads if idle.may_take(hardware_class, head.hardware_class))
-        if any(_draw(session, idle, hardware_class, _oldest(session, head)) for head in able):
+        if not is_out and serves(hardware_class, name):
             found.append(attempt)
-        idle.free[hardware_class] = []
     return found
+
+
+def _about_to_be_free(session: Session, idle: FreeWorkers) -> list[tuple[str, str]]:
+    """Workers by class without an attempt: free ones, and those that give theirs up."""
+    taken = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
+    taken |= set(session.scalars(select(Attempt.sent_to).where(Attempt.state == "queued")))
+    return [
+        (hardware_class, name)
+        for hardware_class, names in sorted(idle.present.items())
+        if idle.pauses.of(hardware_class) is None
+        for name in sorted(names)
+        if name in idle.owners and name not in taken
+    ]
 
 
 def _nobodys_under_way() -> tuple[ColumnElement[bool], ...]:

@@ -22,7 +22,7 @@ from server.verifications.cross_checks import (
     end_cross_check,
     give_up_cross_check,
 )
-from server.verifications.holds import pause_failing
+from server.verifications.holds import FAILED, pause_failing
 from server.verifications.jobs import queue_attempt, trains_packages
 from server.verifications.outcomes import (
     conclude_replay,
@@ -154,7 +154,14 @@ def as_followed(attempt: Attempt, failure: Failure) -> Failure:
 
 def _is_spent(attempt: Attempt, failure: Failure) -> bool:
     """Whether infrastructure failures have used up the attempts of a verification."""
-    return failure.kind == "infrastructure" and attempt.number >= attempt.verification.max_attempts
+    is_infrastructure = failure.kind == "infrastructure"
+    return is_infrastructure and _failed(attempt) >= attempt.verification.max_attempts
+
+
+def _failed(attempt: Attempt) -> int:
+    """Number of failed attempts, this one included; one that made room for others is none."""
+    others = (each for each in attempt.verification.attempts if each is not attempt)
+    return 1 + sum(each.state in FAILED for each in others)
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
@@ -173,7 +180,7 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
         queue_attempt(session, verification, number=attempt.number + 1)
         follow_check(session, verification)
         return
-    attempts = f"after {count_text(attempt.number, 'attempt')}"
+    attempts = f"after {count_text(_failed(attempt), 'attempt')}"
     next_step = failure.next_step[:1].lower() + failure.next_step[1:]
     end_without_verdict(
         session,

@@ -50,7 +50,8 @@ def _has_reference_environment(session: Session, measured: Verification) -> bool
 def show_speed_up(session: Session, verification: Verification) -> None:
     """Put the speed-up of the latest runs beside the reference on the package's row.
 
-    Without one, because a run missed the target, the row has none. Other jobs change nothing.
+    Without one, because a run missed the target, the row has none. Runs that the machinery or a
+    noisy worker spoilt leave an earlier one there. Other jobs change nothing.
     """
     submission = verification.submission
     if not purpose_of(verification).beside_reference or submission is None:
@@ -59,6 +60,11 @@ def show_speed_up(session: Session, verification: Verification) -> None:
     if package is None or report is None:
         return
     found = None
+    if any(
+        reason["weight"] == "leaves_open" and reason["code"] != SPEED_UP.name
+        for reason in verification.reasons
+    ):
+        return
     if verification.outcome == "verified":
         found = measured_speed_up(definition(session, verification.benchmark_sha256), report)
     package.speed_up = None if found is None else found.ratio

@@ -14,8 +14,8 @@ from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import Database, utc_now
-from server.base.models import Attempt, Charge, Verification
-from server.verifications.overdue import end_waited_speed_ups, make_room
+from server.base.models import Attempt, Charge, Verification, WorkerRow
+from server.verifications.overdue import end_waited_speed_ups, expire_leases, make_room
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
@@ -161,6 +161,46 @@ def test_a_running_speed_up_makes_room_for_an_entry(
     assert "attempt 1 made room for others" in page
     with entries.database.read() as session:
         assert session.get_one(Verification, entries.measurement(other)).state == "queued"
+
+
+def test_one_waiting_entry_takes_one_worker_and_to_make_room_is_no_failed_attempt(
+    entries: Entries, alice: Person, bob: Person, client: TestClient
+) -> None:
+    first = entries.hand_in(alice).json()["id"]
+    second = entries.hand_in(bob, FILES | {"notes.md": b"Another one.\n"}).json()["id"]
+    for each in (first, second):
+        entries.measure(each)
+    speed_up = entries.measurement(first)
+    entries.lease(second)
+    with entries.database.write() as session:
+        own = session.get_one(WorkerRow, WORKER_SYSTEM.worker)
+        columns = {each.name: getattr(own, each.name) for each in WorkerRow.__table__.columns}
+        session.add(WorkerRow(**columns | {"name": "other-worker"}))
+        session.flush()
+        (running,) = session.scalars(select(Attempt).where(Attempt.state == "running"))
+        running.worker = "other-worker"
+    entries.lease(first)
+    waiting = entries.hand_in(bob, FILES | {"notes.md": b"A third one.\n"}).json()["id"]
+
+    for _ in range(3):
+        with entries.database.write() as session:
+            assert make_room(session, alive_seconds=60.0) == 1
+            assert make_room(session, alive_seconds=60.0) == 0  # One is about to be free.
+        entries.lease(first)
+    entries.lease(waiting)
+    shown = client.get(f"/api/v1/verifications/{speed_up}").json()
+    assert len(shown["attempts"]) == 4
+
+    for failed in range(3):
+        state = client.get(f"/api/v1/verifications/{speed_up}").json()["state"]
+        assert state == "running", f"after {failed} failed attempts"
+        with entries.database.write() as session:
+            assert expire_leases(session, now=utc_now() + timedelta(days=1)) > 0
+        if failed < 2:
+            entries.lease(first)
+    shown = client.get(f"/api/v1/verifications/{speed_up}").json()
+    assert (shown["state"], len(shown["attempts"])) == ("failed", 6)
+    assert shown["reasons"][0]["message"].startswith("after 3 attempts: ")
 
 
 def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
