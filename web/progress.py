@@ -82,13 +82,16 @@ def challenge_sentence(verification: Mapping[str, Any]) -> str | None:
         return "The challenge has no result: the record stays, and it may be asked for again."
     numbers = [reason["numbers"] for reason in verification["reasons"]]
     p_value = next((each[P_CHALLENGER] for each in numbers if P_CHALLENGER in each), None)
-    told = "nothing shows it faster" if p_value is None else f"p = {p_value:.2g}"
+    told = "" if p_value is None else f"p = {p_value:.2g}"
     if duel["won"]:
         return f"The challenge is won: {told}, below {DUEL_ALPHA:g}."
+    why = f"{told}, and a record needs p below {DUEL_ALPHA:g}"
+    if p_value is None:
+        why = "the challenger was withdrawn while it was trained"
     again = datetime.fromisoformat(verification["ended_at"]) + AGAIN_AFTER
     return (
-        f"The challenge is lost: {told}, and a record needs p below {DUEL_ALPHA:g}. The same "
-        f"package may challenge it again from {again:%Y-%m-%d} on."
+        f"The challenge is lost: {why}. The same package may challenge it again from "
+        f"{again:%Y-%m-%d} on."
     )
 
 

@@ -108,7 +108,7 @@ class DuelView(Schema):
     """A duel: the two sides, the side that each run trains, and the result once reported.
 
     `challenge` says that its submitter challenged a record with it, at the cost of her quota, and
-    `won` whether its one-sided p-value is below 0.01; None of another duel and before its end.
+    `won` whether it took the record; None of another duel, before its end and without a result.
     `test` is "paired_t" or, where a side missed the target, "count". `pairs_needed` is about how
     many pairs would separate the sides if they differ as they did here.
     """

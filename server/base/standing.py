@@ -10,7 +10,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.records import DUEL_ALPHA
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
@@ -225,14 +224,6 @@ def p_of_record_duel(duel: Verification) -> float | None:
 def is_challenge(session: Session, verification: Verification) -> bool:
     """Whether a submitter challenges a record by a duel: no other one takes from a quota."""
     return verification.kind == DUEL.name and session.get(Charge, verification.id) is not None
-
-
-def has_won(session: Session, verification: Verification) -> bool | None:
-    """Whether a challenge was faster beyond doubt, so that it takes the record; None of others."""
-    if verification.state != "done" or not is_challenge(session, verification):
-        return None
-    p_value = p_of_record_duel(verification)
-    return p_value is not None and p_value < DUEL_ALPHA
 
 
 def claim_of(submission: Submission) -> Claim:

@@ -35,9 +35,10 @@ from server.base.models import (
     Webhook,
     WorkerRow,
 )
-from server.base.standing import ENDED, has_won, is_challenge, purpose_of
+from server.base.standing import ENDED, is_challenge, purpose_of
 from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
+from server.verifications.duels import has_won
 
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",

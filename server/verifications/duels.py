@@ -16,7 +16,7 @@ from finishline.rules.ranking.records import (
     may_duel,
     measured_history,
 )
-from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
+from finishline.rules.verification.duel import RECORD_PAIRS, WITHDRAWN, why_no_duel
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import DUEL
 from server.base.board_versions import raise_board_version
@@ -27,6 +27,7 @@ from server.base.replay_estimate import Basis, Estimator
 from server.base.standing import (
     OPEN,
     claim_of,
+    is_challenge,
     kind_that_checks,
     p_of_record_duel,
     purpose_of,
@@ -37,6 +38,7 @@ from server.people.dependencies import Caller
 from server.submissions.service import find_submission
 from server.verifications.jobs import Order, queue_job
 from server.verifications.record_candidates import contenders
+from server.verifications.workers import is_organisers_worker
 
 
 def record_holder(session: Session, benchmark_id: str, division: str) -> Contender | None:
@@ -78,15 +80,36 @@ def refuse_another_challenge(session: Session, challenger: Submission, holding: 
                 "challenge of a record is open at a time. Wait for it: "
                 f"/verifications/{duel.id}"
             )
-        p_value = p_of_record_duel(duel) if duel.state == "done" else None
-        if pool_id != challenger.pool_id or p_value is None or duel.ended_at is None:
+        if pool_id != challenger.pool_id or duel.ended_at is None or not is_lost(duel):
             continue
         again = duel.ended_at + AGAIN_AFTER
-        if p_value >= DUEL_ALPHA and utc_now() < again:
+        if utc_now() < again:
             raise ConflictError(
                 f"Duel {duel.id} for this record was lost on {duel.ended_at:%Y-%m-%d}: ask again "
                 f"from {again:%Y-%m-%d} on."
             )
+
+
+def is_lost(duel: Verification) -> bool:
+    """Whether the challenger of a record was not shown to be faster, or was withdrawn meanwhile."""
+    if any(reason["code"] == WITHDRAWN.code for reason in duel.reasons):
+        return True
+    p_value = p_of_record_duel(duel) if duel.state == "done" else None
+    return p_value is not None and p_value >= DUEL_ALPHA
+
+
+def has_won(session: Session, duel: Verification) -> bool | None:
+    """Whether a challenge took the record; None of another job, and of one without a result.
+
+    A duel on a worker that is not the organisers' moves no record: won, it has no result.
+    """
+    if not is_challenge(session, duel):
+        return None
+    if is_lost(duel):
+        return False
+    if duel.state != "done" or p_of_record_duel(duel) is None:
+        return None
+    return is_organisers_worker(session, duel.attempts[-1].worker or "") or None
 
 
 def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str | None]]:

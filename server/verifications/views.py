@@ -42,7 +42,6 @@ from server.base.models.visibility import hidden_runs, is_hidden
 from server.base.standing import (
     ENDED,
     decision_word,
-    has_won,
     is_challenge,
     is_published,
     purpose_of,
@@ -52,6 +51,7 @@ from server.base.viewer import ANYBODY
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
+from server.verifications.duels import has_won
 from server.verifications.jobs import trainings_of
 from server.verifications.queue import waiting_for
 

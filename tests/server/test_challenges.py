@@ -11,9 +11,17 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.base.models import Attempt, Charge, NoticeEvent, Submission, User, Verification
+from server.base.models import (
+    Attempt,
+    Charge,
+    NoticeEvent,
+    Submission,
+    User,
+    Verification,
+    WorkerRow,
+)
 from server.notices.mailing import post_body
-from tests.server.conftest import Person, claim_headers
+from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
@@ -170,6 +178,62 @@ def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
     with database.write() as session:
         session.get_one(Verification, duel).ended_at = ended_at - timedelta(days=31)
     assert ask().status_code == 201
+
+
+def test_a_challenger_that_is_withdrawn_while_it_is_trained_has_lost(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    ask: Callable[..., Any],
+    client: TestClient,
+    bob: Person,
+    olivia: Person,
+) -> None:
+    challenger, holder = two
+
+    def withdraw_and_come_back(duel: str) -> Any:
+        for act, by in (("withdrawal", bob), ("reinstatement", olivia)):
+            path = f"/api/v1/submissions/{challenger}/{act}"
+            answer = client.post(path, json={"reason": "a second thought"}, headers=by.headers)
+            assert answer.status_code == 200, answer.text
+        return client.get(f"/api/v1/verifications/{duel}").json()
+
+    early = withdraw_and_come_back(ask(holder=holder).json()["id"])
+    assert (early["state"], early["duel"]["won"], early["reasons"]) == ("cancelled", None, [])
+
+    duel = ask(holder=holder).json()["id"]
+    entries.lease(challenger)
+    ended = withdraw_and_come_back(duel)
+
+    assert (ended["state"], ended["duel"]["won"]) == ("cancelled", False)
+    assert [reason["code"] for reason in ended["reasons"]] == ["duel_withdrawn"]
+    page = client.get(f"/verifications/{duel}").text
+    assert "The challenge is lost: the challenger was withdrawn while it was trained." in page
+    refused = ask()
+    assert refused.status_code == 409
+    assert "was lost on" in refused.json()["detail"]
+    assert holders(client) == [holder]
+
+
+def test_a_challenge_that_is_won_on_a_worker_of_no_organiser_moves_nothing_and_says_so(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    ask: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    make_person: Callable[..., Person],
+) -> None:
+    challenger, holder = two
+    duel = ask(holder=holder).json()["id"]
+    lease = entries.lease(challenger)
+    make_person("stranger", "submitter")
+    with database.write() as session:
+        worker = session.get_one(WorkerRow, WORKER_SYSTEM.worker)
+        worker.confirmed_by = session.scalars(select(User.id).where(User.name == "stranger")).one()
+    fight(entries, lease, gain=0.6)
+
+    assert holders(client) == [holder]
+    assert client.get(f"/api/v1/verifications/{duel}").json()["duel"]["won"] is None
+    assert "The challenge has no result" in client.get(f"/verifications/{duel}").text
 
 
 def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(

@@ -265,6 +265,13 @@ def _pairs_needed(pairs: Sequence[Pair], time: PairedGap | None, alpha: float) -
     return None if time is None else pairs_to_separate(time, alpha=alpha)
 
 
+# Else whoever sees the runs go badly would withdraw and challenge again at once.
+WITHDRAWN = Reason(
+    "duel_withdrawn",
+    "note",
+    "the challenger's submitter withdrew it while it was trained: a challenge of a record is lost "
+    "by that",
+)
 # Among the numbers of the first reason: how likely is such a duel if the challenger is no faster?
 P_CHALLENGER = "p_challenger_no_faster"
 

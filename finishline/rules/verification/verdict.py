@@ -39,6 +39,7 @@ ReasonCode = Literal[
     "duel_pace",
     "duel_epochs",
     "duel_missed",
+    "duel_withdrawn",
     "latency_agrees",
     "latency_slower_than_claimed",
     "latency_not_measured",
