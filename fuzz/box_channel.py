@@ -22,8 +22,8 @@ import psutil
 
 from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
 from worker.box import race as race_module
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.race import Course, race
-from worker.box.start import BoxUnavailableError, Order
 
 LIMITS = Limits(
     hello_seconds=0.1,

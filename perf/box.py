@@ -7,6 +7,7 @@ bar is missed.
 
 import argparse
 import json
+import socket
 import statistics
 import subprocess
 import sys
@@ -21,10 +22,11 @@ import numpy as np
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from perf.harness import Bars, in_turn, percentiles
-from worker.box import start
+from worker.box import bubblewrap
+from worker.box.order import RUNNER, Order, variables
 from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
-from worker.box.start import RUNNER, Box, Order
+from worker.box.start import Box
 
 START_MS, CPU_RATIO, ROUND_TRIP_US, KILL_MS, WORKER_SHARE = 120.0, 1.01, 100.0, 50.0, 0.01
 TRIPS = 2000
@@ -81,10 +83,10 @@ def prepare(task):
 @contextmanager
 def plain() -> Iterator[None]:
     """Start runners as plain processes instead of boxes."""
-    boxed = start._start
+    boxed = bubblewrap._start
 
     def unboxed(
-        order: Order, inside: "start.socket.socket", stage: str | None
+        order: Order, inside: socket.socket, stage: str | None
     ) -> "subprocess.Popen[bytes]":
         orders = {
             "channel": inside.fileno(),
@@ -100,16 +102,16 @@ def plain() -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=start._variables(order.limits),
+            env=variables(order.limits),
             pass_fds=(inside.fileno(),),
             start_new_session=True,
         )
 
-    start._start = unboxed
+    bubblewrap._start = unboxed
     try:
         yield
     finally:
-        start._start = boxed
+        bubblewrap._start = boxed
 
 
 @contextmanager

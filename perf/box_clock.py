@@ -26,8 +26,8 @@ import numpy as np
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from perf.harness import Bars, percentiles
+from worker.box.order import Order
 from worker.box.race import Course, race
-from worker.box.start import Order
 
 LATEST_SECONDS = 0.002
 LONGEST_WAIT_SECONDS = 0.02

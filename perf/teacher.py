@@ -33,8 +33,8 @@ from perf.harness import CHECKOUT, Bars, ProcessorSamples, print_table
 from perf.verdict_halves import Halves, measured_share
 from worker.box.environments import installed_environments
 from worker.box.local import draw_course, open_task, order_of
+from worker.box.order import BoxUnavailableError
 from worker.box.race import RaceResult, race
-from worker.box.start import BoxUnavailableError
 from worker.box.task import TaskBox, TaskError
 
 TEACHER = CHECKOUT / "benchmarks" / "teacher.toml"

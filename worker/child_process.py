@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from finishline.rules.verification.messages import ReplayJob
+from worker.box.order import Backend
 from worker.group import GroupChannel, Meeting, launch_options
 from worker.hosts import Hosts
 from worker.telemetry import Sensors
@@ -28,7 +29,7 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 class Host:
     """Host of a training. `command` starts one of its `processes`, `sensors` observe it.
 
-    `hosts` are those that train along, each with as many processes.
+    `hosts` are those that train along, each with as many processes. `box` makes its boxes.
     """
 
     device: str
@@ -38,6 +39,7 @@ class Host:
     command: Sequence[str] = CHILD_COMMAND
     sensors: Sensors | None = None
     hosts: Hosts | None = None
+    box: Backend = "bwrap"
 
 
 @dataclass(frozen=True)

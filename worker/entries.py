@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from finishline.client.transport import FinishlineError
@@ -25,11 +25,12 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.report_check import seconds_after_preparation
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
+from worker.box.order import Backend, BoxUnavailableError, Order
 from worker.box.packages import PackageMissingError
 from worker.box.race import Ask, RaceResult, race
 from worker.box.shipped import task_module
-from worker.box.start import BoxUnavailableError, Order
 from worker.box.task import TaskBox, TaskError
+from worker.child_process import Host
 from worker.failures import entry_failure, failure
 from worker.link import WorkerLink
 from worker.outbox import Announcer, StopReason
@@ -37,14 +38,14 @@ from worker.outbox import Announcer, StopReason
 MIB = 1 << 20
 
 
-def box_word(*, off: str | None = None) -> BoxWord:
+def box_word(*, backend: Backend, off: str | None = None) -> BoxWord:
     """Whose packages this host trains, by a test of its box, and its environments.
 
     `off` is the reason why it trains none, if there is one before any test.
     """
     if off is not None:
         return BoxWord("off", off)
-    state = check_box()
+    state = check_box(backend)
     if state.entries == "off":
         return BoxWord("off", state.why)
     found = {name: each.sha256 for name, each in installed_environments().items()}
@@ -65,6 +66,7 @@ class Entries:
     ) -> ReplayRun:
         """Train run `index` in a box of its own; a failure is a value, and no process is left."""
         training = self.job.trainings[index]
+        order = self.orders[training.package]
         announcer.run_started(index)
         try:
             course = self.task.draw(
@@ -72,7 +74,7 @@ class Entries:
                 facts={
                     "benchmark": self.job.benchmark_id,
                     "threads": self.grant.threads,
-                    "device": "cpu",
+                    "device": "cuda" if order.gpus else "cpu",
                     "factors": {
                         name: bool(training.settings.get(name, usual))
                         for name, usual in self.grant.packages[training.package].factors.items()
@@ -83,7 +85,7 @@ class Entries:
                 control=training.is_control,
             )
             result = race(
-                self.orders[training.package],
+                order,
                 course,
                 seed=training.seed,
                 on_start=lambda ledger: announcer.phase(index, "train", seconds=0.0, ledger=ledger),
@@ -145,7 +147,9 @@ def _given_up(reason: StopReason | None) -> Failure:
 
 
 @contextmanager
-def open_entries(job: ReplayJob, lease: Lease, server: WorkerLink) -> Iterator[Entries]:
+def open_entries(
+    job: ReplayJob, lease: Lease, server: WorkerLink, *, host: Host
+) -> Iterator[Entries]:
     """Fetch the packages and the task of an attempt, and start the task.
 
     Raises BoxUnavailableError where this host cannot train them, FinishlineError where the server
@@ -154,7 +158,11 @@ def open_entries(job: ReplayJob, lease: Lease, server: WorkerLink) -> Iterator[E
     grant = server.training(lease)
     with ExitStack() as stack:
         orders = {
-            name: _order(content, grant, stack.enter_context(package_folder(_bytes(content))))
+            name: replace(
+                _order(content, grant, stack.enter_context(package_folder(_bytes(content)))),
+                backend=host.box,
+                gpus=gpus_of(host),
+            )
             for name, content in grant.packages.items()
         }
         files = {
@@ -163,10 +171,17 @@ def open_entries(job: ReplayJob, lease: Lease, server: WorkerLink) -> Iterator[E
         }
         folder = stack.enter_context(package_folder(files))
         try:
-            task = stack.enter_context(TaskBox(task_module(folder, job.benchmark_id)))
+            module = task_module(folder, job.benchmark_id)
+            task = stack.enter_context(TaskBox(module, backend=host.box))
         except (TaskError, PackageMissingError) as error:
             raise BoxUnavailableError(str(error)) from error
         yield Entries(job, grant, orders, task)
+
+
+def gpus_of(host: Host) -> tuple[str, ...]:
+    """The GPUs of a host's containers, by their CDI names; bubblewrap's boxes have none."""
+    _, _, number = host.device.partition("cuda:")
+    return (number,) if host.box == "oci" and number else ()
 
 
 def _bytes(content: PackageContent) -> dict[str, bytes]:

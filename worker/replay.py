@@ -22,7 +22,7 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from worker.box.start import BoxUnavailableError
+from worker.box.order import BoxUnavailableError
 from worker.child_process import Host
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
@@ -221,7 +221,7 @@ def _trainer(job: ReplayJob, lease: Lease, *, server: WorkerLink, host: Host) ->
     if not any(training.in_box for training in job.trainings):
         yield partial(train_run, job, host=host)
         return
-    with open_entries(job, lease, server) as entries:
+    with open_entries(job, lease, server, host=host) as entries:
         yield entries.train
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from finishline.cli.main import main
-from worker.box.start import BoxUnavailableError, find_bubblewrap
+from worker.box.bubblewrap import find_bubblewrap
+from worker.box.order import BoxUnavailableError
 
 
 @dataclass(frozen=True)

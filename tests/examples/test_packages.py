@@ -12,9 +12,10 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
 from perf.digits import train_boxed, train_trusted
 from perf.teacher import shipped_manifest
+from worker.box.bubblewrap import find_bubblewrap
 from worker.box.local import draw_course, open_task, order_of
+from worker.box.order import BoxUnavailableError
 from worker.box.race import RaceResult, race
-from worker.box.start import BoxUnavailableError, find_bubblewrap
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "examples" / "packages"

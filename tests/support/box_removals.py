@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType, Limits
-from worker.box import channel, own_uid, start, watch
+from worker.box import bubblewrap, channel, oci, order, own_uid, start, watch
 from worker.box.channel import Channel
 from worker.box.packages import SITE, Bind
 
@@ -49,13 +49,13 @@ def edited(edit: Callable[[Arguments, Path], Arguments]) -> Removal:
     """Change the arguments of bubblewrap."""
 
     def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        original = start._arguments
+        original = bubblewrap._arguments
 
         def arguments(*given: Any, **named: Any) -> tuple[Arguments, list[Bind]]:
             made, binds = original(*given, **named)
             return edit(made, folder), binds
 
-        monkeypatch.setattr(start, "_arguments", arguments)
+        monkeypatch.setattr(bubblewrap, "_arguments", arguments)
 
     return remove
 
@@ -64,21 +64,22 @@ def no_filter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Load a filter that allows every call."""
     path = folder / "allow.bpf"
     path.write_bytes(ALLOW_ALL)
-    monkeypatch.setattr(start, "filter_path", lambda: path)
+    for backend in (bubblewrap, oci):
+        monkeypatch.setattr(backend, "filter_path", lambda: path)
 
 
 def no_resource_limit(name: str) -> Removal:
     """Leave one resource limit out."""
 
     def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        original = start._rlimits
+        original = order.resource_limits
 
         def rlimits(limits: Limits) -> dict[str, int]:
             found = original(limits)
             del found[name]
             return found
 
-        monkeypatch.setattr(start, "_rlimits", rlimits)
+        monkeypatch.setattr(order, "resource_limits", rlimits)
 
     return remove
 
@@ -89,9 +90,9 @@ def no_limit(name: str, value: float) -> Removal:
     def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         original = start.Box.__init__
 
-        def init(self: start.Box, order: start.Order) -> None:
-            limits = dataclasses.replace(order.limits, **{name: value})
-            original(self, dataclasses.replace(order, limits=limits))
+        def init(self: start.Box, given: order.Order) -> None:
+            limits = dataclasses.replace(given.limits, **{name: value})
+            original(self, dataclasses.replace(given, limits=limits))
 
         monkeypatch.setattr(start.Box, "__init__", init)
 
@@ -116,12 +117,13 @@ def workers_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def all_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Bind the worker's environment instead of a list of packages."""
     whole = Bind(Path(sysconfig.get_path("purelib")), SITE)
-    monkeypatch.setattr(start, "package_binds", lambda packages: [whole])
+    monkeypatch.setattr(order, "package_binds", lambda packages: [whole])
 
 
 def no_masks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Cover no folder of packages below the interpreter."""
-    monkeypatch.setattr(start, "masked_folders", lambda binds: [])
+    for backend in (bubblewrap, oci):
+        monkeypatch.setattr(backend, "masked_folders", lambda binds: [])
 
 
 def no_watch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -11,7 +11,7 @@ import struct
 import tempfile
 from typing import Any
 
-from worker.box.start import filter_path
+from worker.box.order import filter_path
 
 # By the name that the kernel gives a machine: libseccomp's name, and the kernel's number for it.
 ARCHITECTURES = {"x86_64": ("X86_64", 0xC000003E), "aarch64": ("AARCH64", 0xC00000B7)}

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from finishline.rules.trainings.protocol import Limits
+from worker.box import oci
+from worker.box.order import RUNNER, Backend, BoxUnavailableError, Order
 from worker.box.packages import Bind
-from worker.box.start import RUNNER, Box, BoxUnavailableError, Order, check_host
+from worker.box.start import Box, check_host
 
 PROBE = RUNNER.with_name("probe.py")
 LIMITS = Limits(memory_bytes=256 << 20, processes=32, run_seconds=5.0, prepare_seconds=5.0)
@@ -45,19 +47,21 @@ class BoxState:
 
 
 @functools.cache
-def check_box() -> BoxState:
+def check_box(backend: Backend = "bwrap") -> BoxState:
     """Start a box on this host and try to leave it; once a process."""
     try:
-        check_host()
-        leaks = _probe()
+        check_host(backend)
+        leaks = _probe(backend)
     except BoxUnavailableError as error:
         return BoxState("off", str(error))
     if leaks:
         return BoxState("off", "a box leaks: " + "; ".join(LEAKS[name] for name in leaks))
+    if backend == "oci" and oci.has_cgroup():
+        return BoxState("anyone")
     return BoxState("known", "no memory cgroup bounds the whole box")
 
 
-def _probe() -> list[str]:
+def _probe(backend: Backend) -> list[str]:
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as secret:
         Path(folder).chmod(0o755)
         Path(secret.name).chmod(0o644)
@@ -68,6 +72,7 @@ def _probe() -> list[str]:
             limits=LIMITS,
             extra=[Bind(RUNNER, "/runner.py")],
             runner=PROBE,
+            backend=backend,
         )
         with Box(order) as box:
             return _read(box)

@@ -26,9 +26,9 @@ from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.job import draw
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.shipped import task_module
-from worker.box.start import BoxUnavailableError, Order
 from worker.box.task import TaskBox, TaskError
 
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2

@@ -25,8 +25,9 @@ from finishline.rules.trainings.protocol import (
     ProtocolError,
 )
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.scorer import Scorer
-from worker.box.start import Box, BoxUnavailableError, Order
+from worker.box.start import Box
 from worker.box.wake_up import waking_first
 from worker.box.watch import MemoryWatch
 

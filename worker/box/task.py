@@ -24,9 +24,10 @@ from finishline.rules.trainings.protocol import (
     offsets,
 )
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError
+from worker.box.order import RUNNER, Backend, Order
 from worker.box.packages import Bind
 from worker.box.race import Course
-from worker.box.start import RUNNER, Box, Order
+from worker.box.start import Box
 
 TASKER = RUNNER.with_name("tasker.py")
 LIMITS = Limits(memory_bytes=1 << 30, run_seconds=10.0, prepare_seconds=10.0, processes=16)
@@ -56,7 +57,7 @@ class TaskModule:
 class TaskBox:
     """A running task. Use it as a context; the box is killed at its end."""
 
-    def __init__(self, task: TaskModule) -> None:
+    def __init__(self, task: TaskModule, *, backend: Backend = "bwrap") -> None:
         extra = [Bind(RUNNER, "/runner.py")]
         extra += [Bind(path, f"/data/{name}") for name, path in (task.data or {}).items()]
         order = Order(
@@ -66,6 +67,7 @@ class TaskBox:
             limits=LIMITS,
             extra=extra,
             runner=TASKER,
+            backend=backend,
         )
         self._box = Box(order)
         self._conversation = TaskConversation()

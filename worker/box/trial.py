@@ -24,9 +24,9 @@ from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.protocol import PREDICTION_TYPES
 from worker.box.check import check_box
+from worker.box.order import PACKAGE, BoxUnavailableError
 from worker.box.race import Course
 from worker.box.shipped import task_module
-from worker.box.start import PACKAGE, BoxUnavailableError
 from worker.box.task import TaskBox, TaskError
 
 UNAVAILABLE, USAGE = 4, 2

@@ -10,9 +10,11 @@ import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.worker.box import wire
+from worker.box.bubblewrap import find_bubblewrap
+from worker.box.check import check_box
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
-from worker.box.start import BoxUnavailableError, Order, find_bubblewrap
 
 TRUTH = bytes(range(8))
 # A limit in the arguments of the boxes of this process, which tells them from all others.
@@ -40,6 +42,14 @@ def _bubblewrap() -> None:
         if os.environ.get("FINISHLINE_REQUIRE_BOX"):
             raise
         pytest.skip(f"{error}; the box is not tested")
+
+
+@pytest.fixture(scope="session")
+def containers() -> None:
+    """Skip where podman starts no container."""
+    state = check_box("oci")
+    if state.entries == "off":
+        pytest.skip(f"{state.why}; containers are not tested")
 
 
 Score = Callable[[bytes], tuple[float, float]]

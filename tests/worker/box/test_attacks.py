@@ -24,10 +24,10 @@ import pytest
 from tests.support.box_removals import remove
 from tests.worker.box import attempts
 from tests.worker.box.conftest import LIMITS, course
+from worker.box.order import Backend, Order
 from worker.box.own_uid import BOX_UID
 from worker.box.packages import requirements_of
 from worker.box.race import race
-from worker.box.start import Order
 
 
 class Attempt(NamedTuple):
@@ -149,7 +149,15 @@ def facts() -> Iterator[dict[str, object]]:
         }
 
 
-Outcomes = Callable[[str | None], dict[Attempt, str]]
+Outcomes = Callable[..., dict[Attempt, str]]
+# Outcomes in a container that are others than in bubblewrap's box.
+CONTAINED = {
+    "write /dev/new": "EACCES",
+    "write /proc/sys/kernel/core_pattern": "EROFS",
+    "write /proc/sys/kernel/hostname": "EROFS",
+    "variable FINISHLINE_WORKER_TOKEN": "absent from 10",  # bubblewrap adds PWD.
+    "set_uid 0": "EPERM",  # It has a root, which is nobody outside.
+}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +165,7 @@ def outcomes(facts: dict[str, object]) -> Outcomes:
     """Outcomes of the attempts in one box: of all, or of those that a protection refuses."""
 
     @functools.cache
-    def make(without: str | None) -> dict[Attempt, str]:
+    def make(without: str | None, backend: Backend = "bwrap") -> dict[Attempt, str]:
         wanted = [one for one in TABLE if without in (None, one.without)]
         # Those of the first step are printed before those of the second.
         wanted.sort(key=lambda one: one.step)
@@ -167,7 +175,9 @@ def outcomes(facts: dict[str, object]) -> Outcomes:
             if without is not None:
                 remove(without, monkeypatch, Path(str(facts["folder"])))
             packages = dict(requirements_of(["numpy"]))
-            order = Order(package=package, module="train", packages=packages, limits=LIMITS)
+            order = Order(
+                package=package, module="train", packages=packages, limits=LIMITS, backend=backend
+            )
             result = race(order, course(), seed=7)
         said = [line for line in result.log_tail.splitlines() if line.startswith("RESULT ")]
         assert said, result
@@ -200,3 +210,9 @@ def test_a_box_refuses_an_attempt(attempt: Attempt, outcomes: Outcomes) -> None:
 )
 def test_the_attempt_passes_without_its_protection(attempt: Attempt, outcomes: Outcomes) -> None:
     assert outcomes(attempt.without)[attempt] != attempt.outcome
+
+
+def test_a_container_refuses_the_same_attempts(containers: None, outcomes: Outcomes) -> None:
+    expected = {one: CONTAINED.get(one.does, one.outcome) for one in TABLE}
+
+    assert outcomes(None, "oci") == expected

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.seccomp import ARCHITECTURES, NAMESPACES, SHARED_ANONYMOUS, build, verdict
-from worker.box.start import filter_path
+from worker.box.order import filter_path
 
 # Numbers of calls by architecture, from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl
 # and include/uapi/asm-generic/unistd.h).

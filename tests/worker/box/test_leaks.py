@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
-from tests.worker.box.conftest import LIMITS, MARK, RunCode
+from tests.worker.box.conftest import LIMITS, MARK, RunCode, course
 from worker.box import race as race_module
 from worker.box.channel import Channel
+from worker.box.order import Order
 from worker.box.race import Course, race
-from worker.box.start import Order
 
 BOXES = 50
 GROWTH_BYTES = 8 << 20
@@ -169,3 +169,21 @@ def test_no_label_and_no_quality_is_sent_into_a_box(sent_for: Any) -> None:
     for told in (b"0.8125", np.float64(quality).tobytes(), np.float32(quality).tobytes()):
         assert told not in everything
     assert b"0.9375" in everything  # The target is told: the bytes are really those sent.
+
+
+def test_containers_leave_nothing(containers: None, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    limits = Limits(**(vars(LIMITS) | {"prepare_seconds": 0.5, "log_bytes": 100_000}))
+    before = held()
+
+    ends = []
+    for code in PACKAGES.values():
+        (tmp_path / "train.py").write_text(
+            "def prepare(task): pass\n"
+            "def train(prepared, data, seed):\n    yield lambda inputs: bytes(range(8))\n" + code
+        )
+        result = race(Order(tmp_path, "train", {}, limits=limits, backend="oci"), course(), seed=7)
+        ends.append(result.code or result.status)
+
+    assert ends == list(PACKAGES)
+    assert held() <= before

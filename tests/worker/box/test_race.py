@@ -11,7 +11,7 @@ from finishline.rules.trainings.protocol import Limits
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, RunCode
 from worker.box import race
-from worker.box.start import RUNNER, BoxUnavailableError
+from worker.box.order import RUNNER, BoxUnavailableError
 
 
 def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) -> None:

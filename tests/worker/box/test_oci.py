@@ -1,0 +1,118 @@
+"""Boxes that are containers: the command of podman, and their end."""
+
+import ast
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from finishline.rules.trainings.protocol import Limits
+from tests.worker.box.conftest import LIMITS
+from worker.box import oci
+from worker.box.check import check_box
+from worker.box.order import Order
+from worker.box.packages import Bind
+from worker.box.start import Box
+from worker.child_process import Host
+from worker.entries import gpus_of
+
+ORDER = Order(Path("/made"), "train", {}, backend="oci")
+BINDS = [Bind(Path("/made"), "/package")]
+
+
+def flags(order: Order, *, as_root: bool = False, has_cgroup: bool = False) -> str:
+    """The command of podman up to the root, with a space between its parts."""
+    found = oci.command(
+        order, BINDS, root=Path("/root-of-box"), as_root=as_root, has_cgroup=has_cgroup
+    )
+    return " ".join(found[: found.index("--rootfs") + 2]) + " "
+
+
+def test_a_container_has_no_network_no_rights_and_no_writable_place_but_two() -> None:
+    said = flags(ORDER)
+
+    for flag in (
+        "podman run --rm ", "--network none ", "--read-only ", "--read-only-tmpfs=false ",
+        "--cap-drop all ", "--security-opt no-new-privileges ", "--user 1000:1000 ",
+        "--security-opt mask=/proc/1:/dev/mqueue:/dev/zero:/sys:", "--ipc none ", "--pid private ",
+        "--ulimit nofile=256:256 ", "--volume /made:/package:ro ", "--rootfs /root-of-box ",
+        f"--tmpfs /scratch:rw,size={256 << 20},mode=1777,nosuid,nodev,notmpcopyup,noexec ",
+    ):  # fmt: skip
+        assert flag in said
+    assert said.count("--tmpfs") == 2
+    assert said.count("--volume") == said.count(":ro ") == 1
+
+
+def test_limits_are_the_cgroups_where_podman_has_them() -> None:
+    order = Order(Path("/made"), "train", {}, limits=Limits(memory_bytes=5 << 20, processes=7))
+
+    assert "--cgroups disabled" in flags(order)
+    assert "--memory 5242880 --memory-swap 5242880 --pids-limit 8 " in flags(order, has_cgroup=True)
+
+
+def test_a_container_runs_as_its_user_and_that_of_root_as_the_uid_of_boxes() -> None:
+    assert "--userns keep-id:uid=1000,gid=1000 " in flags(ORDER)
+    assert "--uidmap 0:64998:1 --uidmap 1000:64999:1 " in flags(ORDER, as_root=True)
+
+
+def test_a_gpu_comes_by_its_cdi_name() -> None:
+    host = Host(device="cuda:1", data_dir=Path("unused"), box="oci")
+    order = Order(Path("/made"), "train", {}, gpus=gpus_of(host))
+
+    said = flags(order)
+
+    assert "--device nvidia.com/gpu=1 " in said
+    assert ":/sys" not in said  # Its driver reads it.
+    assert "RLIMIT_DATA" not in json.dumps(oci.runner_command(order, 3))
+    assert gpus_of(Host(device="cuda:1", data_dir=Path("unused"))) == ()
+    assert gpus_of(Host(device="cpu", data_dir=Path("unused"), box="oci")) == ()
+
+
+def test_the_keeper_repeats_the_constants_of_the_worker() -> None:
+    tree = ast.parse(oci.KEEPER.read_text())
+    names = ("WORKER_SOCKET", "FILTER", "CHANNEL")
+    line = next(
+        node
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"({', '.join(names)})"
+    )
+
+    assert ast.literal_eval(line.value) == tuple(getattr(oci, name) for name in names)
+
+
+@pytest.mark.parametrize("version", ["", "podman version 4.2.1", "podman version dev"])
+def test_an_old_podman_is_off(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    check_box.cache_clear()
+    monkeypatch.setattr(oci, "_ask", lambda *_: version)
+
+    assert str(check_box("oci")).startswith("off: podman 4.3 with crun is needed; on Debian 12")
+    check_box.cache_clear()
+
+
+def test_a_host_with_memory_cgroups_takes_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, has_cgroup in (
+        ("v2 [cpuset cpu io memory pids]", True),
+        ("v2 [pids]", False),
+        ("v1 [memory pids]", False),
+        ("", False),
+    ):
+        oci.has_cgroup.cache_clear()
+        monkeypatch.setattr(oci, "_ask", lambda *_, said=said: said)
+
+        assert oci.has_cgroup() is has_cgroup
+    oci.has_cgroup.cache_clear()
+
+
+def test_a_container_ends_with_its_worker(containers: None, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    order = Order(tmp_path, "train", {}, limits=LIMITS, backend="oci")
+    with Box(order) as box:
+        box.socket.recv(1)
+        began = time.monotonic()
+        # The kernel closes it as it closes all that a worker has when it dies.
+        assert box._started.held is not None
+        box._started.held.close()
+
+        assert box.exit_status(wait_seconds=10) == 0
+        assert time.monotonic() - began < 5
