@@ -22,6 +22,7 @@ import psutil
 
 from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
 from worker.box import race as race_module
+from worker.box.cgroup import Usage
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.race import Course, race
 
@@ -92,6 +93,10 @@ class FakeBox:
     def exit_status(self, *, wait_seconds: float) -> int:
         """An exit status that no runner gives."""
         return 1
+
+    def usage(self) -> Usage:
+        """Nothing: no process is counted."""
+        return Usage()
 
     def why_not_started(self) -> str:
         """The reason of an end before hello."""

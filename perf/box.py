@@ -86,7 +86,7 @@ def plain() -> Iterator[None]:
     boxed = bubblewrap._start
 
     def unboxed(
-        order: Order, inside: socket.socket, stage: str | None
+        order: Order, inside: socket.socket, stage: str | None, cgroup: object
     ) -> "subprocess.Popen[bytes]":
         orders = {
             "channel": inside.fileno(),

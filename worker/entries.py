@@ -1,6 +1,7 @@
 """Train the packages of an attempt in a box: grant and task first, then one run after another."""
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -36,6 +37,7 @@ from worker.link import WorkerLink
 from worker.outbox import Announcer, StopReason
 
 MIB = 1 << 20
+log = logging.getLogger(__name__)
 
 
 def box_word(*, backend: Backend, off: str | None = None) -> BoxWord:
@@ -94,6 +96,9 @@ class Entries:
             )
         except (BoxUnavailableError, TaskError, PackageMissingError) as error:
             result = RaceResult("failed", (), Ledger(), code="box_unavailable", message=str(error))
+        if result.cpu_seconds is not None:
+            peak_mib = result.peak_bytes // MIB
+            log.info("run %d: %d MiB, %.1f s of processors", index, peak_mib, result.cpu_seconds)
         run = run_of(result, index=index, seed=training.seed, reason=stop())
         announcer.run_finished(
             index,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from worker.box import own_uid
+from worker.box.cgroup import BoxCgroup, NoCgroupError, delegated
 from worker.box.order import (
     SCRATCH,
     BoxUnavailableError,
@@ -43,17 +44,23 @@ NAMESPACES_REFUSED = (
 def launch(order: Order, folder: Path) -> Started:
     """Start a box; root stages its files in the empty `folder`. Raises OSError."""
     staged = str(folder) if os.geteuid() == 0 else None
+    parent = delegated()
+    cgroup = BoxCgroup(parent, order.limits) if isinstance(parent, Path) else None
     end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with inside:
         try:
-            process = _start(order, inside, staged)
+            process = _start(order, inside, staged, cgroup)
         except BaseException:
             end.close()
+            if cgroup is not None:
+                cgroup.remove()
             raise
-    return Started(process, end, process.pid, process.kill)
+    return Started(process, end, process.pid, process.kill, cgroup=cgroup)
 
 
-def _start(order: Order, inside: socket.socket, stage: str | None) -> "subprocess.Popen[bytes]":
+def _start(
+    order: Order, inside: socket.socket, stage: str | None, cgroup: BoxCgroup | None
+) -> "subprocess.Popen[bytes]":
     arguments, binds = _arguments(order, staged=stage)
     rules = os.open(filter_path(), os.O_RDONLY | os.O_CLOEXEC)
     listed = os.memfd_create("arguments")
@@ -69,6 +76,8 @@ def _start(order: Order, inside: socket.socket, stage: str | None) -> "subproces
         ]  # fmt: skip
         if stage is not None:
             command = own_uid.through(command, [bind.source for bind in binds], stage)
+        if cgroup is not None:
+            command = cgroup.entering(command)
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -118,6 +127,12 @@ def check_host() -> None:
     find_bubblewrap()
     if os.geteuid() == 0 and not own_uid.is_allowed():
         raise BoxUnavailableError(ROOT_REFUSED)
+
+
+def why_no_cgroup() -> str | None:
+    """The reason why boxes have no cgroup, None if they have one."""
+    found = delegated()
+    return str(found) if isinstance(found, NoCgroupError) else None
 
 
 def reason_of(line: str) -> str | None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from finishline.rules.trainings.protocol import Limits
-from worker.box import oci
 from worker.box.order import RUNNER, Backend, BoxUnavailableError, Order
 from worker.box.packages import Bind
-from worker.box.start import Box, check_host
+from worker.box.start import BACKENDS, Box, check_host
 
 PROBE = RUNNER.with_name("probe.py")
 LIMITS = Limits(memory_bytes=256 << 20, processes=32, run_seconds=5.0, prepare_seconds=5.0)
@@ -56,9 +55,10 @@ def check_box(backend: Backend = "bwrap") -> BoxState:
         return BoxState("off", str(error))
     if leaks:
         return BoxState("off", "a box leaks: " + "; ".join(LEAKS[name] for name in leaks))
-    if backend == "oci" and oci.has_cgroup():
+    why = BACKENDS[backend].why_no_cgroup()
+    if why is None:
         return BoxState("anyone")
-    return BoxState("known", "no memory cgroup bounds the whole box")
+    return BoxState("known", f"no memory cgroup bounds the whole box: {why}")
 
 
 def _probe(backend: Backend) -> list[str]:

@@ -194,6 +194,11 @@ def has_cgroup() -> bool:
     return said.startswith("v2 ") and {"memory", "pids"} <= set(re.findall(r"\w+", said))
 
 
+def why_no_cgroup() -> str | None:
+    """The reason why containers have no cgroup, None if they have one."""
+    return None if has_cgroup() else "podman has none of version 2 with memory, pids"
+
+
 def _ask(*arguments: str) -> str:
     try:
         said = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from finishline.rules.trainings.protocol import Limits
+from worker.box.cgroup import BoxCgroup
 from worker.box.packages import SITE, Bind, interpreter_binds, library_binds, package_binds
 
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
@@ -53,6 +54,7 @@ class Started:
     pid: int
     stop: Callable[[], None]
     held: socket.socket | None = None
+    cgroup: BoxCgroup | None = None
 
 
 def runner_command(order: Order, channel: int) -> list[str]:

@@ -77,7 +77,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class RaceResult:
-    """A run in a box. `code` names a failure; `seconds` is the time to the target."""
+    """A run in a box. `code` names a failure; `seconds` is the time to the target.
+
+    `cpu_seconds` are those of the whole box, from its start, where it has a cgroup.
+    """
 
     status: RaceStatus
     asks: tuple[Ask, ...]
@@ -87,6 +90,7 @@ class RaceResult:
     message: str | None = None
     log_tail: str = ""
     peak_bytes: int = 0
+    cpu_seconds: float | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -190,6 +194,7 @@ class _Runner:
 
     def result(self, *, peak_bytes: int) -> RaceResult:
         """The run as it ended: at the first ask that reached the target, if one did."""
+        usage = self._box.usage()
         found = RaceResult(
             status=self._status,
             asks=tuple(self._asks),
@@ -197,7 +202,8 @@ class _Runner:
             code=self._code,
             message=self._message,
             log_tail=self._box.log_tail(),
-            peak_bytes=peak_bytes,
+            peak_bytes=usage.peak_bytes or peak_bytes,
+            cpu_seconds=usage.cpu_seconds,
             hello=self._hello,
         )
         last = self._asks[-1] if self._asks else None
@@ -329,6 +335,9 @@ class _Runner:
     def _death(self) -> tuple[str, str]:
         status = self._box.exit_status(wait_seconds=EXIT_SECONDS)
         self._look()
+        if self._box.usage().was_killed:
+            most = self._limits.memory_bytes >> 20
+            return "memory_limit", f"the package held more than {most} MiB of memory"
         if status is None:
             return "entry_died", "the package closed its connection to the worker"
         known = EXITS.get(status)

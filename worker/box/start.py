@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import IO
 
 from worker.box import bubblewrap, oci
+from worker.box.cgroup import Usage
 from worker.box.order import Backend, BoxUnavailableError, Order, Started
 from worker.box.watch import can_watch
 
@@ -29,6 +30,7 @@ class Box:
         self.started_at = time.perf_counter()
         self.log_is_full = False
         self._tail = b""
+        self._usage: Usage | None = None
         self._backend = BACKENDS[order.backend]
         self._folder = tempfile.mkdtemp(prefix="finishline-box-")
         try:
@@ -74,11 +76,21 @@ class Box:
         """Kill every process of the box and free its files. May be called again."""
         self.stop()
         self._process.wait()
+        if self._usage is None:
+            self._usage = self.usage()
+            if self._started.cgroup is not None:
+                self._started.cgroup.remove()
         self.socket.close()
         if self._started.held is not None:
             self._started.held.close()
         self._reader.join(5.0)
         self._remove_folder()
+
+    def usage(self) -> Usage:
+        """Use of memory and processors by the box, as its cgroup counts them; empty without one."""
+        if self._usage is None and self._started.cgroup is not None:
+            return self._started.cgroup.usage()
+        return self._usage or Usage()
 
     def why_not_started(self) -> str:
         """The reason of a box that ended before the runner's first frame."""
