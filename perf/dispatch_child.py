@@ -19,7 +19,7 @@ CURVE = (50.0, 80.0, 96.0, 98.0)
 
 def train(config: Any, *, seed: int, device: str, data_dir: Path) -> Iterator[Phase | Measurement]:
     """Reaches its target at once, on a curve that no other seed has."""
-    own = seed % 1_000_003 * 1e-6
+    own = seed % 2**40 * 2**-40
     yield from (Phase.WARMUP, Phase.DATA, Phase.TRAIN)
     for epoch, quality in enumerate(CURVE, 1):
         yield Phase.EVAL

@@ -216,7 +216,7 @@ class SimulatedWorker:
             init = time.perf_counter() - claimed_at
             await post(kind="phase", phase="train", ledger={"init": init})
             began, evaluations = time.perf_counter(), []
-            own = training["seed"] % 1_000_003 * 1e-6
+            own = training["seed"] % 2**40 * 2**-40
             for epoch, quality in enumerate(CURVE, 1):
                 await asyncio.sleep(EPOCH_SECONDS)
                 seconds = time.perf_counter() - began
