@@ -82,7 +82,8 @@ class InvitationCreate(Schema):
     """Link to make by which one person joins, or a class.
 
     It ends with `last_day`, in 7 days if absent, or once `uses` people joined. With a `mail_domain`
-    they name an address there. `name` is proposed to a single person.
+    they name an address there. `name` is proposed to a single person. With `known` the organiser
+    knows who joins: workers whose box has no memory cgroup train their packages too.
     """
 
     model_config = ConfigDict(
@@ -98,6 +99,7 @@ class InvitationCreate(Schema):
     mail_domain: str | None = Field(default=None, max_length=253, pattern=DOMAIN_PATTERN)
     organisation: str | None = Field(default=None, min_length=1, max_length=100)
     name: UserName | None = None
+    known: bool = False
 
 
 class InvitationView(Schema):
@@ -114,6 +116,7 @@ class InvitationView(Schema):
     mail_domain: str | None
     organisation: str | None
     name: str | None
+    known: bool
     made_by: str
     made_with: int
     created_at: datetime

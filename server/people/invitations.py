@@ -79,6 +79,7 @@ def make_invitation(
         mail_domain=wanted.mail_domain,
         organisation_id=_organisation(session, caller, wanted.organisation),
         name=wanted.name,
+        known=wanted.known,
         made_by=caller.user_id,
         made_with=caller.token_id,
         created_at=utc_now(),
@@ -189,6 +190,7 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         email=wanted.email,
         organisation_id=found.organisation_id,
         created_at=now,
+        known_at=now if found.known else None,
     )
     session.add(user)
     session.flush()
@@ -231,6 +233,7 @@ def invitation_view(found: Invitation) -> InvitationView:
         mail_domain=found.mail_domain,
         organisation=found.organisation.name if found.organisation is not None else None,
         name=found.name,
+        known=found.known,
         made_by=found.maker.name,
         made_with=found.made_with,
         created_at=found.created_at,
@@ -239,7 +242,7 @@ def invitation_view(found: Invitation) -> InvitationView:
 
 
 def _logged(found: Invitation) -> dict[str, Any]:
-    names = ("role", "uses_allowed", "expires_at", "mail_domain", "organisation_id")
+    names = ("role", "uses_allowed", "expires_at", "mail_domain", "organisation_id", "known")
     return {name: getattr(found, name) for name in names}
 
 

@@ -79,9 +79,9 @@ def test_one_person_joins_by_a_link_and_sees_their_token_once(
 
 
 def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(
-    client: TestClient, invite: Callable[..., str]
+    client: TestClient, invite: Callable[..., str], ada: Person
 ) -> None:
-    link = invite(uses=2, mail_domain="uni.example")
+    link = invite(uses=2, mail_domain="uni.example", known=True)
 
     for wrong in ("eve@elsewhere.example", "eve@notuni.example", ""):
         refused = join(client, link, "eve", email=wrong)
@@ -92,6 +92,8 @@ def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(
     assert (taken.status_code, 'id="e-name"' in taken.text) == (422, True)
     assert 'value="other@uni.example"' in taken.text
     assert join(client, link, "frank", email="f@uni.example").status_code == 303
+    known = client.get("/api/v1/users/frank", headers=ada.headers).json()["known_at"]
+    assert known is not None
     closed = client.get(link)
     assert (closed.status_code, "used 2 times" in closed.text) == (409, True)
 

@@ -43,10 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0057"
-UNDO = tuple(
-    f"ALTER TABLE trainings DROP COLUMN speed_up{end}" for end in ("", "_low", "_high", "_pairs")
-)
+BEFORE = "0058"
+UNDO = ("ALTER TABLE invitations DROP COLUMN known",)
 
 
 def set_back(database: Database) -> None:

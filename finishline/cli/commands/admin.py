@@ -342,6 +342,10 @@ def invite(
     name: Annotated[
         str | None, typer.Option("--name", help="Name proposed to a single person.")
     ] = None,
+    approve: Annotated[
+        bool,
+        typer.Option("--approve", help="Approve whoever joins, as `admin user approve` does."),
+    ] = False,
     file: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
@@ -355,6 +359,8 @@ def invite(
     With --from each person of a list gets a link of their own, as CSV to send by mail merge.
     """
     body = given(role=role, last_day=until, mail_domain=domain, organisation=organisation)
+    if approve:
+        body["known"] = True
     screen = open_screen(as_json=as_json)
     if file is not None:
         if name is not None:

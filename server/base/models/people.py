@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.base.models.base import Base
@@ -74,8 +74,8 @@ class Invitation(Base):
     """A link by which people join; only the SHA-256 of its code is kept.
 
     It makes `uses_allowed` users of `role`, with an address at `mail_domain` and in the
-    organisation where these are set. `name` is proposed to a single person. It ends with the token
-    it was `made_with`.
+    organisation where these are set. `name` is proposed to a single person. Users of a `known` link
+    are known to an organiser. It ends with the token it was `made_with`.
     """
 
     __tablename__ = "invitations"
@@ -89,6 +89,7 @@ class Invitation(Base):
     mail_domain: Mapped[str | None] = mapped_column(String(253))
     organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"))
     name: Mapped[str | None] = mapped_column(String(100))
+    known: Mapped[bool] = mapped_column(default=False, server_default=false())
     made_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     made_with: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
     created_at: Mapped[datetime]
