@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-firefox test-client test-integrations test-vision lint audit format bench proofs chaos clean
+.PHONY: help install pictures wheels run test test-firefox test-client test-integrations test-vision lint audit format bench proofs chaos course clean
 
 VENV := .venv
 comma := ,
@@ -122,6 +122,9 @@ proofs: $(STAMP)  ## check 100 real and 100 tampered proofs in Python, Node and 
 chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everything must end well
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
+
+course: $(STAMP)  ## 200 students on one box: 400 packages, of which 40 cheat (ARGS="--students 20 --cheats 30")
+	$(BIN)/python -m tests.course.walk $(ARGS)
 
 pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo, season and archives
 	$(BIN)/python -m tests.support.pictures $(URL)
