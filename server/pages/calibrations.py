@@ -1,6 +1,6 @@
 """Pages of a benchmark's calibrations and of its reference's convergence."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
@@ -15,7 +15,6 @@ from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
 from web.chart_parts import Figure
-from web.curves_chart import convergence_figure
 from web.render import render
 from web.replay_chart import calibration_figure
 
@@ -84,13 +83,6 @@ def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuer
     )
 
 
-@router.get("/calibrations/{calibration_id}/charts/bands.json")
-def bands_chart(calibration_id: str, services: ServicesDep) -> dict[str, Any]:
-    """The curves of the runs with their band, batch size by batch size."""
-    with services.database.read() as session:
-        return _bands(session, services, queries.find_calibration(session, calibration_id))
-
-
 def _bands(session: Session, services: Services, calibration: Calibration) -> Figure:
     benchmark = definition(session, calibration.benchmark_sha256)
     shown = views.calibration_view(session, calibration, services.benchmarks)
@@ -129,11 +121,3 @@ def convergence_page(benchmark_id: str, services: ServicesDep) -> str:
         benchmark=shown.model_dump(mode="json"),
         convergence=convergence.model_dump(mode="json"),
     )
-
-
-@router.get("/benchmarks/{benchmark_id}/charts/convergence.json")
-def convergence_chart(benchmark_id: str, services: ServicesDep) -> dict[str, Any]:
-    """Convergence against batch size."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return convergence_figure(convergence_view(session, benchmark).model_dump(mode="json"))

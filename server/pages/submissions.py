@@ -51,7 +51,6 @@ from server.submissions.service import find_submission
 from server.submissions.waivers import revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
-from web.charts import curves_figure
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
 from web.render import render
@@ -116,17 +115,6 @@ def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | No
     published = [check for check in mine if check["published"]]
     first = next(iter([*open_ones, *published, *mine]), None)
     return None if first is None else str(first["id"])
-
-
-@router.get("/submissions/{submission_id}/charts/curves.json")
-def curves_chart(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
-    """Quality against time, run by run."""
-    with services.database.read(viewer) as session:
-        context = submission_context(session, services, submission_id)
-        runs = submission_with_curves(session, submission_id)
-    return curves_figure(
-        runs, context["benchmark"]["target"], context["control_points"], time=context["time"]
-    )
 
 
 @router.get("/submissions/{submission_id}/badge.svg")

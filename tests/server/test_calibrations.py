@@ -370,9 +370,6 @@ def test_an_adopted_one_stands_beside_the_points_of_the_file(
     drawn = {p["batch_size"]: p["mean"] for p in after["calibration"]["points"]}
     # As everywhere, the fastest and the slowest run are dropped.
     assert drawn == pytest.approx({size: fmean(runs[1:-1]) for size, runs in epochs.items()})
-    traces = client.get("/benchmarks/digits/charts/convergence.json").json()["data"]
-    (adopted,) = [t for t in traces if t["name"] == "calibration 1, adopted"]
-    assert adopted["x"] == list(drawn)
     assert "calibration 1, adopted" in client.get(address).text
 
 
@@ -536,10 +533,8 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
     assert "Compared with the runs of the benchmark's file" in words
     assert "<script>alert" not in page.text
     assert 'style="' not in page.text
-    figure = client.get(f"{address}/charts/bands.json").json()
-    assert {trace["name"] for trace in figure["data"]} == {
-        "a run", "mean", "lower limit", "control-point band",
-    }  # fmt: skip
+    for trace in ("a run", "mean", "control-point band"):
+        assert f"</svg>{trace}</li>" in page.text
 
     client.post(
         f"/api/v1{address}/adopt", json={"reason": "it is measured here"}, headers=olivia.headers

@@ -307,7 +307,6 @@ def test_a_benchmark_without_points_says_so(client: TestClient) -> None:
     assert "was not measured yet" in page.text
     assert "data-chart" not in page.text
     assert 'id="points"' in page.text
-    assert client.get("/benchmarks/cifar10/charts/convergence.json").json()["data"] == []
 
 
 def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
@@ -324,12 +323,8 @@ def test_the_page_has_chart_table_and_a_way_there(
     assert '<figure class="chart figure" id="chart">' in page
     assert f'href="/submissions/{made["id"]}"' in page
     assert 'href="/benchmarks/digits/convergence"' in client.get("/benchmarks/digits").text
-    figure = client.get("/benchmarks/digits/charts/convergence.json").json()
-    assert [trace["name"] for trace in figure["data"]] == [
-        "reference mean",
-        "reference point",
-        "submission, not judged",
-    ]
+    for trace in ("reference mean", "reference point", "submission, not judged"):
+        assert trace in page
 
 
 def test_every_benchmark_answers(client: TestClient, offer_archive: Callable[[str], None]) -> None:

@@ -239,7 +239,7 @@ def test_the_browser_of_its_owner_shows_it_and_says_until_when(
     client.post("/console/sign-in", data=sent, headers={"Origin": "http://testserver"})
     page = client.get(f"/submissions/{hidden}").text
     assert "<b>Under embargo</b> until" in page
-    assert client.get(f"/submissions/{hidden}/charts/curves.json").status_code == 200
+    assert client.get(f"/submissions/{hidden}?tab=runs").status_code == 200
     assert "under embargo" in client.get("/account").text
 
 

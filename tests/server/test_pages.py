@@ -220,16 +220,6 @@ def test_the_methods_of_an_address_are_those_that_are_described(client: TestClie
     assert app_of(client).state.services.of(NamedMethods) == described
 
 
-def test_the_curves_of_a_submission_are_a_figure(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
-    submission_id = submit(digits_submission).json()["id"]
-    response = client.get(f"/submissions/{submission_id}/charts/curves.json")
-
-    assert response.status_code == 200
-    assert response.json()["data"]
-
-
 def test_the_chart_of_a_replay_is_a_figure(replay: Any, client: TestClient) -> None:
     response = client.get(f"/verifications/{replay.verification_id}/charts/replay.json")
 

@@ -169,8 +169,6 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
         table = page[page.index('<details id="evaluations">') :].split("</details>")[0]
         numbers = re.findall(r'</td>\s*<td class="r num">(\d+)</td><td class="r num">', table)
         assert numbers == ["1", "3", "6", "8"] * runs * times
-    figure = client.get(f"/submissions/{ids[0]}/charts/curves.json").json()
-    assert {len(t["x"]) for t in figure["data"] if t["meta"]["paint"] == "series"} == {4}
 
 
 @pytest.fixture
