@@ -36,18 +36,13 @@ from web.render import render
 log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 HOME = "/console"
-# A page of somebody signed in: no host, no backslash, no dot, so it can lead nowhere else.
-OWN_PAGE = re.compile(r"/(?:console|submit|account)(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
+# A page of ours: no host, no backslash, no step up or second slash, so it leads nowhere else.
+OWN_PAGE = re.compile(r"(?!/api/)(?:/(?![/.])[A-Za-z0-9_%.~@-]*)+(\?[A-Za-z0-9_=&%+.,:-]*)?")
 
 
-# Any page, where each asks for a sign-in: nor is its second character a slash.
-ANY_PAGE = re.compile(r"/(?![/.]|api/)[A-Za-z0-9_%.~@/-]*(\?[A-Za-z0-9_=&%+.,:-]*)?")
-
-
-def own_page(address: str | None, settings: Settings) -> str:
-    """Address to redirect to after the sign-in: the requested page if one needs a sign-in."""
-    own = ANY_PAGE if settings.reads == "members" else OWN_PAGE
-    return address if address is not None and own.fullmatch(address) else HOME
+def own_page(address: str | None) -> str:
+    """Address to redirect to after the sign-in: the requested page, if it is one of ours."""
+    return address if address is not None and OWN_PAGE.fullmatch(address) else HOME
 
 
 @router.get(SIGN_IN, response_class=HTMLResponse)
@@ -60,11 +55,11 @@ def sign_in_page(
     """The form that asks for a token."""
     settings = services.settings
     if signed_in_or_none(request, services) is not None:
-        return RedirectResponse(own_page(following, settings), status_code=303)
+        return RedirectResponse(own_page(following), status_code=303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A link on another site led here, and a browser sends no strict cookie along: a page of
         # ours asks again.
-        again = urlencode({"next": own_page(following, settings)})
+        again = urlencode({"next": own_page(following)})
         return HTMLResponse(render("openid.html", address=f"{SIGN_IN}?{again}"))
     response = _page(settings, following, signed_out=out)
     clear_mark(response, request, settings)
@@ -91,7 +86,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         return _page(
             services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
         )
-    response = RedirectResponse(own_page(sent.get("next"), services.settings), status_code=303)
+    response = RedirectResponse(own_page(sent.get("next")), status_code=303)
     set_cookie(response, request, services.settings, secret, user_name=name, role=role)
     return response
 
@@ -129,7 +124,7 @@ def _page(
     headers: dict[str, str] | None = None,
 ) -> HTMLResponse:
     context: dict[str, Any] = {
-        "next": own_page(following, settings),
+        "next": own_page(following),
         "out": signed_out,
         "error": error,
         "provider": settings.oidc_name if settings.oidc_issuer is not None else None,

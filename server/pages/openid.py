@@ -41,7 +41,7 @@ def begin(
 ) -> Response:
     """Go to the provider. A link leads here: a form that is redirected is blocked by the CSP."""
     _require_provider(services)
-    flow = Flow(own_page(following, services.settings), links=connect)
+    flow = Flow(own_page(following), links=connect)
     provider = services.of(Provider)
     address = authorization_url(provider, services.settings, flow, _callback(request, services))
     response = RedirectResponse(address, status_code=303)

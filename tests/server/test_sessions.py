@@ -158,15 +158,18 @@ def test_a_session_ends_with_its_time_and_with_its_token(
         assert len(session.scalars(select(ConsoleSession)).all()) == 1
 
 
-def test_a_sign_in_leads_to_a_page_of_the_console_and_nowhere_else(
+def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(
     client: TestClient, olivia: Any
 ) -> None:
-    for own in ("/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607"):
+    for own in (
+        "/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607", "/submissions",
+        "/submissions/0a1b2c/verify?kind=replay", "/submitters/clint@example",
+    ):  # fmt: skip
         assert sign_in(client, olivia.secret, next=own).headers["location"] == own
     for other in (
         "", "https://evil.example/console", "//evil.example/console", "/console//evil.example",
-        "/console/../api/v1/tokens", "/console\\evil.example", "/console@evil.example",
-        "/console\r\nSet-Cookie: a=b", "/consoleevil", "javascript:alert(1)", "/api/v1/tokens",
+        "/console/../api/v1/tokens", "/console\\evil.example", "/api/v1/me",
+        "/console\r\nSet-Cookie: a=b", "javascript:alert(1)", "/api/v1/tokens",
     ):  # fmt: skip
         found = sign_in(client, olivia.secret, next=other).headers["location"]
         assert found == "/console", other
