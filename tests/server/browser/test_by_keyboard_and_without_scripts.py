@@ -1,4 +1,4 @@
-"""Every public page by Tab alone and without scripts, and the API's page held against axe."""
+"""Pages by the keyboard alone and without scripts, and the API's page held against axe."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.server.browser.test_every_page import RESTYLED, RULES_ON_COLOURS, SIGNED_IN, pages_of
+from tests.server.browser.test_every_page import (
+    RESTYLED,
+    RULES_ON_COLOURS,
+    SIGNED_IN,
+    pages_of,
+    tab_to,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
 BROKEN = "options => axe.run(document, options).then(seen => seen.violations.map(v => v.id))"
@@ -73,6 +79,42 @@ def test_tab_leads_through_every_public_page_in_its_order_and_out_of_it(
     for address in public_pages(filled):
         page.goto(site + address, wait_until="load")
         faults += [f"{address}: {fault}" for fault in faults_of_tabbing(page)]
+    context.close()
+    assert not faults, "\n".join(faults)
+
+
+def test_a_verification_is_requested_and_a_verdict_decided_by_keyboard(
+    browser: Any, site: str, filled: dict[str, str], olivia: Any
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 700}, reduced_motion="reduce")
+    page, faults = context.new_page(), []
+
+    def press(selector: str, leads_to: str) -> None:
+        tab_to(page, selector)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**{leads_to}")
+
+    page.goto(f"{site}/submissions/{filled['third_submission']}/verify")
+    page.keyboard.type(olivia.secret)  # The one field has the focus.
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/verify")
+    press("button:has-text('Request it')", "/verifications/*")
+    assert "queued" in page.locator("h1").inner_text()
+
+    decision = f"/console/decide/{filled['rerun']}"
+    for address in ("/console", decision, "/submit", "/account"):
+        page.goto(site + address)
+        faults += [f"{address}: {fault}" for fault in faults_of_tabbing(page)]
+    page.goto(f"{site}/")
+    press("a.sign-in", "/console")
+    press(f"a[href='{decision}']", decision)
+    tab_to(page, "[name=reason]")
+    page.keyboard.type("the worker was quiet")
+    tab_to(page, "button:has-text('Keep')")
+    page.keyboard.press("Enter")
+    page.locator(".notice.is-done").wait_for()
+    page.goto(f"{site}/submissions/{filled['submission_id']}?tab=history")
+    assert "the worker was quiet" in page.locator("main").inner_text()
     context.close()
     assert not faults, "\n".join(faults)
 
