@@ -3,12 +3,12 @@
 import html
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from finishline.rules.ranking.evidence import check_of_row
 from finishline.rules.submissions.accelerators import accelerator_of_system
-from web.formats import TimeFormat
+from web.formats import DASH, TimeFormat
 from web.names import byline, hardware
 
 Figure = dict[str, Any]
@@ -316,6 +316,19 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+
+    def without_empty_columns(self) -> "Table":
+        """The same table without the columns that have a dash in every row."""
+        if not self.rows:
+            return self
+        cells = zip(*(row.cells for row in self.rows), strict=True)
+        kept = [place for place, column in enumerate(cells) if set(column) != {DASH}]
+        return Table(
+            tuple(self.columns[place] for place in kept),
+            tuple(
+                replace(row, cells=tuple(row.cells[place] for place in kept)) for row in self.rows
+            ),
+        )
 
 
 def columns(*texts: str, figures: Sequence[str] = ()) -> tuple[Column, ...]:

@@ -172,7 +172,7 @@ CHARTS = (
         "Quality of every run against time and epochs, with the target and the reference",
         "curves",
         lambda v: convergence_curves_figure(v["sets"], v["target"], v["reference"], time=v["time"]),
-        lambda v: convergence_curves_table(v["sets"], v["target"]),
+        lambda v: convergence_curves_table(v["sets"], v["target"], time=v["time"]),
         selected=3,
     ),
     BoardChart(
@@ -182,7 +182,7 @@ CHARTS = (
         "Every run as a dot; from four runs up a box around the middle half, with the median",
         "runs",
         lambda v: distribution_figure(v["sets"], time=v["time"]),
-        lambda v: distribution_table(v["sets"]),
+        lambda v: distribution_table(v["sets"], time=v["time"]),
         selected=15,
     ),
     BoardChart(
@@ -192,7 +192,7 @@ CHARTS = (
         "A run that never reaches the target keeps the share below 100 %",
         "runs",
         lambda v: survival_figure(v["sets"], time=v["time"]),
-        lambda v: survival_table(v["sets"]),
+        lambda v: survival_table(v["sets"], time=v["time"]),
         selected=5,
     ),
     BoardChart(

@@ -21,7 +21,7 @@ from web.chart_parts import (
     submission_row,
     target_line,
 )
-from web.formats import TimeFormat, number, quality, seconds_exact, time_format
+from web.formats import TimeFormat, number, quality, time_format
 from web.names import byline, hardware
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
@@ -48,7 +48,7 @@ def convergence_curves_figure(
     if not shown and not reference:
         return empty_figure(NOTHING)
     points = [p for one in shown for run in one["runs"] for p in run["curve"]]
-    time = time or time_format(point["seconds"] for point in points)
+    time = time or _format_of(shown)
     unit, scale = time.word, time.scale
     by_epoch = all(point["epoch"] is not None for point in points)
     progress = "epochs" if by_epoch else "evaluations"
@@ -77,25 +77,33 @@ def convergence_curves_figure(
     }
 
 
-def convergence_curves_table(sets: Sequence[View], target: View) -> Table:
+def convergence_curves_table(
+    sets: Sequence[View], target: View, *, time: TimeFormat | None = None
+) -> Table:
     """Each run: number of evaluations, last epoch, last and best quality."""
+    time = time or _format_of(sets)
     figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
     return Table(
         columns("Hardware", "Submitter", "System", "Run", figures=figures),
         tuple(
-            submission_row(one["entry"], run["file"], *_cells(run, target))
+            submission_row(one["entry"], run["file"], *_cells(run, target, time))
             for one in sets
             for run in one["runs"]
         ),
     )
 
 
-def _cells(run: View, target: View) -> tuple[str, ...]:
+def _format_of(sets: Sequence[View]) -> TimeFormat:
+    points = (point for one in sets for run in one["runs"] for point in run["curve"])
+    return time_format(point["seconds"] for point in points)
+
+
+def _cells(run: View, target: View, time: TimeFormat) -> tuple[str, ...]:
     curve = run["curve"]
     last = curve[-1] if curve else {"epoch": None, "seconds": None}
     reached = quality(run.get("best_quality", _best(curve, target)), target["unit"])
-    seconds = "–" if last["seconds"] is None else seconds_exact(last["seconds"])
-    return str(run.get("evaluations", len(curve))), number(last["epoch"]), seconds, reached
+    evaluations = str(run.get("evaluations", len(curve)))
+    return evaluations, number(last["epoch"]), time(last["seconds"]), reached
 
 
 def _best(curve: Sequence[View], target: View) -> float | None:
@@ -107,8 +115,11 @@ def _set_traces(
     one: View, order: int, name: str, *, view: str, scale: float
 ) -> list[dict[str, Any]]:
     marks = series_marks(order)
-    traces = []
-    for number_of_run, run in enumerate(one["runs"]):
+    traces: list[dict[str, Any]] = []
+    for run in one["runs"]:
+        if not run["curve"]:
+            continue
+        is_first = not traces
         places = list(enumerate(run["curve"], start=1))
         drawn = even_sample(places, MOST_EVALUATIONS)
         traces.append(
@@ -117,12 +128,12 @@ def _set_traces(
                 "mode": "lines+markers",
                 "name": name,
                 "legendgroup": one["entry"]["submission_id"],
-                "showlegend": number_of_run == 0,
+                "showlegend": is_first,
                 "x": [_place(index, point, view, scale) for index, point in drawn],
                 "y": [point["quality"] for _, point in drawn],
                 "line": {"width": 1.5, "dash": marks["dash"]},
                 "marker": {"symbol": marks["symbol"], "size": 6, "line": {"width": 1}},
-                "opacity": 1.0 if number_of_run == 0 else 0.55,
+                "opacity": 1.0 if is_first else 0.55,
                 "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
                 "meta": {"paint": "series", "series": order, "view": view},
             }

@@ -23,7 +23,7 @@ from web.chart_parts import (
     submission_row,
     time_axis,
 )
-from web.formats import DASH, TimeFormat, seconds_exact, time_format
+from web.formats import DASH, TimeFormat, time_format
 from web.names import byline, hardware
 
 FEWEST_FOR_A_BOX = 4
@@ -79,16 +79,17 @@ def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None)
     }
 
 
-def distribution_table(sets: Sequence[View]) -> Table:
+def distribution_table(sets: Sequence[View], *, time: TimeFormat | None = None) -> Table:
     """Runs, quartiles and ends of each submission."""
+    time = time or _format_of(sets)
     titles = ("Runs", "Reached", "Fastest", "First quartile", "Median", "Third quartile", "Slowest")
     return Table(
         columns("Hardware", "Submitter", "System", figures=titles),
-        tuple(submission_row(one["entry"], *_cells(one)) for one in sets),
+        tuple(submission_row(one["entry"], *_cells(one, time)) for one in sets),
     )
 
 
-def _cells(one: View) -> tuple[str, ...]:
+def _cells(one: View, time: TimeFormat) -> tuple[str, ...]:
     seconds = _seconds(one)
     counts = (str(len(one["runs"])), str(len(seconds)))
     if not seconds:
@@ -96,7 +97,11 @@ def _cells(one: View) -> tuple[str, ...]:
     box, middle = box_of(seconds), statistics.median(seconds)
     lower, upper = (box.lower, box.upper) if box else (None, None)
     figures = (min(seconds), lower, middle, upper, max(seconds))
-    return (*counts, *(seconds_exact(figure) for figure in figures))
+    return (*counts, *(time(figure) for figure in figures))
+
+
+def _format_of(sets: Sequence[View]) -> TimeFormat:
+    return time_format(seconds for one in sets for seconds in _seconds(one))
 
 
 def _seconds(one: View) -> list[float]:
@@ -227,8 +232,9 @@ def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> 
     }
 
 
-def survival_table(sets: Sequence[View]) -> Table:
-    """Seconds by which a quarter, half, three quarters and all of the runs had got there."""
+def survival_table(sets: Sequence[View], *, time: TimeFormat | None = None) -> Table:
+    """Times by which a quarter, half, three quarters and all of the runs had got there."""
+    time = time or _format_of(sets)
     titles = ("Runs", "Reached", "25 % by", "50 % by", "75 % by", "all by")
     return Table(
         columns("Hardware", "Submitter", "System", figures=titles),
@@ -237,16 +243,15 @@ def survival_table(sets: Sequence[View]) -> Table:
                 one["entry"],
                 str(len(one["runs"])),
                 str(sum(run["seconds"] is not None for run in one["runs"])),
-                *(_by(one["runs"], share) for share in SHARES),
+                *(time(_by(one["runs"], share)) for share in SHARES),
             )
             for one in sets
         ),
     )
 
 
-def _by(runs: Sequence[View], share: float) -> str:
-    at = next((s for s, reached in reached_by(runs) if reached >= share), None)
-    return DASH if at is None else seconds_exact(at)
+def _by(runs: Sequence[View], share: float) -> float | None:
+    return next((s for s, reached in reached_by(runs) if reached >= share), None)
 
 
 def _steps(one: View, order: int, name: str, scale: float, end: float) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import urlsplit
 
+from markupsafe import Markup, escape
+
 from finishline.rules.scoring.tta import display_seconds
 
 DASH = "–"
@@ -24,6 +26,11 @@ def duration(seconds: float | None) -> str:
         return DASH
     is_watch_time = 60 <= seconds <= LARGEST_PLAIN
     return display_seconds(seconds) if is_watch_time else f"{significant(seconds, 3)}{_GAP}s"
+
+
+def breakable(name: str) -> Markup:
+    """A name that may break after each of its underscores, for a narrow column."""
+    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,12 @@ def picture(runners: Iterable[Runner], target: View, shown: TimeFormat = SECONDS
     margin = (high - low or abs(high) or 1.0) * 0.06
     scale = _Scale(longest, low - margin, high + margin)
     unit = target["unit"]
+    short = unit if unit == "percent" else None  # Others stand with the target alone.
     return Picture(
         lines=tuple(_line(runner, scale, shown) for runner in drawn),
         x_ticks=_time_ticks(scale, shown),
         y_ticks=tuple(
-            Tick(scale.y(at) / 10, quality(at, unit)) for at in _steps(scale.low, scale.high)
+            Tick(scale.y(at) / 10, quality(at, short)) for at in _steps(scale.low, scale.high)
         ),
         target_at=scale.y(target["value"]) / 10,
         target_text=f"target {quality(target['value'], unit)}",

@@ -248,6 +248,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         age=formats.age,
+        breakable=formats.breakable,
         byline=names.byline,
         counted=count_text,
         day=formats.day,

@@ -80,9 +80,9 @@ def _source_words(record: Record) -> str:
     after = _after(record)
     source = after.get("archive") or after.get("source")
     if isinstance(source, dict):
-        return f"{source['name']} at commit {source['commit']}"
+        return f"{source['name']} at commit {source['commit'][:12]}"
     commit = after.get("commit")
-    return f"commit {commit}, of no known archive" if commit else "an archive without a commit"
+    return f"commit {commit[:12]}, of no known archive" if commit else "an archive without a commit"
 
 
 def _after(record: Record) -> dict[str, Any]:

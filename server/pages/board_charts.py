@@ -249,7 +249,7 @@ def board_chart_page(
         about=meta.get("about", chart.about),
         empty=meta.get("empty"),
         height=layout.get("height"),
-        table=chart.table(view),
+        table=chart.table(view).without_empty_columns(),
         board=view.get("board"),
         note=view.get("note"),
         choices=_choices(view) if chart.selected else [],

@@ -133,7 +133,7 @@ def _page(
             ("", "as the files say"),
             *((one.benchmark_id, one.title) for one in services.benchmarks.values()),
         ],
-        "hosts": [("", "the first that has its environment")]
+        "hosts": [("", "the first that fits")]
         + [(name, f"{name} ({', '.join(found)})") for name, found in hosts.items()],
     }
     return console.page("submit.html", typed=typed, refusal=refusal, **context)

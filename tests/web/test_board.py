@@ -26,7 +26,11 @@ from web.board_table import (
 from web.board_tabs import board_address, board_tabs
 from web.chart_parts import names_of, series_marks, thin_entries, thinning_note
 from web.charts import CHARTS
-from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
+from web.curves_chart import (
+    MOST_EVALUATIONS,
+    convergence_curves_figure,
+    convergence_curves_table,
+)
 from web.distribution_chart import (
     box_of,
     distribution_figure,
@@ -289,7 +293,7 @@ def test_a_run_that_never_got_there_keeps_the_chance_below_one(make: Make) -> No
     assert steps["y"] == [0.0, 0.4, 0.6, 0.6]
     assert len(steps["marker"]["size"]) == len(steps["x"])
     cells = survival_table([one]).rows[0].cells
-    assert (cells[5][:5], cells[6][:5], cells[7]) == ("2.000", "4.000", "–")
+    assert cells[5:8] == ("2.00\u00a0s", "4.00\u00a0s", "–")
 
 
 def test_speed_up_is_against_the_smallest_system_of_the_family(make: Make, target: View) -> None:
@@ -329,6 +333,21 @@ def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(
     assert [t["showlegend"] for t in series] == [True, False, True, False]
     assert len(series[0]["x"]) == MOST_EVALUATIONS
     assert (series[2]["x"][0], series[2]["x"][-1]) == (0.1, 200.0)
+
+
+def test_a_run_without_evaluations_takes_no_place_in_the_legend_nor_an_empty_column_in_the_table(
+    make: Make, target: View
+) -> None:
+    one = make_set(make["entry"](), None, 200.0, 210.0)
+    one["runs"][0]["curve"] = []
+    for point in one["runs"][1]["curve"]:  # The runs share their curve.
+        point |= {"epoch": None, "seconds": 60.0 * point["quality"]}
+    first, second = convergence_curves_figure([one], target)["data"][:2]
+    assert (first["showlegend"], second["showlegend"]) == (True, False)
+
+    table = convergence_curves_table([one], target).without_empty_columns()
+    assert "Last epoch" not in [column.title for column in table.columns]
+    assert [row.cells[5] for row in table.rows] == ["–", "98.00\u00a0min", "98.00\u00a0min"]
 
 
 def test_series_differ_in_mark_or_dash_without_their_colour() -> None:

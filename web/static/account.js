@@ -17,7 +17,12 @@
     if (["organiser", "admin"].includes(role)) {
       for (const part of document.querySelectorAll("[data-role=organiser]")) part.hidden = false;
     }
-    if (link) link.textContent = `Account (${name.join(" ")})`;
+    if (link) {
+      const who = document.createElement("span");
+      who.className = "who";
+      who.textContent = ` (${name.join(" ")})`;
+      link.replaceChildren("Account", who);
+    }
   } catch {
     // A mark that is not ours is no name.
   }
