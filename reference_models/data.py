@@ -6,8 +6,9 @@ before the clock starts. `finishline data check` compares the hashes too.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from reference_models import DataSetError, cifar10_files, imagenet_files, squad_files
@@ -16,11 +17,11 @@ State = Literal["as published", "here", "missing", "half there", "another file"]
 CHUNK_BYTES = 1 << 20
 GLOVE = "glove.6B.100d.txt"
 GLOVE_URL = "https://nlp.stanford.edu/data/glove.6B.zip"
-# torchvision unpacks the archives and sorts the validation pictures into folders by class.
 IMAGENET = (
     "ImageNet may not be passed on: get ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and "
-    "ILSVRC2012_devkit_t12.tar.gz at https://www.image-net.org/download.php, put them into "
-    '{folder} and run: python -c "from torchvision.datasets import ImageNet as I; '
+    "ILSVRC2012_devkit_t12.tar.gz at https://www.image-net.org/download.php and put them into "
+    "{folder}. This unpacks them and sorts the 50,000 pictures of the validation archive into "
+    'folders by class: python -c "from torchvision.datasets import ImageNet as I; '
     "[I('{folder}', part) for part in ('train', 'val')]\""
 )
 CORPUS = "any text file of yours, as {folder}/corpus.txt; its hash may lie beside it"
@@ -40,28 +41,62 @@ class DataFile:
     url: str | None = None
     setting: str | None = None
 
+    def command(self, data_dir: Path) -> str | None:
+        """The command of a shell that gets the file, None where it is published nowhere."""
+        if self.url is None:
+            return None
+        path = data_dir / self.name
+        zipped = self.url.endswith(".zip")
+        to = path.with_name(self.url.rpartition("/")[2]) if zipped else path
+        got = f"curl --create-dirs -fL -o {quote(str(to))} {self.url}"
+        out = quote(str(path.parent))
+        return f"{got} && unzip -j {quote(str(to))} {path.name} -d {out}" if zipped else got
+
 
 @dataclass(frozen=True)
 class Needs:
-    """Files of a reference, or the `archive` that it unpacks; folders of 1,000 classes; and words
-    on how to get them where they cannot be fetched.
+    """Files of a reference, or the `archive` that it unpacks; folders of 1,000 classes with their
+    number of pictures; and words on how to get them where they cannot be fetched.
     """
 
     folder: str
     files: tuple[DataFile, ...] = ()
     archive: DataFile | None = None
-    class_folders: tuple[str, ...] = ()
+    class_folders: Mapping[str, int] = field(default_factory=dict)
     how: str = ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A file or folder as it lies there."""
+    """A file or folder as it lies there, and as it should be.
+
+    A digest is found where the content was read; `pictures` are those in a folder of classes.
+    `command` gets the file.
+    """
 
     name: str
     state: State
+    path: str
     size_bytes: int = 0
-    expected: str = ""
+    expected_bytes: int | None = None
+    digest: str | None = None
+    expected_digest: str | None = None
+    pictures: int | None = None
+    expected_pictures: int | None = None
+    command: str | None = None
+
+    @property
+    def expected(self) -> str:
+        """The size or number of pictures, and the hash, in words; empty where none is known."""
+        classes = f"{imagenet_files.CLASSES:,} class folders"
+        words = (
+            None if self.expected_bytes is None else f"{self.expected_bytes:,} bytes",
+            self.expected_digest,
+            None
+            if self.expected_pictures is None
+            else f"{self.expected_pictures:,} pictures in {classes}",
+        )
+        return ", ".join(filter(None, words))
 
     @property
     def is_usable(self) -> bool:
@@ -98,7 +133,10 @@ NEEDS: Mapping[str, Needs] = {
     ),
     "imagenet": Needs(
         imagenet_files.FOLDER,
-        class_folders=(f"{imagenet_files.FOLDER}/train", f"{imagenet_files.FOLDER}/val"),
+        class_folders={
+            f"{imagenet_files.FOLDER}/train": imagenet_files.TRAINING_PICTURES,
+            f"{imagenet_files.FOLDER}/val": imagenet_files.VALIDATION_PICTURES,
+        },
         how=IMAGENET,
     ),
     "text": Needs("text", (DataFile("text/corpus.txt"),), how=CORPUS),
@@ -116,14 +154,8 @@ def look_for(
     for file in needs.files:
         if file.setting is None or (settings or {}).get(file.setting, 1) != 0:
             yield _look_at(file, data_dir, hashed=hashed)
-    for name in needs.class_folders:
-        folder = data_dir / name
-        classes = sum(each.is_dir() for each in folder.iterdir()) if folder.is_dir() else 0
-        wanted = f"{imagenet_files.CLASSES:,} class folders"
-        state: State = "missing" if not classes else "half there"
-        if classes == imagenet_files.CLASSES:
-            state = "here"
-        yield Found(name, state, expected=wanted)
+    for name, pictures in needs.class_folders.items():
+        yield _look_into(name, pictures, data_dir, counted=hashed)
 
 
 def require_data(reference: str, data_dir: Path, settings: Mapping[str, float]) -> None:
@@ -141,6 +173,17 @@ def require_data(reference: str, data_dir: Path, settings: Mapping[str, float]) 
             )
 
 
+def _look_into(name: str, expected: int, data_dir: Path, *, counted: bool) -> Found:
+    """A folder of classes; its pictures are `counted`, or only its classes."""
+    folder = data_dir / name
+    classes = [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
+    pictures = sum(1 for each in classes for _ in each.iterdir()) if counted else None
+    state: State = "missing" if not classes else "half there"
+    if len(classes) == imagenet_files.CLASSES and pictures in (None, expected):
+        state = "here"
+    return Found(name, state, str(folder), pictures=pictures, expected_pictures=expected)
+
+
 def how_to_get(reference: str, data_dir: Path) -> str:
     """One sentence on how to get the data of a reference."""
     needs = NEEDS[reference]
@@ -151,17 +194,26 @@ def how_to_get(reference: str, data_dir: Path) -> str:
 
 def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
     path = data_dir / file.name
-    wanted = "" if file.size_bytes is None else f"{file.size_bytes:,} bytes"
-    if not path.is_file():
-        return Found(file.name, "missing", expected=wanted)
-    size = path.stat().st_size
-    if size == 0 or (file.size_bytes is not None and size < file.size_bytes):
-        return Found(file.name, "half there", size, wanted)
-    if not hashed or file.digest is None:
-        return Found(file.name, "here", size)
-    if digest_of(path, file.digest) != file.digest:
-        return Found(file.name, "another file", size, file.digest)
-    return Found(file.name, "as published", size)
+    there = path.is_file()
+    size = path.stat().st_size if there else 0
+    found = digest_of(path, file.digest) if there and hashed and file.digest else None
+    state: State = "here" if found is None else "as published"
+    if not there:
+        state = "missing"
+    elif size == 0 or (file.size_bytes is not None and size < file.size_bytes):
+        state = "half there"
+    elif found != file.digest and found is not None:
+        state = "another file"
+    return Found(
+        name=file.name,
+        state=state,
+        path=str(path),
+        size_bytes=size,
+        expected_bytes=file.size_bytes,
+        digest=found,
+        expected_digest=file.digest,
+        command=file.command(data_dir),
+    )
 
 
 def digest_of(path: Path, like: str) -> str:

@@ -5,6 +5,7 @@ is continued by the next one; a file has its name once it is whole and has its p
 """
 
 import argparse
+import http.client
 import json
 import shutil
 import sys
@@ -27,7 +28,8 @@ from reference_models.data import (
     look_for,
 )
 
-TIMEOUT_SECONDS = 30.0
+# Of a host that does not respond, said within half a minute; a download that stopped goes on later.
+TIMEOUT_SECONDS = 10.0
 Tell = Callable[..., None]
 
 
@@ -46,7 +48,7 @@ def check(reference: str, data_dir: Path) -> bool:
     whole = True
     for found in look_for(needs, data_dir, hashed=True):
         whole = whole and found.is_usable
-        tell(kind="file", **asdict(found))
+        tell(kind="file", expected=found.expected, **asdict(found))
     tell(kind="answer", whole=whole, how="" if whole else how_to_get(reference, data_dir))
     return whole
 
@@ -68,14 +70,15 @@ def fetch(reference: str, data_dir: Path, told: Tell = tell) -> None:
                 file=str(data_dir / found.name),
             )
         if not found.is_usable:
-            download(file, data_dir / file.name, told)
+            download(file, data_dir, told)
     if needs.archive is not None and not (data_dir / needs.folder).is_dir():
         unpack(data_dir / needs.archive.name)
 
 
-def download(file: DataFile, path: Path, told: Tell) -> None:
+def download(file: DataFile, data_dir: Path, told: Tell) -> None:
     """Download a file, from where an earlier try stopped. Raises DataSetError if it is another."""
     assert file.url is not None  # noqa: S101
+    path = data_dir / file.name
     path.parent.mkdir(parents=True, exist_ok=True)
     zipped = file.url.endswith(".zip")
     part = path.with_name(file.url.rpartition("/")[2] + ".part" if zipped else path.name + ".part")
@@ -83,8 +86,12 @@ def download(file: DataFile, path: Path, told: Tell) -> None:
         path.replace(part)  # A file that is half there goes on from its end.
     try:
         _receive(file.url, part, told)
-    except urllib.error.URLError as error:
-        raise DataSetError(f"{file.url} cannot be read: {error.reason}; fetch again") from error
+    except (OSError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise DataSetError(
+            f"{file.url} cannot be read: {why}; fetch again, or get it by hand: "
+            f"{file.command(data_dir)}"
+        ) from error
     if zipped:
         _take_out(part, path)
     elif file.digest is not None and (found := digest_of(part, file.digest)) != file.digest:
@@ -112,7 +119,7 @@ def _receive(url: str, part: Path, told: Tell) -> None:
             have += len(chunk)
             told(kind="progress", name=part.name.removesuffix(".part"), have=have, total=total)
     if total is not None and have < total:
-        raise DataSetError(f"the download of {url} stopped at {have:,} of {total:,} bytes")
+        raise OSError(f"it stopped at {have:,} of {total:,} bytes")
 
 
 def _take_out(archive: Path, path: Path) -> None:

@@ -128,7 +128,9 @@ def test_a_file_with_another_hash_is_never_replaced_nor_used(
     (tmp_path / "squad").mkdir()
     own = tmp_path / "squad/train.json"
     own.write_bytes(bytes(len(CONTENT)))
-    assert states(tmp_path)[0] == ("squad/train.json", "another file")
+    first = next(look_for(data.NEEDS["squad"], tmp_path, hashed=True))
+    assert (first.name, first.state) == ("squad/train.json", "another file")
+    assert (first.digest, first.expected_digest) == (sha256(bytes(len(CONTENT))), sha256(CONTENT))
     code, _, err = run("fetch", tmp_path, capsys)
     assert code == 2
     assert f"train.json is another file; remove {own} and fetch again" in err
@@ -151,7 +153,10 @@ def test_a_server_that_has_no_such_file_is_one_sentence(
     (tmp_path / "published/train.json").unlink()
     code, _, err = run("fetch", tmp_path, capsys)
     assert (code, len(err.splitlines())) == (2, 1)
-    assert f"{published}/train.json cannot be read: Not Found" in err
+    assert (
+        f"{published}/train.json cannot be read: Not Found; fetch again, or get it by hand" in err
+    )
+    assert f"curl --create-dirs -fL -o {tmp_path}/squad/train.json {published}/train.json" in err
 
 
 @pytest.mark.usefixtures("published")
@@ -180,12 +185,34 @@ def test_no_data_are_opened_before_the_clock(
 @pytest.mark.parametrize(
     ("classes", "state"), [(0, "missing"), (999, "half there"), (1000, "here")]
 )
-def test_class_folders_are_counted(tmp_path: Path, classes: int, state: str) -> None:
+def test_class_folders_and_their_pictures_are_counted(
+    tmp_path: Path, classes: int, state: str
+) -> None:
     for part in ("train", "val"):
         for number in range(classes):
             (tmp_path / "imagenet" / part / f"n{number:08}").mkdir(parents=True)
-    found = look_for(data.NEEDS["imagenet"], tmp_path, hashed=True)
-    assert [each.state for each in found] == [state, state]
+    needs = data.NEEDS["imagenet"]
+    assert [each.state for each in look_for(needs, tmp_path, hashed=False)] == [state, state]
+    found = list(look_for(needs, tmp_path, hashed=True))
+    assert [each.state for each in found] == ["half there" if classes else "missing"] * 2
+    assert [each.expected for each in found] == [
+        "1,281,167 pictures in 1,000 class folders",
+        "50,000 pictures in 1,000 class folders",
+    ]
+    if classes == 1000:
+        (tmp_path / "imagenet/val/n00000000/1.JPEG").touch()
+        needs = Needs("imagenet", class_folders={"imagenet/val": 1})
+        assert [each.state for each in look_for(needs, tmp_path, hashed=True)] == ["here"]
+
+
+def test_a_file_is_told_with_path_size_hash_and_command(tmp_path: Path) -> None:
+    (archive,) = look_for(data.NEEDS["cifar10"], tmp_path, hashed=True)
+    assert archive.path == str(tmp_path / "cifar-10-python.tar.gz")
+    assert archive.expected.startswith("170,498,071 bytes, sha256:6d958be0")
+    glove = list(look_for(data.NEEDS["squad"], tmp_path, hashed=True))[-1]
+    zipped = tmp_path / "squad/glove.6B.zip"
+    assert glove.command is not None
+    assert f"&& unzip -j {zipped} glove.6B.100d.txt -d {tmp_path / 'squad'}" in glove.command
 
 
 def test_what_may_not_be_passed_on_is_told_and_not_fetched(

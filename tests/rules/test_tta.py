@@ -200,6 +200,8 @@ def test_preparation_beyond_the_allowance_counts_on_the_clock_of_mlperf_alone(
         (44.442936, "0:00:45"),  # BaiduNet9P: rounding to the nearest would show 44
         (74.041416, "0:01:15"),  # David Page
         (173.958958, "0:02:54"),  # fast.ai
+        (0.07 * 3600, "0:04:12"),  # 252.00000000000003
+        (252.000001, "0:04:13"),
         (0.0, "0:00:00"),
         (28.0, "0:00:28"),
         (59.0001, "0:01:00"),

@@ -72,16 +72,24 @@ def _run(command: str, named: str, data: Path, folder: Path | None, screen: Scre
         "how": answer["how"],
     }
     lines = [f"Data of {benchmark.benchmark_id} in {data.absolute()}:"]
-    lines += [_line(each) for each in files]
+    lines += [line for each in files for line in _lines(each)]
     screen.answer(document, [*lines, *([answer["how"]] if answer["how"] else [])])
     return int(ExitCode.OK if answer["whole"] else ExitCode.REFUSED)
 
 
-def _line(found: dict[str, Any]) -> str:
-    size = f", {found['size_bytes']:,} bytes" if found["size_bytes"] else ""
-    expected = f"; expected {found['expected']}" if found["expected"] else ""
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    """A file's state with its path and hash; of one that is not usable what is expected too."""
     usable = found["state"] in {"as published", "here"}
-    return f"  {found['name']}: {found['state']}{size}{'' if usable else expected}"
+    words = [
+        f"{found['path']}: {found['state']}",
+        f"{found['size_bytes']:,} bytes" if found["size_bytes"] else "",
+        f"{found['pictures']:,} pictures" if found["pictures"] is not None else "",
+        found["digest"] or "",
+        "" if usable or not found["expected"] else f"expected {found['expected']}",
+    ]
+    yield "  " + ", ".join(filter(None, words))
+    if not usable and found["command"]:
+        yield f"    {found['command']}"
 
 
 def _events(command: str, reference: str, data: Path, screen: Screen) -> Iterator[dict[str, Any]]:

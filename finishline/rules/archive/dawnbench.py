@@ -172,7 +172,7 @@ def _add_odd(
     if best is not None and not record["reached"]:
         problems.add(
             "below_threshold",
-            f"did not reach the target: best {benchmark.target.metric} {best:g}",
+            f"did not reach the target: best {benchmark.target.metric} {best:.12g}",
             file=record["path"],
             field=benchmark.target.metric,
             expected=f"{benchmark.target.value:g} or better, to be ranked",

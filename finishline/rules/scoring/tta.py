@@ -1,6 +1,7 @@
 """Time to accuracy: when a run reached its target, and between which evaluations."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,12 +93,16 @@ def evaluation_interval_seconds(run: Run) -> float | None:
     return gaps[middle] if len(gaps) % 2 else (gaps[middle - 1] + gaps[middle]) / 2
 
 
+# Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
+_CONVERSION_ERROR = 1e-12
+
+
 def display_seconds(seconds: float) -> str:
     """Seconds rounded up, as H:MM:SS.
 
     Source: dawn-bench-entries, the published leaderboard (19 of 19 shown times fit rounding up).
     """
-    whole = int(-(-seconds // 1))
+    whole = math.ceil(seconds * (1 - _CONVERSION_ERROR))
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
