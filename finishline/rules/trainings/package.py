@@ -19,7 +19,7 @@ from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, re
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.program import program_sha256
 
-MOST_FILES = 32
+MOST_FILES = 33  # training.toml and 32 others
 LARGEST_FILE_BYTES = 128 << 10
 LONGEST_LINE = 1_000
 LONGEST_NAME = 100
@@ -89,7 +89,8 @@ def read_package(
 
 def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:
     if len(files) > MOST_FILES:
-        yield PackageError(f"{len(files)} files", expected=f"at most {MOST_FILES}")
+        expected = f"{FILE} and at most {MOST_FILES - 1} others"
+        yield PackageError(f"{len(files)} files", expected=expected)
     total = sum(map(len, files.values()))
     if total > LARGEST_PACKAGE_BYTES:
         yield PackageError(f"{total} bytes", expected=f"at most {LARGEST_PACKAGE_BYTES} bytes")
