@@ -15,7 +15,7 @@ def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
     times = time_format(node["seconds"] for node in nodes)
     slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
     # A whisker of few runs may be so wide that nothing else could be seen.
-    longest = min(2 * slowest, max([slowest, *(node["high"] or 0.0 for node in nodes)]))
+    longest = min(2 * slowest, max([slowest, *(node["high_seconds"] or 0.0 for node in nodes)]))
     return [[_row(node, times, longest) for node in line] for line in lines]
 
 
@@ -30,11 +30,11 @@ def _row(node: View, times: TimeFormat, longest: float) -> dict[str, Any]:
     return {
         **node,
         "time": times(node["seconds"]) if node["seconds"] else None,
-        "interval": times.interval(node["low"], node["high"]),
+        "interval": times.interval(node["low_seconds"], node["high_seconds"]),
         "counted": count_text(node["runs"], "run"),
-        "taken": day(node["record"]) if node["record"] else None,
+        "taken": day(node["record_date"]) if node["record_date"] else None,
         "bar": _bar(node, longest),
-        "gained": _gained(node["gain"], times) if node["gain"] else None,
+        "gained": gained_words(node["gain"], times) if node["gain"] else None,
         "branches": [
             [_row(each, times, longest) for each in branch] for branch in node["branches"]
         ],
@@ -45,19 +45,18 @@ def _bar(node: View, longest: float) -> dict[str, float] | None:
     """Places on a bar in percent of its width."""
     if node["seconds"] is None:
         return None
-    ends = {name: node[name] for name in ("seconds", "low", "high")}
+    ends = {name: node[name] for name in ("seconds", "low_seconds", "high_seconds")}
     return {
-        name: round(min(100.0, 100 * seconds / longest), 1)
+        name.removesuffix("_seconds"): round(min(100.0, 100 * seconds / longest), 1)
         for name, seconds in ends.items()
         if seconds is not None
     }
 
 
-def _gained(gain: View, times: TimeFormat) -> dict[str, str]:
+def gained_words(gain: View, times: TimeFormat) -> dict[str, str]:
     """Seconds gained with their interval, and the runs that they were told from."""
-    own, parent = gain["runs"]
     source = (
-        f"{own} and {parent} runs of two measurements"
+        f"{gain['runs']} and {gain['parent_runs']} runs of two measurements"
         if gain["pairs"] is None
         else f"{count_text(gain['pairs'], 'pair')} on equal seeds and data"
     )

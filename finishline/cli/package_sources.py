@@ -28,10 +28,13 @@ def fetch_package(server: ServerClient, name: str) -> Package:
             exit_code=ExitCode.NOT_FOUND,
         )
     path = f"/submissions/{segment(str(found[0]['id']))}/package"
-    listed = server.get(path)["files"]
+    view = server.get(path)
+    listed = view["files"]
     if not listed:
+        from_day = str(view["published_at"] or "")[:10]
+        when = f"from {from_day} on" if from_day else "with its first verdict or later"
         raise CliError(
-            f"The source of {name} is not published yet; it is with its first verdict.",
+            f"The source of {name} is not published yet; it is {when}.",
             exit_code=ExitCode.NOT_ALLOWED,
         )
     files = {

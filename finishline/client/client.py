@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.ideas import IdeaList
 from finishline.api.people import MeView
 from finishline.api.prices import PriceList, PriceView
 from finishline.api.queues import QueueView
@@ -137,19 +138,22 @@ class Client:
         source: str | PathLike[str] | Mapping[str, bytes | str],
         *,
         hardware_class: str | None = None,
+        embargo_until: str | None = None,
         progress: Progress | None = None,
         key: str | None = None,
     ) -> SubmissionView:
         """Hand a training package in and return its submission; a worker measures its time.
 
         `source` is the package's folder, or its files by name. It is measured on workers of
-        `hardware_class`, or of the one that has its environment. The same files are one entry
+        `hardware_class`, or of the one that has its environment. Its source is public with the
+        verdict, or from the day `embargo_until` (YYYY-MM-DD). The same files are one entry
         however often they are sent. `verify(..., kind="entry")` asks for more runs.
         """
         accepted, _ = send_package(
             self._transport,
             package_files(source),
             hardware_class=hardware_class,
+            embargo_until=embargo_until,
             key=key,
             progress=progress,
         )
@@ -247,6 +251,11 @@ class Client:
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         found = self._transport.get("/compare", submissions=",".join(ids))
         return read_view(SubmissionComparison, found)
+
+    def ideas(self, benchmark_id: str) -> IdeaList:
+        """Packages of a benchmark with the seconds that each gained on its parent."""
+        found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}/ideas")
+        return read_view(IdeaList, found)
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""

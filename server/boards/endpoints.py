@@ -7,11 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 
 from finishline.api.boards import BoardQuery, BoardView, PreviewView
 from finishline.api.comparisons import RaceView, SubmissionComparison
+from finishline.api.ideas import IdeaList
 from finishline.api.records import RecordList
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.comparison import compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
+from server.boards.ideas import list_ideas
 from server.boards.race import read_race
 from server.boards.records import list_records
 from server.boards.service import Board, preview_board, read_board
@@ -76,6 +78,17 @@ def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
         return list_records(session, benchmark)
+
+
+@router.get("/benchmarks/{benchmark_id}/ideas")
+def get_ideas(benchmark_id: str, services: ServicesDep) -> IdeaList:
+    """Packages whose source is public, by hardware class, with the seconds gained on their parents.
+
+    At most the latest 500.
+    """
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    with services.database.read() as session:
+        return list_ideas(session, benchmark)
 
 
 @router.get("/compare")

@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 from server.base.database import utc_now
 from server.base.models import (
+    Attempt,
     Base,
     JobTraining,
     Pool,
@@ -101,7 +102,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "trainings": _included(
         "submission_id package_sha256 program_sha256 same_program_as hardware_class environment "
         "environment_sha256 manifest files size_bytes compressed_bytes determinism speed_up "
-        "speed_up_low speed_up_high speed_up_pairs published_at"
+        "speed_up_low speed_up_high speed_up_pairs embargo_until published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(
@@ -313,20 +314,41 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 
 
 def _sealed() -> Overrides:
-    """The draw of a verification, absent while it is open; a package's files before its verdict."""
+    """The draw of a verification, absent while it is open, and sources that are not public.
+
+    What the runs of a package under embargo wrote may tell its source: neither it nor their report
+    is there.
+    """
     packages = TrainingPackage.__table__.columns
-    files = cast(packages["files"], Text)
+    is_public = packages["published_at"] <= utc_now()
+    secret = select(packages["submission_id"]).where(
+        packages["embargo_until"].is_not(None),
+        or_(packages["published_at"].is_(None), ~is_public),
+    )
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
     ended = verifications["state"].not_in(OPEN)
     of_ended = training["verification_id"].in_(select(verifications["id"]).where(ended))
+    sides = (verifications["submission_id"], verifications["against_id"])
+    tells = or_(*(side.in_(secret) for side in sides))
+    telling = select(verifications["id"]).where(tells)
+    attempts = Attempt.__table__.columns
     return {
-        "verifications": {"nonce": case((ended, verifications["nonce"]))},
+        "verifications": {
+            "nonce": case((ended, verifications["nonce"])),
+            "report": case((tells, "null"), else_=cast(verifications["report"], Text)),
+        },
+        "attempts": {
+            "log_tail": case((attempts["verification_id"].not_in(telling), attempts["log_tail"]))
+        },
         "job_trainings": {
             "seed": case((of_ended, training["seed"])),
             "data_nonce": case((of_ended, training["data_nonce"])),
             "settings": case((of_ended, cast(training["settings"], Text))),
         },
-        "trainings": {"files": case((packages["published_at"].is_not(None), files), else_="{}")},
+        "trainings": {
+            name: case((is_public, cast(packages[name], Text)), else_="{}")
+            for name in ("files", "manifest")
+        },
     }
 
 

@@ -17,7 +17,7 @@ EXPECTED = (
     "files of a training package, training.toml among them."
 )
 OF_CLAIM = ("benchmark", "division")
-OF_PACKAGE = ("hardware_class",)
+OF_PACKAGE = ("hardware_class", "embargo_until")
 Chosen = Mapping[str, UploadFile]
 
 

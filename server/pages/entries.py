@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
+from finishline.api.ideas import IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
 from finishline.rules.verification.judge_convergence import evaluation_at_target
@@ -13,13 +14,16 @@ from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY, SPEED_UP
 from finishline.rules.verification.speed_up import why_no_speed_up
 from server.base.models import Submission, TrainingPackage, Verification
+from server.base.models.visibility import is_source_public, sees_output, sees_source
 from server.base.standing import claim_of, report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
-from server.submissions.sources import find_package, parent_of, sees_source
+from server.boards.ideas import find_idea
+from server.submissions.sources import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views
-from web.formats import visible
+from web.formats import time_format, visible
+from web.ideas import gained_words
 
 Context = dict[str, Any]
 MOST_MEASUREMENTS = 4
@@ -30,15 +34,17 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
     """An entry's package with the files that a viewer may read, and its latest measurements."""
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
-    shows = sees_source(viewer, package, submission)
-    measurements = _measurements(session, benchmark, submission)
+    shows = sees_source(viewer, submission)
+    with_output = sees_output(viewer, submission)
+    measurements = _measurements(session, benchmark, submission, with_output=with_output)
     runs = [run for each in measurements for run in each["runs"]]
     return {
         "package": package_view(package, with_files=shows).model_dump(mode="json"),
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
         if shows
         else [],
-        "parent": _parent(session, viewer, package),
+        "is_public": is_source_public(package),
+        "parent": _parent(session, viewer, package, find_idea(session, benchmark, submission)),
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),
         "measurements": measurements,
@@ -48,7 +54,9 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
     }
 
 
-def _parent(session: Session, viewer: Viewer, package: TrainingPackage) -> Context | None:
+def _parent(
+    session: Session, viewer: Viewer, package: TrainingPackage, idea: IdeaView | None
+) -> Context | None:
     """The parent's entry and title; None without one that a viewer may read."""
     parent = parent_of(session, viewer, package)
     if parent is None:
@@ -57,7 +65,15 @@ def _parent(session: Session, viewer: Viewer, package: TrainingPackage) -> Conte
         "submission_id": parent.submission_id,
         "sha256": parent.package_sha256,
         "title": parent.manifest["title"],
+        "gained": _gained(idea),
     }
+
+
+def _gained(idea: IdeaView | None) -> Context | None:
+    """Seconds that an entry gained on its parent, in words; None where that is not known."""
+    if idea is None or idea.gain is None:
+        return None
+    return gained_words(idea.gain.model_dump(), time_format([idea.seconds]))
 
 
 def trainings_table(benchmark: Benchmark) -> Context | None:
@@ -84,7 +100,9 @@ def _file(name: str, text: str) -> Context:
     return {"name": name, "size_bytes": len(text.encode()), "text": shown, "lines": lines}
 
 
-def _measurements(session: Session, benchmark: Benchmark, submission: Submission) -> list[Context]:
+def _measurements(
+    session: Session, benchmark: Benchmark, submission: Submission, *, with_output: bool
+) -> list[Context]:
     """The latest measurements that have ended or begun, the newest first, each with its runs."""
     return [
         {
@@ -92,7 +110,10 @@ def _measurements(session: Session, benchmark: Benchmark, submission: Submission
             "state": verification.state,
             "outcome": verification.outcome,
             "worker": next((a.worker for a in reversed(verification.attempts) if a.worker), None),
-            "runs": runs_of(benchmark, verification),
+            "runs": [
+                run if with_output else run | {"log_tail": None}
+                for run in runs_of(benchmark, verification)
+            ],
         }
         for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS)
         if verification.state != "queued"

@@ -28,7 +28,7 @@ from server.submissions.upload import staged_upload
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/submit"
 SEND = ADDRESS + "/send"
-FIELDS = ("benchmark", "division", "hardware_class")
+FIELDS = ("benchmark", "division", "hardware_class", "embargo_until")
 
 
 @router.get(ADDRESS)
@@ -62,8 +62,7 @@ def _check(request: Request, console: Console, form: FormData) -> Response:
 def _preview(console: Console, form: FormData) -> SubmissionPreview:
     services, caller = console.services, console.caller
     if "files" in form:
-        files, hardware_class = read_package_form(form)
-        return preview_package(services, caller, files, hardware_class=hardware_class)
+        return preview_package(services, caller, *read_package_form(form))
     with staged_upload(form, services.artifacts, services.settings) as upload:
         return preview_upload(services, caller, upload)
 
@@ -87,8 +86,8 @@ def _send(console: Console, code: str) -> str:
     services, caller = console.services, console.caller
     with open_draft(services.artifacts, caller.user_id, code) as form:
         if "files" in form:
-            files, hardware_class = read_package_form(form)
-            entry = hand_in(services, caller, files, hardware_class=hardware_class, key=code)
+            files, wishes = read_package_form(form)
+            entry = hand_in(services, caller, files, wishes=wishes, key=code)
             return entry.submission_id if isinstance(entry, Repeated) else entry
         with staged_upload(form, services.artifacts, services.settings) as upload:
             found = submit(services, caller, upload, key=code)

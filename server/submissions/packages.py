@@ -7,7 +7,7 @@ import lzma
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -20,6 +20,7 @@ from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import System
+from finishline.rules.trainings.embargo import read_embargo
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, package_index, read_package
 from server.base.artifacts import Staged
@@ -28,6 +29,7 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
+from server.base.models.visibility import has_public_source, is_source_public
 from server.base.services import Services
 from server.base.viewer import Viewer
 from server.benchmarks.phases import FrozenOtherwiseError, admit
@@ -46,6 +48,17 @@ DIVISION = "open"
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """Choices beside a package's files: its hardware class, and how long its source is kept back.
+
+    `embargo_until` is a day as text; None publishes the source with the verdict.
+    """
+
+    hardware_class: str | None = None
+    embargo_until: str | None = None
+
+
+@dataclass(frozen=True)
 class Host:
     """Workers of one hardware class that have an environment: its hash, and one's system."""
 
@@ -59,15 +72,15 @@ def hand_in(
     caller: Caller,
     files: Mapping[str, bytes],
     *,
-    hardware_class: str | None = None,
+    wishes: Wishes = Wishes(),
     key: str | None = None,
 ) -> str | Repeated:
     """Store a package as an entry and ask for its measurement; returns the submission's id.
 
-    It goes to workers of `hardware_class`, or of the one that has its environment. With an
+    It goes to workers of the wanted hardware class, or of the one that has its environment. With an
     idempotency key the same request is stored once. Raises a RuleError with every problem of the
-    package, ConflictError for one that was handed in before, ContentError where no worker trains
-    it, UsedUpError without room in a quota.
+    package, or of its embargo, ConflictError for one that was handed in before, ContentError where
+    no worker trains it, UsedUpError without room in a quota.
     """
     check_idempotency_key(key)
     package = check_package(services, files)
@@ -77,9 +90,7 @@ def hand_in(
     index = services.artifacts.stage_bytes(canonical(package_index(package.files)))
     settled = services.artifacts.settle([index])
     try:
-        submission_id = _store(
-            services, caller, package, settled, hardware_class=hardware_class, key=key
-        )
+        submission_id = _store(services, caller, package, settled, wishes, key=key)
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
         earlier = find_earlier(services, caller, key, request_sha256=package.sha256)
@@ -110,14 +121,14 @@ def _store(
     caller: Caller,
     package: Package,
     settled: Collection[Staged],
+    wishes: Wishes,
     *,
-    hardware_class: str | None,
     key: str | None,
 ) -> str:
     """Store a package, and its index last: a stored submission always has its file."""
 
     def insert(session: Session, benchmark: Benchmark) -> str:
-        stored = _insert(services, session, caller, package, benchmark, hardware_class, key)
+        stored = _insert(services, session, caller, package, benchmark, wishes, key)
         services.artifacts.keep(settled)
         return stored
 
@@ -146,10 +157,10 @@ def _insert(
     caller: Caller,
     package: Package,
     benchmark: Benchmark,
-    hardware_class: str | None,
+    wishes: Wishes,
     key: str | None,
 ) -> str:
-    submission = new_entry(services, session, caller, package, benchmark, hardware_class, key=key)
+    submission = new_entry(services, session, caller, package, benchmark, wishes, key=key)
     settings = services.settings
     keep_definition(session, benchmark, settings.benchmarks_dir)
     session.add(submission)
@@ -171,7 +182,7 @@ def new_entry(
     caller: Caller,
     package: Package,
     benchmark: Benchmark,
-    hardware_class: str | None,
+    wishes: Wishes,
     *,
     key: str | None = None,
 ) -> Submission:
@@ -181,7 +192,10 @@ def new_entry(
     """
     viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.may("organise"))
     require_parent(session, viewer, package)
-    host = choose_host(session, caller, package.manifest.environment, hardware_class)
+    embargo = None
+    if wishes.embargo_until is not None:
+        embargo = read_embargo(wishes.embargo_until, now=utc_now())
+    host = choose_host(session, caller, package.manifest.environment, wishes.hardware_class)
     _refuse_known(session, caller, package, host.hardware_class)
     settings = services.settings
     if not caller.may("organise"):
@@ -192,7 +206,7 @@ def new_entry(
     original = _same_program(session, caller, package, host.hardware_class)
     row = _submission(caller, package, benchmark, host, key=key, original=original)
     submission = Submission(**row, embargoed=admission.embargoed)
-    submission.package = _package_row(package, host, original)
+    submission.package = _package_row(package, host, original, embargo)
     return submission
 
 
@@ -297,7 +311,7 @@ def _refuse_known(session: Session, caller: Caller, package: Package, hardware_c
     for known, user_id in found:
         if user_id == caller.user_id and known.hardware_class != hardware_class:
             continue
-        if user_id != caller.user_id and known.published_at is None:
+        if user_id != caller.user_id and not is_source_public(known):
             raise ConflictError("This package was handed in before, and is not published yet.")
         raise ConflictError(
             f"This package was handed in before, as submission {known.submission_id} "
@@ -318,7 +332,7 @@ def _same_program(
     )
     is_public = (
         (Submission.user_id != caller.user_id)
-        & TrainingPackage.published_at.is_not(None)
+        & has_public_source()
         & Submission.embargoed.is_(False)
     )
     statement = (
@@ -403,7 +417,9 @@ def _repeats(original: str) -> Violation:
     return Violation("same_program", message)
 
 
-def _package_row(package: Package, host: Host, original: str | None) -> TrainingPackage:
+def _package_row(
+    package: Package, host: Host, original: str | None, embargo: datetime | None
+) -> TrainingPackage:
     texts = {name: content.decode() for name, content in sorted(package.files.items())}
     return TrainingPackage(
         package_sha256=package.sha256,
@@ -414,6 +430,7 @@ def _package_row(package: Package, host: Host, original: str | None) -> Training
         environment_sha256=host.environment_sha256,
         manifest=asdict(package.manifest),
         files=texts,
+        embargo_until=embargo,
         size_bytes=package.size_bytes,
         compressed_bytes=len(lzma.compress("".join(texts.values()).encode())),
     )

@@ -9,7 +9,7 @@ from finishline.rules.trainings.package import Package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import Submission, TrainingPackage
-from server.base.models.visibility import may_see
+from server.base.models.visibility import may_see, sees_source
 from server.base.viewer import Viewer
 from server.submissions.service import find_submission
 
@@ -23,26 +23,27 @@ def find_package(session: Session, submission_id: str) -> TrainingPackage:
     return package
 
 
-def sees_source(viewer: Viewer, package: TrainingPackage, submission: Submission) -> bool:
-    """Whether a viewer may read a package's files."""
-    return (
-        package.published_at is not None or viewer.sees_all or submission.user_id in viewer.user_ids
-    )
-
-
 def read_source(session: Session, viewer: Viewer, submission_id: str, name: str) -> str:
     """Text of a file of a package. Raises NotFoundError, also for one that is not published yet."""
     submission = find_submission(session, submission_id)
     package = find_package(session, submission_id)
-    if not sees_source(viewer, package, submission):
+    if not sees_source(viewer, submission):
         raise NotFoundError(
-            "The files of this package are its submitter's and the organisers' until its first "
-            "verdict."
+            f"The files of this package are its submitter's and the organisers' {_until(package)}."
         )
     if name not in package.files:
         known = ", ".join(sorted(package.files))
         raise NotFoundError(f"The package has no file {name!r}; it has {known}.")
     return str(package.files[name])
+
+
+def _until(package: TrainingPackage) -> str:
+    """The end of the time in which a source is not public, in words."""
+    if package.published_at is not None:
+        return f"until {package.published_at:%Y-%m-%d}"
+    at_least = package.embargo_until
+    later = "" if at_least is None else f", and at least until {at_least:%Y-%m-%d}"
+    return f"until its first verdict{later}"
 
 
 def find_source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage | None:
@@ -54,7 +55,7 @@ def find_source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackag
         .order_by(Submission.submitted_at, Submission.id)
     )
     for submission, package in session.execute(statement):
-        if may_see(viewer, submission) and sees_source(viewer, package, submission):
+        if may_see(viewer, submission) and sees_source(viewer, submission):
             return package
     return None
 

@@ -30,14 +30,14 @@ from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.verdict import changed_figures
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
-from server.base.models.visibility import is_hidden
+from server.base.models.visibility import is_hidden, sees_source
 from server.base.standing import (
     claimed_runs,
     decision_word,
     pending_verifications,
     published_verification,
 )
-from server.base.viewer import seeing_figures
+from server.base.viewer import ORGANISER, seeing_figures, viewer_of
 from server.benchmarks.prices import BookCosts
 
 
@@ -222,13 +222,19 @@ def _package_view(submission: Submission) -> PackageView | None:
     """View of an entry's package, without its files."""
     if submission.trained_with != "package" or submission.package is None:
         return None
-    return package_view(submission.package)
+    session = object_session(submission)
+    viewer = ORGANISER if session is None else viewer_of(session)
+    shows = sees_source(viewer, submission)
+    return package_view(submission.package, with_files=False, with_factors=shows)
 
 
-def package_view(package: TrainingPackage, *, with_files: bool = False) -> PackageView:
-    """View of a package, with the names of its files or without."""
+def package_view(
+    package: TrainingPackage, *, with_files: bool, with_factors: bool | None = None
+) -> PackageView:
+    """View of a package, with the names of its files and the words of its factors or without."""
     manifest = package.manifest
     files = sorted(package.files.items()) if with_files else []
+    shows_factors = with_files if with_factors is None else with_factors
     return PackageView(
         sha256=package.package_sha256,
         title=manifest["title"],
@@ -240,9 +246,10 @@ def package_view(package: TrainingPackage, *, with_files: bool = False) -> Packa
         deterministic=manifest["deterministic"],
         determinism=(package.determinism or "not checked") if manifest["deterministic"] else None,
         precision=manifest["precision"],
-        factors=manifest["factors"] or {},
+        factors=(manifest["factors"] or {}) if shows_factors else {},
         size_bytes=package.size_bytes,
         compressed_bytes=package.compressed_bytes,
+        embargo_until=package.embargo_until,
         published_at=package.published_at,
         speed_up=_speed_up_view(package),
         same_program_as=package.same_program_as,

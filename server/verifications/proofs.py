@@ -52,6 +52,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
 from server.verifications.queries import own_again
 from server.verifications.report_checks import posted_events
+from server.verifications.views import shown_report
 
 Table = dict[str, Any]
 
@@ -82,7 +83,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
             "limit_seconds": verification.limit_seconds,
         },
         "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
-        "report": None if verification.state == "cancelled" else verification.report,
+        "report": None if verification.state == "cancelled" else shown_report(verification),
         "verdict": _verdict_part(session, verification),
         "code": kept.code if kept is not None else code_part(session),
     }

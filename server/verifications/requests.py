@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.verifications import VerificationCreate, WitnessToken
 from finishline.rules.ranking.evidence import consequence
-from finishline.rules.verification.ablation import REPEATS
+from finishline.rules.verification.ablation import ABLATION, REPEATS
 from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
@@ -46,6 +46,8 @@ def ask_for_verification(
     Raises NotFoundError, ContentError or ConflictError as `request_verification` does.
     """
     submission = find_submission(session, submission_id)
+    if wanted.kind == ABLATION.name:
+        _require_no_embargo(submission)
     verification = request_verification(
         session,
         submission,
@@ -65,6 +67,16 @@ def ask_for_verification(
     )
     session.refresh(verification)
     return verification
+
+
+def _require_no_embargo(submission: Submission) -> None:
+    """Raise ConflictError for a package whose factors nobody may read yet: the runs name them."""
+    until = None if submission.package is None else submission.package.embargo_until
+    if until is not None and until > utc_now():
+        raise ConflictError(
+            f"The source of this package is under embargo until {until:%Y-%m-%d}, and the runs of "
+            "an ablation name its factors. Ask for them from that day on."
+        )
 
 
 def _wishes(wanted: VerificationCreate) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
 from finishline.api.duels import DuelView
 from finishline.api.trainings import SpeedUpView
@@ -38,7 +38,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
-from server.base.models.visibility import hidden_runs, is_hidden
+from server.base.models.visibility import hidden_runs, is_hidden, sees_output
 from server.base.standing import (
     ENDED,
     decision_word,
@@ -47,7 +47,7 @@ from server.base.standing import (
     purpose_of,
     report_of,
 )
-from server.base.viewer import ANYBODY
+from server.base.viewer import ANYBODY, ORGANISER, viewer_of
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
@@ -61,6 +61,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     failure = attempt.failure
     # Events show a running attempt's evaluations; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
+    shows_output = _shows_output(attempt.verification)
     if last is not None and last["run"] < hidden_runs(attempt.verification, ANYBODY):
         last = None
     return AttemptView(
@@ -73,7 +74,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         failure=FailureView(**failure) if failure is not None else None,
         refunded=failure is not None and failure["kind"] == "infrastructure",
         last_evaluation=LastEvaluationView(**last) if last is not None else None,
-        log_tail=attempt.log_tail,
+        log_tail=attempt.log_tail if shows_output else None,
     )
 
 
@@ -129,7 +130,7 @@ def view(
         duel=_duel_view(session, verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
         speed_up=speed_up_view(verification, benchmark, report),
-        report=None if is_cancelled or report is None else verification.report,
+        report=None if is_cancelled or report is None else shown_report(verification),
         backends=_backend_views(session, verification, benchmark, report) if report else [],
         utilisation=_utilisation_views(session, verification, report) if report else [],
         reason=verification.reason,
@@ -139,6 +140,22 @@ def view(
         decision=decision_view(verification),
         published=is_published(verification),
     )
+
+
+def _shows_output(verification: Verification) -> bool:
+    """Whether the reader of a job's session may read what its runs wrote."""
+    session = object_session(verification)
+    viewer = ORGANISER if session is None else viewer_of(session)
+    sides = (verification.submission, verification.against)
+    return all(side is None or sees_output(viewer, side) for side in sides)
+
+
+def shown_report(verification: Verification) -> Any:
+    """Report of a job, without what the runs wrote where that would tell a source."""
+    report = verification.report
+    if report is None or _shows_output(verification):
+        return report
+    return report | {"runs": [run | {"log_tail": ""} for run in report["runs"]]}
 
 
 def _settings(verification: Verification) -> list[dict[str, Any]] | None:

@@ -17,6 +17,7 @@ from finishline import Client, NotFound
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import BoardView, PreviewView
 from finishline.api.comparisons import SubmissionComparison
+from finishline.api.ideas import IdeaList
 from finishline.api.people import MeView
 from finishline.api.prices import PriceList
 from finishline.api.queues import QueueView
@@ -72,6 +73,7 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "me": (lambda client: client.me(), MeView),
     "log": (lambda client: client.log("s", 0), None),
     "compare": (lambda client: client.compare(["s", "t"]), SubmissionComparison),
+    "ideas": (lambda client: client.ideas("b"), IdeaList),
     "withdraw": (lambda client: client.withdraw("s", reason="r"), SubmissionView),
     "reinstate": (lambda client: client.reinstate("s", reason="r"), SubmissionView),
     "waive": (lambda client: client.waive("s", "no_seed", reason="r"), SubmissionView),

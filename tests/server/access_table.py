@@ -71,6 +71,7 @@ API = {
     "GET /api/v1/benchmarks/{benchmark_id}/phases": PUBLIC,
     "POST /api/v1/benchmarks/{benchmark_id}/phases": ORGANISERS,
     "GET /api/v1/benchmarks/{benchmark_id}/records": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}/ideas": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/runs.json": PUBLIC,
     "POST /api/v1/submissions": SUBMITTERS,
     "GET /api/v1/submissions": PUBLIC,

@@ -117,6 +117,18 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
     assert "gained <b>2.04 s</b>" in page
     assert "5 and 5 runs of two measurements" in page
     assert "record 20" in page
+    (found,) = client.get(f"/api/v1{address}").json()["classes"]
+    assert found["hardware_class"] == "cpu-test"
+    before, after = found["packages"]
+    assert (before["sha256"], before["parent"], before["gain"]) == (PARENT, None, None)
+    assert (after["submission_id"], after["parent"], after["runs"]) == (child["id"], PARENT, 5)
+    assert after["low_seconds"] < after["seconds"] < after["high_seconds"]
+    gain = after["gain"]
+    assert gain["seconds"] == pytest.approx(before["seconds"] - after["seconds"], rel=0.02)
+    assert gain["low"] < gain["seconds"] < gain["high"]
+    assert (gain["pairs"], gain["runs"], gain["parent_runs"]) == (None, 5, 5)
+    entry = client.get(f"/submissions/{child['id']}?tab=system").text
+    assert "gained <b>2.04" in entry
 
     asked = client.post(
         f"/api/v1/submissions/{child['id']}/verifications",

@@ -43,8 +43,8 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0058"
-UNDO = ("ALTER TABLE invitations DROP COLUMN known",)
+BEFORE = "0059"
+UNDO = ("ALTER TABLE trainings DROP COLUMN embargo_until",)
 
 
 def set_back(database: Database) -> None:

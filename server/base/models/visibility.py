@@ -28,6 +28,7 @@ from server.base.database import UtcDateTime, utc_now
 from server.base.models.people import User
 from server.base.models.pools import Pool
 from server.base.models.submissions import RunRow, Submission
+from server.base.models.trainings import TrainingPackage
 from server.base.models.verifications import Calibration, Verification
 from server.base.viewer import ANYBODY, VIEWER, Viewer, closed_benchmarks
 
@@ -72,13 +73,38 @@ def hides_runs() -> ColumnElement[bool]:
 def reveal(submission: Submission) -> None:
     """Show seeds, curves and logs of a claim, or the source of a package, to everybody.
 
-    Its first verdict does.
+    Its first verdict does. A source under embargo is shown from the end of that.
     """
     if is_hidden(submission):
         submission.revealed_at = utc_now()
     package = submission.package if submission.trained_with == "package" else None
     if package is not None and package.published_at is None:
-        package.published_at = utc_now()
+        now = utc_now()
+        package.published_at = max(now, package.embargo_until or now)
+
+
+def is_source_public(package: TrainingPackage) -> bool:
+    """Whether everybody may read a package's files and factors."""
+    return package.published_at is not None and package.published_at <= utc_now()
+
+
+def has_public_source() -> ColumnElement[bool]:
+    """Return the same as a condition."""
+    return TrainingPackage.published_at <= _NOW
+
+
+def sees_source(viewer: Viewer, submission: Submission) -> bool:
+    """Whether a viewer may read what a submission's package is made of; also of one without."""
+    package = submission.package if submission.trained_with == "package" else None
+    is_theirs = viewer.sees_all or submission.user_id in viewer.user_ids
+    return package is None or is_theirs or is_source_public(package)
+
+
+def sees_output(viewer: Viewer, submission: Submission) -> bool:
+    """Whether a viewer may read what runs wrote, which may be lines of a source under embargo."""
+    package = submission.package if submission.trained_with == "package" else None
+    is_kept_back = package is not None and package.embargo_until is not None
+    return not is_kept_back or sees_source(viewer, submission)
 
 
 def _is_theirs(

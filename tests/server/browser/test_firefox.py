@@ -19,6 +19,7 @@ PUBLIC = (
     "/",
     "/benchmarks/{benchmark_id}",
     "/benchmarks/{benchmark_id}/charts",
+    "/benchmarks/{benchmark_id}/ideas",
     "/submissions/{submission_id}",
     "/submissions/{submission_id}?tab=runs",
     "/verifications/{verification_id}/race",
