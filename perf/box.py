@@ -102,7 +102,7 @@ def plain() -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=variables(order.limits),
+            env=variables(order),
             pass_fds=(inside.fileno(),),
             start_new_session=True,
         )

@@ -111,6 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         threads=settings.threads,
         processes=settings.processes,
         box=settings.box,
+        has_compiler=settings.compiler == "gcc",
         # Those of the first of several hosts would tell a part of the energy.
         sensors=open_sensors(device) if options.rdzv_endpoint is None else None,
     )
@@ -173,7 +174,7 @@ def work(
     state: WorkerState,
 ) -> int:
     """Make one attempt after the other, from the broker or else from the server; the exit code."""
-    box = box_word(backend=host.box, off=_why_no_packages(settings, host))
+    box = box_word(host=host, off=_why_no_packages(settings, host))
     log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
     measure = partial(measure_apart, stop=lambda: state.stopping)

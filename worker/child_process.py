@@ -29,7 +29,8 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 class Host:
     """Host of a training. `command` starts one of its `processes`, `sensors` observe it.
 
-    `hosts` are those that train along, each with as many processes. `box` makes its boxes.
+    `hosts` are those that train along, each with as many processes. `box` makes its boxes, in which
+    packages may compile if it `has_compiler`.
     """
 
     device: str
@@ -40,6 +41,7 @@ class Host:
     sensors: Sensors | None = None
     hosts: Hosts | None = None
     box: Backend = "bwrap"
+    has_compiler: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from finishline.client.transport import FinishlineError
@@ -26,7 +26,7 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.report_check import seconds_after_preparation
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
-from worker.box.order import Backend, BoxUnavailableError, Order
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import PackageMissingError
 from worker.box.race import Ask, RaceResult, race
 from worker.box.shipped import task_module
@@ -40,17 +40,18 @@ MIB = 1 << 20
 log = logging.getLogger(__name__)
 
 
-def box_word(*, backend: Backend, off: str | None = None) -> BoxWord:
+def box_word(*, host: Host, off: str | None = None) -> BoxWord:
     """Whose packages this host trains, by a test of its box, and its environments.
 
     `off` is the reason why it trains none, if there is one before any test.
     """
     if off is not None:
         return BoxWord("off", off)
-    state = check_box(backend)
+    state = check_box(host.box)
     if state.entries == "off":
         return BoxWord("off", state.why)
-    found = {name: each.sha256 for name, each in installed_environments().items()}
+    environments = installed_environments(compiler=host.has_compiler)
+    found = {name: each.sha256 for name, each in environments.items()}
     return BoxWord(state.entries, state.why, found)
 
 
@@ -163,11 +164,7 @@ def open_entries(
     grant = server.training(lease)
     with ExitStack() as stack:
         orders = {
-            name: replace(
-                _order(content, grant, stack.enter_context(package_folder(_bytes(content)))),
-                backend=host.box,
-                gpus=gpus_of(host),
-            )
+            name: _order(content, grant, stack.enter_context(package_folder(_bytes(content))), host)
             for name, content in grant.packages.items()
         }
         files = {
@@ -193,9 +190,9 @@ def _bytes(content: PackageContent) -> dict[str, bytes]:
     return {name: text.encode() for name, text in content.files.items()}
 
 
-def _order(content: PackageContent, grant: TrainingGrant, folder: Path) -> Order:
+def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Host) -> Order:
     """How to run a package. Raises BoxUnavailableError if its very environment is not here."""
-    environment = installed_environments().get(content.environment)
+    environment = installed_environments(compiler=host.has_compiler).get(content.environment)
     if environment is None or environment.sha256 != content.environment_sha256:
         raise BoxUnavailableError(f"environment {content.environment} is another one on this host")
     family = family_of(content.environment)
@@ -212,6 +209,9 @@ def _order(content: PackageContent, grant: TrainingGrant, folder: Path) -> Order
             memory_bytes=grant.memory_mib * MIB,
             threads=grant.threads,
         ),
+        backend=host.box,
+        gpus=gpus_of(host),
+        has_compiler=environment.compiler is not None,
     )
 
 

@@ -22,7 +22,8 @@ class Settings(BaseSettings):
     `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
-    its box holds: one of bubblewrap, or with `box` "oci" a container. `hosts_key` is the secret by
+    its box holds: one of bubblewrap, or with `box` "oci" a container. With `compiler` "gcc" its
+    environments come once more with it. `hosts_key` is the secret by
     which the hosts of an allocation know each other.
     """
 
@@ -45,6 +46,7 @@ class Settings(BaseSettings):
     stop_grace_seconds: float = Field(default=0.0, ge=0)
     entries: Literal["auto", "off"] = "auto"
     box: Literal["bwrap", "oci"] = "bwrap"
+    compiler: Literal["off", "gcc"] = "off"
     hosts_key: SecretStr | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

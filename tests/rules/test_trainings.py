@@ -47,6 +47,21 @@ def problems_of(files: dict[str, bytes]) -> list[str]:
     return [str(problem) for problem in problems]
 
 
+def test_files_to_compile_need_an_environment_with_a_compiler() -> None:
+    compiled = GOOD | {"fast.cpp": b"int one() { return 1; }\n", "fast.h": b"int one();\n"}
+    with_gcc = MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")
+
+    assert problems_of(compiled | {"training.toml": with_gcc}) == []
+    assert problems_of(compiled)[0] == (
+        "fast.cpp: a kind of file that is not allowed; expected .py .toml .md .txt; .cpp .h in an "
+        "environment such as torch-2.13-cpu-gcc"
+    )
+    cuda = GOOD | {"training.toml": with_gcc, "fast.cu": b"\n"}
+    assert problems_of(cuda) == [
+        "fast.cu: a kind of file that is not allowed; expected .py .toml .md .txt .cpp .h"
+    ]
+
+
 def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
     package, problems = read_package(GOOD, benchmarks=["digits"])
 
@@ -272,6 +287,8 @@ def test_a_policy_that_cannot_hold_names_its_field(written: str, instead: str, f
         ("torch-2.13-cpu", "torch-2.13-cpu"),
         ("torch-2.11-cpu", "torch-2.14-cpu"),
         ("torch-2.13-cuda", None),
+        ("torch-2.12-cpu-gcc", "torch-2.13-cpu-gcc"),
+        ("numpy-2.4-gcc", None),
         ("numpy-2.4", "numpy-2.10"),
         ("pandas-3.0", None),
         ("numpy", None),
@@ -281,4 +298,5 @@ def test_a_shipped_package_trains_in_this_version_or_the_newest_of_its_family(
     named: str, closest: str | None
 ) -> None:
     installed = ["torch-2.13-cpu", "torch-2.14-cpu", "torch-2.9-cpu", "numpy-2.9", "numpy-2.10"]
+    installed.append("torch-2.13-cpu-gcc")
     assert closest_environment(named, installed) == closest

@@ -102,7 +102,7 @@ def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bin
         "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "box",
         "--clearenv",
     ]  # fmt: skip
-    for name, value in variables(limits).items():
+    for name, value in variables(order).items():
         found += ["--setenv", name, value]
     for goal, link in links:
         found += ["--symlink", goal, link]

@@ -91,7 +91,7 @@ def _train(
 
 def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
     """How to run a package here. Raises RuleError if its environment is not installed."""
-    installed = installed_environments()
+    installed = installed_environments(compiler=True)
     environment = installed.get(manifest.environment)
     if environment is None:
         raise RuleError(
@@ -105,6 +105,7 @@ def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
         package=package.resolve(),
         module=manifest.module,
         packages=dict(environment.packages),
+        has_compiler=environment.compiler is not None,
         preload=family.preload if family is not None else (),
         limits=limits_of(benchmark),
     )

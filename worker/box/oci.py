@@ -134,6 +134,7 @@ def command(
     """The command of podman for a box. Without cgroups the runner's limits and the watch stay."""
     limits = order.limits
     hidden = [*MASKED, *([] if order.gpus else [HOST_DEVICES]), *masked_folders(system_binds())]
+    runs = "exec" if order.has_compiler else "noexec"
     found = [
         "podman", "run", "--rm", "--log-driver", "passthrough", "--passwd=false", "--no-hosts",
         "--network", "none", "--ipc", "none", "--pid", "private", "--uts", "private",
@@ -143,7 +144,7 @@ def command(
         "--ulimit", f"nofile={limits.open_files}:{limits.open_files}",
         "--ulimit", "nproc=4096:4096",  # The runner sets its own, lower one.
         "--tmpfs", f"/dev/shm:{_tmpfs(limits.shared_memory_bytes)},noexec",  # noqa: S108
-        "--tmpfs", f"{SCRATCH}:{_tmpfs(limits.scratch_bytes)},noexec",
+        "--tmpfs", f"{SCRATCH}:{_tmpfs(limits.scratch_bytes)},{runs}",
         "--workdir", SCRATCH,
     ]  # fmt: skip
     if as_root:
@@ -162,7 +163,7 @@ def command(
     for bind in binds:
         found += ["--volume", f"{bind.source}:{bind.target}:ro"]
     _, program = interpreter_binds()
-    orders = {"command": runner_command(order, CHANNEL), "variables": variables(limits)}
+    orders = {"command": runner_command(order, CHANNEL), "variables": variables(order)}
     keeper = [program, "-I", "-S", "-B", "-u", f"/{KEEPER.name}", json.dumps(orders)]
     return [*found, "--rootfs", str(root), *keeper]
 

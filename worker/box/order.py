@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from finishline.rules.trainings.protocol import Limits
+from worker.box import compiler
 from worker.box.cgroup import BoxCgroup
 from worker.box.packages import SITE, Bind, interpreter_binds, library_binds, package_binds
 
@@ -40,6 +41,7 @@ class Order:
     runner: Path = RUNNER
     backend: Backend = "bwrap"
     gpus: Sequence[str] = ()
+    has_compiler: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def seen_binds(order: Order) -> list[Bind]:
     """The read-only files and folders that a box sees; the system's own come first."""
     return [
         *system_binds(),
+        *(compiler.compiler_binds() if order.has_compiler else ()),
         *package_binds(order.packages),
         Bind(order.runner, f"/{order.runner.name}"),
         Bind(order.package, PACKAGE),
@@ -108,9 +111,9 @@ def system_binds() -> list[Bind]:
     return [*libraries, *interpreter]
 
 
-def variables(limits: Limits) -> dict[str, str]:
+def variables(order: Order) -> dict[str, str]:
     """The whole environment of the processes in a box."""
-    threads = str(limits.threads)
+    threads = str(order.limits.threads)
     return {
         "PATH": "/nowhere",
         "HOME": SCRATCH,
@@ -122,7 +125,7 @@ def variables(limits: Limits) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
-    }
+    } | (compiler.VARIABLES if order.has_compiler else {})
 
 
 def filter_path(machine: str | None = None) -> Path:

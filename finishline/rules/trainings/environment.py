@@ -1,7 +1,8 @@
 """Environments of training packages: a name that says which packages, and in which version.
 
 `numpy-2.4` or `torch-2.13-cpu`: a family, its version, and for torch the device it was built for. A
-worker offers those that are installed on it, with the exact versions of all their packages.
+worker offers those that are installed on it, with the exact versions of all their packages. One
+whose name ends in `-gcc` has a compiler of C++ too.
 """
 
 import re
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 
 from finishline.rules.proof.hash_chain import sha256_of
 
-_NAME = re.compile(r"(?P<family>[a-z]+)-(?P<version>\d+\.\d+)(-(?P<build>cpu|cuda|rocm))?")
+_NAME = re.compile(
+    r"(?P<family>[a-z]+)-(?P<version>\d+\.\d+)(-(?P<build>cpu|cuda|rocm))?(-(?P<compiler>gcc))?"
+)
 
 
 @dataclass(frozen=True)
@@ -30,21 +33,25 @@ FAMILIES: Mapping[str, Family] = {
         preload=("torch", "torch._dynamo"),
     ),
 }
+ALIKE = ("family", "build", "compiler")
 EXAMPLES = "numpy-2.4 or torch-2.13-cpu"
+COMPILING = "torch-2.13-cpu-gcc"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment as a worker has it: exact versions of its packages, and of Python."""
+    """An environment as a worker has it: exact versions of packages, Python and compiler."""
 
     name: str
     python: str
     packages: Mapping[str, str]
+    compiler: str | None = None
 
     @property
     def sha256(self) -> str:
-        """Hash over name, Python's minor version and the packages' versions, in hex."""
-        return sha256_of([self.name, self.python, sorted(self.packages.items())])
+        """Hash over name, Python's minor version, and versions of packages and compiler, in hex."""
+        compiler = [] if self.compiler is None else [self.compiler]
+        return sha256_of([self.name, self.python, sorted(self.packages.items()), *compiler])
 
 
 def family_of(environment: str) -> Family | None:
@@ -53,8 +60,14 @@ def family_of(environment: str) -> Family | None:
     return FAMILIES.get(match["family"]) if match is not None else None
 
 
+def has_compiler(environment: str) -> bool:
+    """Whether the name of an environment says that it has a compiler of C++."""
+    match = _NAME.fullmatch(environment)
+    return match is not None and match["compiler"] is not None
+
+
 def closest_environment(environment: str, installed: Iterable[str]) -> str | None:
-    """The installed environment of the same family and build: this version, else the newest.
+    """The installed environment of equal family, build and compiler: this version, else the newest.
 
     For packages that are shipped with the code: they name the environment they were measured in
     and train in any version. An entry trains in the one it names, or nowhere.
@@ -64,7 +77,7 @@ def closest_environment(environment: str, installed: Iterable[str]) -> str | Non
     alike = [
         match
         for match in found
-        if wanted is not None and match.group("family", "build") == wanted.group("family", "build")
+        if wanted is not None and match.group(*ALIKE) == wanted.group(*ALIKE)
     ]
     if not alike:
         return None

@@ -14,7 +14,13 @@ from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.text import line_of
-from finishline.rules.trainings.environment import EXAMPLES, Family, family_of
+from finishline.rules.trainings.environment import (
+    COMPILING,
+    EXAMPLES,
+    Family,
+    family_of,
+    has_compiler,
+)
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.program import program_sha256
@@ -24,6 +30,8 @@ LARGEST_FILE_BYTES = 128 << 10
 LONGEST_LINE = 1_000
 LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
+# Also of a package whose environment has a compiler.
+COMPILED_SUFFIXES = (".cpp", ".h")
 FUNCTIONS = {"prepare": 1, "train": 3}
 _NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
 
@@ -71,8 +79,10 @@ def read_package(
     Without `benchmarks` it may name any.
     """
     offered = None if benchmarks is None else sorted(benchmarks)
-    problems: list[RuleError] = list(_files(files))
-    manifest = _manifest(files, problems)
+    found: list[RuleError] = []
+    manifest = _manifest(files, found)
+    compiled = manifest is not None and has_compiler(manifest.environment)
+    problems = [*_files(files, compiled=compiled), *found]
     family = family_of(manifest.environment) if manifest is not None else None
     if manifest is not None:
         problems += _manifest_problems(manifest, files, offered)
@@ -87,7 +97,7 @@ def read_package(
     return Package(manifest, dict(files), program_sha256(manifest, files)), []
 
 
-def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:
+def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]:
     if len(files) > MOST_FILES:
         expected = f"{FILE} and at most {MOST_FILES - 1} others"
         yield PackageError(f"{len(files)} files", expected=expected)
@@ -98,18 +108,20 @@ def _files(files: Mapping[str, bytes]) -> Iterator[RuleError]:
     for name in sorted(folders.intersection(files)):
         yield PackageError("the name of a folder as well", file=name, expected="another name")
     for name, content in sorted(files.items()):
-        yield from _file(name, content)
+        yield from _file(name, content, compiled=compiled)
 
 
-def _file(name: str, content: bytes) -> Iterator[RuleError]:
+def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
     allowed = _NAME.fullmatch(name) and not {".", ".."}.intersection(name.split("/"))
     if not allowed or len(name) > LONGEST_NAME:
         expected = f"a relative name of a-z, 0-9, _, . and -, at most {LONGEST_NAME} of them"
         yield PackageError("a file's name that is not allowed", file=name[:200], expected=expected)
-    if not name.endswith(SUFFIXES):
-        yield PackageError(
-            "a kind of file that is not allowed", file=name, expected=" ".join(SUFFIXES)
-        )
+    suffixes = (*SUFFIXES, *(COMPILED_SUFFIXES if compiled else ()))
+    if not name.endswith(suffixes):
+        expected = " ".join(suffixes)
+        if name.endswith(COMPILED_SUFFIXES):
+            expected += f"; {' '.join(COMPILED_SUFFIXES)} in an environment such as {COMPILING}"
+        yield PackageError("a kind of file that is not allowed", file=name, expected=expected)
     if len(content) > LARGEST_FILE_BYTES:
         expected = f"at most {LARGEST_FILE_BYTES} bytes"
         yield PackageError(f"{len(content)} bytes", file=name, expected=expected)
