@@ -529,3 +529,16 @@ def test_spread_is_never_below_the_resolution() -> None:
     assert Spread(0.0, 9).at_least(resolution).stdev == resolution
     assert Spread(0.5, 9).at_least(resolution).stdev == 0.5
     assert resolution_of(step_seconds=None, seconds=10.0) == 0.0
+
+
+def test_a_run_of_a_round_that_never_stopped_did_not_converge(
+    make_run: MakeRun, make_benchmark: MakeBenchmark
+) -> None:
+    """Source: MLPerf training_rules.adoc, "Benchmark results"."""
+    runs = [make_run([90.0, 94.5], name=f"r{i}", clock="mlperf", seed=i) for i in range(3)]
+    stopped = [dataclasses.replace(r, status="success", stop_seconds=300.0) for r in runs[1:]]
+    benchmark = make_benchmark(clock="mlperf")
+    of_round = dataclasses.replace(benchmark, benchmark_id="mlperf-v5.1-bert")
+
+    assert [r.reached for r in score_of([runs[0], *stopped], of_round).runs] == [False, True, True]
+    assert [r.reached for r in score_of([runs[0], *stopped], benchmark).runs] == [True] * 3

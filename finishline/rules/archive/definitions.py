@@ -1,6 +1,5 @@
 """Definitions of archived benchmarks: shipped; by round, by name, by the metric logged."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -8,14 +7,13 @@ from pathlib import Path
 
 from finishline.rules.archive.files import Place, version_of
 from finishline.rules.archive.submissions import ResultSet, Submission
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule, load_benchmark
+from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule, load_benchmark
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 
 SHIPPED = Path(__file__).parent / "benchmarks"
 # Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
-_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
 
@@ -51,7 +49,7 @@ class Definitions:
         self._mlperf: dict[tuple[str, str], Benchmark] = {}
         newest = sorted(benchmarks.values(), key=_version, reverse=True)
         for benchmark in newest:
-            if match := _ID.fullmatch(benchmark.benchmark_id):
+            if match := MLPERF_ID.fullmatch(benchmark.benchmark_id):
                 version = f"{match[1]}.{match[2]}"
                 rounds = (version,) if version in OLD_FORMAT_ROUNDS else (version, "")
                 for name in benchmark.log_names:
@@ -116,7 +114,7 @@ def _version_parts(version: str) -> tuple[int, ...]:
 
 
 def _version(benchmark: Benchmark) -> tuple[int, int]:
-    match = _ID.fullmatch(benchmark.benchmark_id)
+    match = MLPERF_ID.fullmatch(benchmark.benchmark_id)
     return (int(match[1]), int(match[2])) if match else (-1, -1)
 
 

@@ -1,6 +1,7 @@
 """Benchmark definitions: one TOML file holds every number a benchmark is scored by."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +141,10 @@ class RankingRule:
 
     numbers: tuple[str, ...] | None = None
     confirm_runs: int = 10
+
+
+# Version and name of a benchmark of a published round.
+MLPERF_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.aggregate import (
@@ -185,12 +185,19 @@ def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
 
 
 def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) -> RunScore:
-    """One run's time and epochs to the target."""
+    """One run's time and epochs to the target.
+
+    In a round of MLPerf a run without run_stop did not converge (training_rules.adoc, "Benchmark
+    results"); elsewhere a log counts as far as it goes.
+    """
     if not run.evaluations:
         return RunScore(run.name, run.seed, False, None, None, None, None)
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
-    tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
+    unfinished = run.stop_seconds is None and MLPERF_ID.fullmatch(benchmark.benchmark_id)
+    tta = (
+        None if unfinished else time_to_accuracy(run, target, reach, clock=clock, division=division)
+    )
     return RunScore(
         file=run.name,
         seed=run.seed,
