@@ -129,6 +129,8 @@ def _found(submission: View, word: str | None, check: View | None) -> str:
     if word == "witnessed":
         witness = str(check_words(submission)).capitalize()
         return f"{witness}: our worker ran on the submitter's machine, and the time is theirs."
+    if word == "undecided" and submission["status"] == "verified":
+        return "Undecided: not calibrated at its batch size."
     if word in ("undecided", "contradicted"):
         return "A replay could not decide." if word == "undecided" else "A replay contradicts it."
     if submission["kind"] == "train" and submission["trained_with"] == "own":

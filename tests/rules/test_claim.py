@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError
 from finishline.rules.scoring.run import Run
 from finishline.rules.submissions.claim import (
     CLAIM_LIMIT_BYTES,
@@ -482,3 +482,12 @@ def test_a_ticket_file_that_was_altered_names_file_and_field(
 def test_what_is_no_json_is_no_ticket() -> None:
     with pytest.raises(ClaimError, match="not JSON"):
         read_ticket(b"seeds: 11", file="ticket.json")
+
+
+def test_a_claim_has_each_key_once_at_every_level() -> None:
+    assert read_json_object(b'{"a": 1, "b": {"a": 2}}', file="s.json") == {"a": 1, "b": {"a": 2}}
+    for twice in (b'{"model": "a", "model": "b"}', b'{"model": "a", "mode\\u006c": "b"}'):
+        with pytest.raises(LogFormatError, match="field model: a key that appears 2 times"):
+            read_json_object(twice, file="s.json")
+    with pytest.raises(LogFormatError, match="at most 32 levels"):
+        read_json_object(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", file="s.json")

@@ -296,6 +296,18 @@ def test_a_row_that_waits_for_its_fresh_runs_has_a_provisional_rank() -> None:
     assert (found.rank, found.provisional_rank, found.unranked_reason) == (None, 1, why)
 
 
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ("inconclusive", "claimed: its verification could not decide"),
+        ("verified", "claimed, undecided: not calibrated at its batch size"),
+    ],
+)
+def test_an_undecided_row_says_what_was_lacking(status: str, why: str) -> None:
+    row = standing("a", status=status, evidence="claimed", check="undecided", tta_seconds=1.0)
+    assert rank([row], metric="tta")[0].unranked_reason == why
+
+
 def test_a_benchmark_may_number_less() -> None:
     board = [
         standing("ours", tta_seconds=10.0),

@@ -107,7 +107,7 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
             code="bad_json",
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
-        _refuse_deep(value, file=file, line=line)
+        refuse_deep(value, file=file, line=line)
     return value
 
 
@@ -143,7 +143,8 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
     )
 
 
-def _refuse_deep(value: Any, *, file: str, line: int | None) -> None:
+def refuse_deep(value: Any, *, file: str, line: int | None = None) -> None:
+    """Raise LogFormatError if a JSON value is nested more than MAX_DEPTH levels deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in _children(node)]

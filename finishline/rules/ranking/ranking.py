@@ -66,6 +66,8 @@ NOT_NUMBERED: dict[str | None, str] = {
     "witnessed": "claimed: witnessed, not measured here",
     "undecided": "claimed: its verification could not decide",
 }
+# A verified claim is undecided for this reason alone (`check_of`).
+NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
@@ -259,7 +261,9 @@ def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = No
         return None
     if standing.evidence == "claimed":
         misses_list = standing.check in (numbers or ()) and not standing.has_ticket
-        return NOT_NUMBERED[standing.check] + (f"; {NO_TICKET}" if misses_list else "")
+        uncalibrated = standing.check == "undecided" and standing.status == "verified"
+        why = NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
+        return why + (f"; {NO_TICKET}" if misses_list else "")
     return f"{standing.evidence}: not numbered on this board"
 
 

@@ -13,6 +13,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields
+from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.text import did_you_mean
 
@@ -192,19 +193,25 @@ def stored_system(table: Mapping[str, Any]) -> System:
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
-    """A JSON object of at most 256 KiB. Raises ClaimError naming the file and the line."""
+    """A JSON object of at most 256 KiB. Raises RuleError naming the file, and the line or key.
+
+    A key that is there twice is refused: readers differ in which of the two they believe.
+    """
     if len(content) > CLAIM_LIMIT_BYTES:
         raise ClaimError(
             f"{len(content)} bytes", file=file, expected=f"at most {CLAIM_LIMIT_BYTES} bytes"
         )
+    text = content.removeprefix(b"\xef\xbb\xbf")
     try:
-        value = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+        value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ClaimError(
             f"not JSON: {error.msg}", file=file, line=error.lineno, expected="a JSON object"
         ) from error
     if not isinstance(value, dict):
         raise ClaimError("not a JSON object", file=file, line=1, expected="a JSON object")
+    refuse_deep(value, file=file)
+    refuse_repeated_keys(text, file=file)
     return value
 
 
