@@ -67,6 +67,11 @@ def honest(number: int) -> Package:
     return Package("honest", "measured", {"train.py": _with_constants(changed)})
 
 
+def of_the_course() -> str:
+    """The reference of the course: that of the example in a third of its steps."""
+    return _with_constants({"STEPS": 4_000})
+
+
 def _with_constants(changed: Mapping[str, float]) -> str:
     line = next(line for line in REFERENCE.splitlines() if line.startswith("HIDDEN, "))
     names, values = (part.split(", ") for part in line.split(" = "))
@@ -81,7 +86,7 @@ def cheat(number: int) -> Package:
     if "def prepare(" in code:
         source = re.sub(r"^def prepare\(", "def warm_up(", source, flags=re.MULTILINE)
     if kind == "copy":
-        source = f"# Mine, version {number}.\n{REFERENCE}"
+        source = f"# Mine, version {number}.\n{of_the_course()}"
     text = f"{source}\n\nDETAIL = {number}\n{code.strip()}\n" if code else source
     return Package(kind, fate, {"train.py": text, **more})
 
