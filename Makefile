@@ -59,16 +59,12 @@ test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse"
 test-firefox: $(STAMP)  ## walk the main pages in a headless Firefox (firefox-esr, or FINISHLINE_FIREFOX)
 	@$(BIN)/python -m pytest tests/server/browser/test_firefox.py $(ARGS)
 
-# torchvision must be of the same build as torch, so the pair has an environment of its own. It waits
-# for nothing, so that .ci/run installs it beside $(VENV).
-$(VISION_VENV)/.torch: pyproject.toml
+# torchvision must be of the same build as torch, so the pair has an environment of its own.
+$(VISION_STAMP): $(PROJECTS) | $(STAMP)
 	@echo "Setting up $(VISION_VENV) (several GB the first time: torch with its CUDA libraries)."
 	@"$(PYTHON)" -m venv $(VISION_VENV)
 	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		$$(grep -oE '"torch(vision)?>=[^"]*"' pyproject.toml | sort -u | tr -d '"')
-	@touch $@
-
-$(VISION_STAMP): $(PROJECTS) | $(STAMP) $(VISION_VENV)/.torch
 	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		$(EDITABLE) ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3"
 	@touch $(VISION_STAMP)

@@ -409,16 +409,14 @@ def test_torchvision_that_is_absent_ends_a_training_and_a_bench_with_the_same_se
         imagenet.synthetic(config, "cpu")
 
 
-def test_synthetic_step_trains_a_model_on_made_up_pictures(monkeypatch):
-    def small_model():
-        return nn.Sequential(
-            nn.Conv2d(3, 8, 8, stride=8),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(8, imagenet.CLASSES),
-        )
+def small_model():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 8, stride=8), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, imagenet.CLASSES),
+    )  # fmt: skip
 
+
+def test_synthetic_step_trains_a_model_on_made_up_pictures(monkeypatch):
     monkeypatch.setattr(imagenet, "build_model", small_model)
     config = imagenet.configure(
         {"batch_size": 4, "smallest_pixels": 32, "largest_pixels": 64, "evaluation_pixels": 96}
@@ -429,3 +427,29 @@ def test_synthetic_step_trains_a_model_on_made_up_pictures(monkeypatch):
     assert losses[0] > losses[1] > 0
     assert (made.batch_size, made.steps_per_epoch) == (4, 1_281_167 // 4)
     assert made.infer().shape == (4, imagenet.CLASSES)
+
+
+def test_pictures_grow_in_steps_of_32_and_stay_large_at_the_end():
+    config = imagenet.configure({"epochs": 10, "smallest_pixels": 128, "largest_pixels": 224})
+    sizes = [config.pixels_at(epoch) for epoch in range(1, 11)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 128
+    assert sizes[7:] == [224, 224, 224]
+    assert {size % 32 for size in sizes} == {0}
+
+
+def test_a_label_counts_if_it_is_among_the_five_largest():
+    outputs = torch.tensor([[0.0, 1, 2, 3, 4, 5], [5.0, 4, 3, 2, 1, 0]])
+    assert imagenet.top5_count(outputs, torch.tensor([0, 4])).item() == 1
+    assert imagenet.top5_count(outputs, torch.tensor([1, 0])).item() == 2
+
+
+def test_warm_up_leaves_the_weights_and_statistics_as_they_were():
+    torch.manual_seed(0)
+    model = small_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    config = imagenet.configure(
+        {"batch_size": 4, "smallest_pixels": 32, "largest_pixels": 64, "evaluation_pixels": 96}
+    )
+    imagenet.warm_up(model, model, config, World(rank=0, size=1, device="cpu"))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

@@ -127,29 +127,6 @@ def test_shuffled_labels_are_not_learned(start, monkeypatch):
     assert losses(monkeypatch, start(epochs=8, label_smoothing=0))[-1] > 1.0
 
 
-def test_warm_up_leaves_the_weights_and_statistics_as_they_were(data_dir):
-    torch.manual_seed(0)
-    model = small_model()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    imagenet.warm_up(model, model, imagenet.configure(SMALL), ALONE)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-
-
-def test_pictures_grow_in_steps_of_32_and_stay_large_at_the_end():
-    config = imagenet.configure({"epochs": 10, "smallest_pixels": 128, "largest_pixels": 224})
-    sizes = [config.pixels_at(epoch) for epoch in range(1, 11)]
-    assert sizes == sorted(sizes)
-    assert sizes[0] == 128
-    assert sizes[7:] == [224, 224, 224]
-    assert {size % 32 for size in sizes} == {0}
-
-
-def test_a_label_counts_if_it_is_among_the_five_largest():
-    outputs = torch.tensor([[0.0, 1, 2, 3, 4, 5], [5.0, 4, 3, 2, 1, 0]])
-    assert imagenet.top5_count(outputs, torch.tensor([0, 4])).item() == 1
-    assert imagenet.top5_count(outputs, torch.tensor([1, 0])).item() == 2
-
-
 def test_evaluation_counts_every_picture_once(data_dir):
     class Constant(nn.Module):
         """Always finds the sixth class the least likely."""
