@@ -32,8 +32,8 @@ from tests.chaos.stroll import WORKER, Part, define_stroll, stroll_submission
 from tests.chaos.watch import Watch
 from tests.support.processes import wait_for
 
-FAULTS = int(os.environ.get("FINISHLINE_CHAOS_FAULTS", "12"))
-VERIFICATIONS = int(os.environ.get("FINISHLINE_CHAOS_VERIFICATIONS", "6"))
+FAULTS = int(os.environ.get("FINISHLINE_CHAOS_FAULTS", "10"))
+VERIFICATIONS = int(os.environ.get("FINISHLINE_CHAOS_VERIFICATIONS", "4"))
 REFERENCE = os.environ.get("FINISHLINE_CHAOS_REFERENCE", "stroll")
 SEED = int(os.environ.get("FINISHLINE_CHAOS_SEED", "1"))
 ENDED = ("done", "failed", "cancelled")
