@@ -24,6 +24,7 @@ import psutil
 
 INSTALLATIONS = ("tests/chaos", "tests/deploy", "tests/e2e")
 BROWSER = "tests/server/browser"
+FIREFOX = f"{BROWSER}/test_firefox.py"  # `make test-firefox`, every night.
 TRAINING = ("tests/examples", "tests/reference_models", "tests/worker")
 # The longest first; each of the others takes the place of one that has ended, so that the last ones
 # end together. A lane imports every test that it may choose from, 16 s of CPU for all of them.
@@ -36,10 +37,12 @@ LANES: Mapping[str, Sequence[str]] = {
         *(f"--ignore={each}" for each in TRAINING),
     ),
     "training": ("-m", "not processes", *TRAINING),
-    "browser": ("-m", "not processes", BROWSER),
+    "browser": ("-m", "not processes", BROWSER, f"--ignore={FIREFOX}"),
 }
 AT_ONCE = (os.cpu_count() or 2) + 1
 OPTIONS = ("--durations=10",)
+# Threads of torch wait for each other in circles where lanes share the processors.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
 # A folder in memory: a test commits a dozen times, and each waits for a disk.
 MEMORY = Path("/dev/shm")  # noqa: S108
@@ -106,6 +109,7 @@ def start(name: str, arguments: Sequence[str], folder: Path) -> Lane:
             stdout=opened,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=os.environ | ONE_THREAD,
         )
     return Lane(name, output, process)
 

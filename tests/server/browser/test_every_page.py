@@ -136,13 +136,15 @@ class Visit:
                 chart.scroll_into_view_if_needed()
                 chart.locator(".main-svg, .plot > p").first.wait_for(timeout=30_000)
 
-    def hold_against_axe(self) -> None:
+    def hold_against_axe(self, *, in_both_schemes: bool = True) -> None:
         """Complain of every rule of accessibility that the page breaks, in light and dark.
 
         Only the rules on colours can tell the schemes apart: the others are held once.
         """
         self._page.evaluate(AXE_SCRIPT)
         self._complain_of_axe({})
+        if not in_both_schemes:
+            return
         self._scheme = "dark" if self._scheme == "light" else "light"
         self._page.emulate_media(color_scheme=self._scheme)
         self._page.evaluate(RESTYLED)
@@ -171,6 +173,8 @@ def test_every_page_is_quiet_accessible_and_fits(
     assert {"/benchmarks/digits", "/console/verify", "/console/users"} < set(addresses)
     # Signed in last: nobody is asked again who has signed in already.
     addresses.sort(key=lambda address: address.startswith(SIGNED_IN))
+    # Another face of a page has its colours again; half of them are loaded in dark.
+    once = set(pages_of(filled, faces=False))
     signed_in = False
     for address in addresses:
         if address.startswith(SIGNED_IN) and not signed_in:
@@ -180,7 +184,7 @@ def test_every_page_is_quiet_accessible_and_fits(
             signed_in = True
         visit.see(address)
         visit.draw_charts()
-        visit.hold_against_axe()
+        visit.hold_against_axe(in_both_schemes=address in once)
     assert not visit.complaints, "\n".join(visit.complaints)
 
 
