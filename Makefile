@@ -96,12 +96,12 @@ lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --recursive --severity-level high $(ROOMS)
 
-audit: $(STAMP)  ## look the pinned packages up among known vulnerabilities (needs the network)
+audit: $(STAMP)  ## vulnerabilities: pinned packages (needs the network), and our code once more by bandit
 	@test -x $(AUDIT) || { "$(PYTHON)" -m venv $(AUDIT_VENV) && \
 	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.10,<3"; }
 	$(AUDIT) --requirement constraints.txt --no-deps --strict
+	$(BIN)/bandit --quiet --recursive --severity-level high $(ROOMS)
 
 format: $(STAMP)  ## write the code as `make lint` wants it
 	$(BIN)/ruff check --fix .
