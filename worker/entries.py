@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from finishline.client.transport import FinishlineError
+from finishline.devices import accelerators_of, find_devices
 from finishline.package_folder import package_folder
 from finishline.places import find_folder, installed_server
 from finishline.rules.scoring.run import Ledger
@@ -181,9 +182,14 @@ def open_entries(
 
 
 def gpus_of(host: Host) -> tuple[str, ...]:
-    """The GPUs of a host's containers, by their CDI names; bubblewrap's boxes have none."""
-    _, _, number = host.device.partition("cuda:")
-    return (number,) if host.box == "oci" and number else ()
+    """The GPU of a host's containers, by its UUID; bubblewrap's boxes and other makers' have none.
+
+    A number would count all GPUs of the host, and a device counts those that a variable shows.
+    """
+    if host.box != "oci" or not host.device.startswith("cuda"):
+        return ()
+    found = accelerators_of(host.device, find_devices().accelerators)[:1]
+    return tuple(each.uuid for each in found if each.vendor == "nvidia")
 
 
 def _bytes(content: PackageContent) -> dict[str, bytes]:

@@ -29,7 +29,7 @@ class Order:
     """A package to run in a box.
 
     `packages` are the environment's with their versions, `extra` further read-only files, `gpus`
-    the GPUs that a container gets by their names for CDI.
+    the UUIDs of the GPUs that a container gets.
     """
 
     package: Path

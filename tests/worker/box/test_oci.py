@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from finishline.accelerators import Accelerator, Devices
 from finishline.rules.trainings.protocol import Limits
 from tests.worker.box.conftest import LIMITS
+from worker import entries
 from worker.box import oci
 from worker.box.check import check_box
 from worker.box.order import Order
@@ -56,13 +58,15 @@ def test_a_container_runs_as_its_user_and_that_of_root_as_the_uid_of_boxes() -> 
     assert "--uidmap 0:64998:1 --uidmap 1000:64999:1 " in flags(ORDER, as_root=True)
 
 
-def test_a_gpu_comes_by_its_cdi_name() -> None:
+def test_a_gpu_comes_by_its_cdi_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = [Accelerator(f"GPU-{number}", "H100", "GPU") for number in (7, 3)]
+    monkeypatch.setattr(entries, "find_devices", lambda: Devices(tuple(shown)))
     host = Host(device="cuda:1", data_dir=Path("unused"), box="oci")
     order = Order(Path("/made"), "train", {}, gpus=gpus_of(host))
 
     said = flags(order)
 
-    assert "--device nvidia.com/gpu=1 " in said
+    assert "--device nvidia.com/gpu=GPU-3 " in said
     assert ":/sys" not in said  # Its driver reads it.
     assert "RLIMIT_DATA" not in json.dumps(oci.runner_command(order, 3))
     assert gpus_of(Host(device="cuda:1", data_dir=Path("unused"))) == ()
