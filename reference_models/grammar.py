@@ -17,7 +17,7 @@ the first nine tenths. All runs stop after the same number of epochs: their mean
 import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,13 @@ from torch import Tensor, nn
 
 from finishline.rules.scoring.run import Phase
 from reference_models import Measurement, Synthetic, TrainingDivergedError
+from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.grammar_corpus import CORPUS_SHA256, read_corpus
 from reference_models.hyperparameters import Limit, checked
 
 DATA_SET_SHA256 = CORPUS_SHA256
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 CONTEXT_BYTES = 64
 WIDTH, HEADS, LAYERS = 64, 4, 2
 TEST_WINDOWS = 256
@@ -60,9 +62,10 @@ class GrammarConfig:
     weight_decay: float = 0.1
     warmup_share: float = 0.1
     gradient_clip: float = 1.0
+    precision: str = PRECISIONS[0]
 
     def __post_init__(self) -> None:
-        checked(asdict(self), LIMITS, reference="grammar")
+        checked({name: getattr(self, name) for name in LIMITS}, LIMITS, reference="grammar")
 
     @property
     def learning_rate(self) -> float:
@@ -107,7 +110,8 @@ def train_on(
     train_text, test_windows = (part.to(world.device) for part in split(corpus()))
     synchronise(world.device)
     yield Phase.TRAIN
-    optimiser = make_optimiser(model, config)
+    optimiser, clip = make_optimiser(model, config), config.gradient_clip
+    arithmetic = Arithmetic(config.precision, world.device)
     draw = torch.Generator().manual_seed(seed)
     steps = config.epochs * config.steps_per_epoch
     step = 0
@@ -116,7 +120,7 @@ def train_on(
             windows = world.shard(draw_windows(train_text, config.batch_size, draw))
             rate = learning_rate_at(step, steps, config)
             loss = train_step(
-                model, optimiser, windows, rate=rate, clip=config.gradient_clip, world=world
+                model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world
             )
             step += 1
         synchronise(world.device)
@@ -193,8 +197,9 @@ def warm_up(model: nn.Module, config: GrammarConfig, world: World) -> None:
     shape = (config.batch_size, CONTEXT_BYTES + 1)
     windows = world.shard(torch.randint(256, shape, generator=noise)).to(world.device)
     optimiser = make_optimiser(model, config)
+    arithmetic = Arithmetic(config.precision, world.device)
     rate, clip = config.learning_rate, config.gradient_clip
-    train_step(model, optimiser, windows, rate=rate, clip=clip, world=world)
+    train_step(model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world)
     shape = (TEST_WINDOWS, CONTEXT_BYTES + 1)
     nats_per_byte(model, torch.randint(256, shape, generator=noise).to(world.device))
 
@@ -208,7 +213,11 @@ def synthetic(config: GrammarConfig, device: str) -> Synthetic:
     tests = torch.randint(256, shape, generator=noise).to(device)
     model, world = ByteGPT().to(device), alone(device)
     optimiser = make_optimiser(model, config)
+    arithmetic = Arithmetic(config.precision, device)
     rate, clip = config.learning_rate, config.gradient_clip
+
+    def step() -> Tensor:
+        return train_step(model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world)
 
     def infer() -> Tensor:
         with torch.no_grad():
@@ -218,7 +227,7 @@ def synthetic(config: GrammarConfig, device: str) -> Synthetic:
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=config.steps_per_epoch,
-        train_step=lambda: train_step(model, optimiser, windows, rate=rate, clip=clip, world=world),
+        train_step=step,
         inference_items=TEST_WINDOWS,
         infer=infer,
     )
@@ -258,6 +267,7 @@ def train_step(
     model: nn.Module,
     optimiser: torch.optim.AdamW,
     windows: Tensor,
+    arithmetic: Arithmetic,
     *,
     rate: float,
     clip: float,
@@ -266,12 +276,14 @@ def train_step(
     """One step at the given learning rate; the loss of this process stays on the device."""
     for group in optimiser.param_groups:
         group["lr"] = rate
-    loss = _loss(model, windows)
+    with arithmetic.forward():
+        loss = _loss(model, windows)
     optimiser.zero_grad()
-    loss.backward()
+    arithmetic.backward(loss)
     world.average_gradients(model.parameters())
+    arithmetic.unscale(optimiser)
     nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimiser.step()
+    arithmetic.step(optimiser)
     return loss.detach()
 
 
@@ -283,4 +295,4 @@ def nats_per_byte(model: nn.Module, windows: Tensor) -> float:
 
 def _loss(model: nn.Module, windows: Tensor) -> Tensor:
     logits = model(windows[:, :-1])  # (B, T, 256)
-    return nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), windows[:, 1:].flatten())

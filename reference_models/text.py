@@ -12,6 +12,7 @@ from pathlib import Path
 
 from finishline.rules.scoring.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
+from reference_models.grammar import PRECISIONS as PRECISIONS
 from reference_models.grammar import GrammarConfig, train_on
 from reference_models.grammar import configure as configure_grammar
 from reference_models.grammar import synthetic as grammar_synthetic

@@ -27,6 +27,7 @@ from reference_models import (
     DeviceError,
     HyperparameterError,
     Measurement,
+    PrecisionError,
     Reference,
     TrainingDivergedError,
     UnknownReferenceError,
@@ -34,6 +35,7 @@ from reference_models import (
 )
 from reference_models.data import require_data
 from reference_models.memory import is_out_of_memory, naming_batch_size
+from reference_models.precision import configured, require_precision
 from worker.group import open_events, read_orders
 from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
 from worker.stopwatch import is_reached
@@ -135,6 +137,7 @@ def join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWrite
 
 def train(told: dict[str, Any], events: EventWriter) -> None:
     """Run the trainer until it ends, or its target is reached where the run stops there."""
+    require_precision(told["precision"], told["device"])
     reference = load_reference(told["reference"])
     if told["data_set_sha256"] != reference.DATA_SET_SHA256:
         raise DataSetError(
@@ -142,7 +145,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
             field="data_set.sha256",
             expected=str(told["data_set_sha256"]),
         )
-    config = reference.configure(told["hyperparameters"])
+    config = configured(reference, told["hyperparameters"], told["precision"])
     require_data(told["reference"], Path(told["data_dir"]), told["hyperparameters"])
     target = TargetSpec(**told["target"])
     qualities: list[float] = []
@@ -220,6 +223,8 @@ def failure_code(error: Exception) -> FailureCode | None:
         return "data_set_differs"
     if isinstance(error, DeviceError):
         return "device_unfit"
+    if isinstance(error, PrecisionError):
+        return "precision_missing"
     if isinstance(error, TrainingDivergedError):
         return "training_diverged"
     return "out_of_memory" if is_out_of_memory(error) else None

@@ -176,6 +176,7 @@ def orders_of(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
         "parent_pid": os.getpid(),
         "reference": training.package,
         "hyperparameters": training.settings,
+        "precision": training.precision,
         "seed": training.seed,
         "device": host.device,
         "data_dir": str(host.data_dir),

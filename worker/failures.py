@@ -22,6 +22,10 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "rules",
         "Install the data set the benchmark names on this worker.",
     ),
+    "precision_missing": (
+        "rules",
+        "Request another precision, or a worker with a device that has this one.",
+    ),
     "clock_mismatch": (
         "infrastructure",
         "Look for a busy or suspended host; the attempt is made again without cost.",

@@ -24,9 +24,10 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 from finishline.rules.scoring.utilisation import processor_share
-from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.settings import check_precision, check_settings, reference_of
 from finishline.rules.submissions.tickets import Ticket, check_benchmark, read_ticket
 from finishline.rules.verification.messages import (
     ReplayEvent,
@@ -37,6 +38,7 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from reference_models.data import require_data
+from reference_models.precision import require_precision
 from worker.child_process import Host
 from worker.outbox import Announcer
 from worker.probe import probe
@@ -58,6 +60,7 @@ class Chosen:
     host: Host
     hardware_class: str | None = None
     ticket: Ticket | None = None
+    precision: PrecisionName | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,7 +126,12 @@ def local_job(chosen: Chosen) -> ReplayJob:
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
         trainings=[
-            Training(replay.reference, hyperparameters(benchmark, chosen.settings), seed)
+            Training(
+                replay.reference,
+                hyperparameters(benchmark, chosen.settings),
+                seed,
+                precision=replay.told(chosen.precision),
+            )
             for seed in chosen.seeds
         ],
         target=TargetSpec(
@@ -184,7 +192,8 @@ def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
 
 def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str, Any]:
     """The JSON that goes with the run logs."""
-    return {
+    stated = {} if chosen.precision is None else {"precision": chosen.precision}
+    return stated | {
         "benchmark": chosen.benchmark.benchmark_id,
         "division": chosen.division,
         "model": f"{chosen.benchmark.title} reference",
@@ -233,6 +242,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     )
     parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
     parser.add_argument("--division", help="default: the benchmark's first")
+    parser.add_argument("--precision", help="default: the reference's own, not stated")
     parser.add_argument("--device", help="default: cuda:0 where there is one, else cpu")
     parser.add_argument("--hardware-class", help="default: made from the parts of this machine")
     parser.add_argument("--data-dir", type=Path, default=Path("var/data"))
@@ -242,6 +252,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     division = ticket.division if ticket else given.division or benchmark.divisions[0]
     settings = dict(ticket.settings if ticket else given.set)
     check_settings(benchmark, division, settings)
+    device = choose_device(given.device)
+    precision = check_precision(benchmark, given.precision)
+    require_precision(precision, device)
     seed = secrets.randbelow(SEED_LIMIT) if given.seed is None else given.seed
     return Chosen(
         benchmark=benchmark,
@@ -252,9 +265,10 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
         if ticket
         else tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
         division=division,
-        host=Host(device=choose_device(given.device), data_dir=given.data_dir),
+        host=Host(device=device, data_dir=given.data_dir),
         hardware_class=ticket.hardware_class if ticket else given.hardware_class,
         ticket=ticket,
+        precision=precision,
     )
 
 

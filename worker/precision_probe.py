@@ -19,6 +19,7 @@ from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
 from finishline.rules.scoring.run import Phase
 from finishline.rules.verification.precision import narrowest, precision_by_error
 from reference_models import Reference, load_reference, synthetic_of
+from reference_models.precision import configured
 from worker.own_process import die_with_parent
 from worker.utilisation import count_work
 
@@ -195,7 +196,7 @@ COMPILED_CODE = "compiled code"
 def audit(told: dict[str, Any]) -> dict[str, Any]:
     """The audit of a reference with its settings, as it is answered."""
     reference = load_reference(told["reference"])
-    config = reference.configure(told["hyperparameters"])
+    config = configured(reference, told["hyperparameters"], told.get("precision"))
     device = told["device"]
     compiled = bool(getattr(config, "compile", False))
     plain = (

@@ -101,7 +101,7 @@ class AttemptChecks:
         wanted = next((each for each in job.trainings if "profile" in each.measure), None)
         if not self._audits or wanted is None:
             return Audited()
-        key = json.dumps([wanted.package, wanted.settings], sort_keys=True)
+        key = json.dumps([wanted.package, wanted.settings, wanted.precision], sort_keys=True)
         if key not in self._known:
             self._known[key] = self._audit(wanted)
         return self._known[key]
@@ -110,6 +110,7 @@ class AttemptChecks:
         orders = {
             "reference": training.package,
             "hyperparameters": training.settings,
+            "precision": training.precision,
             "device": self._device,
             "data_dir": str(self._data_dir),
             "threads": self._threads,

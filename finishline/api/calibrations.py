@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.calibration import BandDifference
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.verification.messages import ControlPoint
 
 BatchSizes = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(max_length=16)]
@@ -15,7 +16,10 @@ Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class CalibrationCreate(Schema):
-    """Request to calibrate a benchmark's reference: batch sizes, and runs at each."""
+    """Request to calibrate a benchmark's reference: batch sizes, runs at each, and precision.
+
+    Without one it is the reference's own.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -27,6 +31,7 @@ class CalibrationCreate(Schema):
     benchmark: str = Field(min_length=1, max_length=100)
     batch_sizes: Annotated[BatchSizes, Field(min_length=1)]
     runs: Runs
+    precision: PrecisionName | None = None
     reason: Reason | None = None
 
 
@@ -76,6 +81,7 @@ class ChunkView(Schema):
 class CalibrationSummary(Schema):
     """A calibration in one line. `version` counts per benchmark.
 
+    `precision` is None where the reference chooses by the device.
     `outdated` is whether the benchmark's definition has changed since, or is gone: then the
     calibration judges no verification planned from then on.
     """
@@ -88,6 +94,7 @@ class CalibrationSummary(Schema):
     reason: str | None
     requested_by: str
     batch_sizes: list[int]
+    precision: str | None
     runs: int
     runs_planned: int
     runs_finished: int

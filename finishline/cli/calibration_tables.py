@@ -21,7 +21,8 @@ def calibration_table(calibrations: Sequence[View]) -> RenderableType:
     """The calibrations of a server."""
     if not calibrations:
         return Text("No calibrations yet. Start one with `finishline calibrate`.", style="dim")
-    table = make_table("calibration", "benchmark", "version", "state", "runs", "sizes", "adopted")
+    names = ("calibration", "benchmark", "version", "state", "runs", "sizes", "precision")
+    table = make_table(*names, "adopted")
     for item in calibrations:
         table.add_row(
             str(item["id"]),
@@ -30,6 +31,7 @@ def calibration_table(calibrations: Sequence[View]) -> RenderableType:
             str(item["state"]),
             f"{item['runs_finished']}/{item['runs_planned']}",
             ", ".join(str(size) for size in item["batch_sizes"]),
+            str(item.get("precision") or ABSENT),
             str(item["adopted_at"] or ABSENT),
         )
     return table
@@ -41,8 +43,9 @@ def calibration_lines(view: View) -> list[RenderableType]:
         judges = ", for an earlier definition: not used for new replays"
     else:
         judges = ", used for new replays" if view["judges"] else ""
+    precision = f" in {view['precision']}" if view.get("precision") else ""
     header = (
-        f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}, "
+        f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}{precision}, "
         f"{view['state']}, {view['runs_finished']} of {count_text(view['runs_planned'], 'run')}"
         f"{judges}"
     )

@@ -18,7 +18,7 @@ from finishline.machine import local_system
 from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.settings import check_precision, check_settings
 from finishline.rules.submissions.tickets import Ticket, read_ticket
 
 REFUSED_CODE = 2  # The worker's local training wrote nothing.
@@ -38,6 +38,7 @@ class Training:
     data: Path = Path("var/data")
     ticket: Path | None = None
     hardware_class: str | None = None
+    precision: str | None = None
 
     def command(self) -> list[str]:
         """The command line of the worker's local training."""
@@ -50,6 +51,7 @@ class Training:
         if self.division is not None:
             arguments += ["--division", self.division]
         for name, value in (
+            ("--precision", self.precision),
             ("--device", self.device),
             ("--ticket", self.ticket),
             ("--hardware-class", self.hardware_class),
@@ -80,11 +82,15 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
 
 
 def require_trainable(
-    benchmark: Benchmark, settings: Mapping[str, float], *, division: str | None
+    benchmark: Benchmark,
+    settings: Mapping[str, float],
+    *,
+    division: str | None,
+    precision: str | None = None,
 ) -> None:
     """Raise CliError, before anything is trained, unless the reference takes the settings."""
     try:
-        reference_of(benchmark)
+        check_precision(benchmark, precision)
         check_settings(benchmark, division or benchmark.divisions[0], settings)
     except RuleError as error:
         raise refusal(error) from error

@@ -91,16 +91,36 @@ def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
     ]
 
 
-def adopted_calibration(session: Session, benchmark_sha256: str) -> Calibration | None:
-    """Calibration adopted last for a definition: it judges verifications planned from then on."""
+def adopted_calibration(
+    session: Session, benchmark_sha256: str, precision: str | None = None
+) -> Calibration | None:
+    """Calibration adopted last for a definition and a precision, None for the reference's own.
+
+    It judges verifications planned from then on.
+    """
     return session.scalars(
         select(Calibration)
         .where(
-            Calibration.benchmark_sha256 == benchmark_sha256, Calibration.adopted_at.is_not(None)
+            Calibration.benchmark_sha256 == benchmark_sha256,
+            Calibration.adopted_at.is_not(None),
+            Calibration.precision.is_(None)
+            if precision is None
+            else Calibration.precision == precision,
         )
         .order_by(Calibration.adopted_at.desc(), Calibration.version.desc())
         .limit(1)
     ).first()
+
+
+def judging_ids(session: Session) -> set[str]:
+    """Ids of the calibrations adopted last, one for each definition and precision."""
+    adopted = session.scalars(
+        select(Calibration)
+        .where(Calibration.adopted_at.is_not(None))
+        .order_by(Calibration.adopted_at, Calibration.version)
+    )
+    last = {(each.benchmark_sha256, each.precision): each.id for each in adopted}
+    return set(last.values())
 
 
 def judging_benchmark(

@@ -31,11 +31,7 @@ def calibrations_page(services: ServicesDep, benchmark: BenchmarkQuery = None) -
     chosen = find_benchmark(services.benchmarks, benchmark) if benchmark else None
     with services.database.read() as session:
         summaries = _summaries(session, benchmark or None, services.benchmarks)
-        judging = {
-            sha256: found.id
-            for sha256 in {each.benchmark_sha256 for each in summaries}
-            if (found := queries.adopted_calibration(session, sha256)) is not None
-        }
+        judging = queries.judging_ids(session)
     names = list(dict.fromkeys(each.benchmark for each in summaries))
     return render(
         "calibrations.html",
@@ -44,8 +40,7 @@ def calibrations_page(services: ServicesDep, benchmark: BenchmarkQuery = None) -
                 "id": name,
                 "title": services.benchmarks[name].title if name in services.benchmarks else name,
                 "calibrations": [
-                    each.model_dump(mode="json")
-                    | {"judges": judging.get(each.benchmark_sha256) == each.id}
+                    each.model_dump(mode="json") | {"judges": each.id in judging}
                     for each in summaries
                     if each.benchmark == name
                 ],
@@ -60,12 +55,13 @@ def calibrations_page(services: ServicesDep, benchmark: BenchmarkQuery = None) -
 def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuery = None) -> str:
     """A calibration: its progress, its measurements, and its effect if adopted.
 
-    It is compared with the calibration that `other` names, by default with the adopted one,
-    and if there is no other with the runs of the benchmark's file.
+    It is compared with the calibration that `other` names, by default with the adopted one of its
+    precision, then of the reference's own, and without any with the runs of the benchmark's file.
     """
     with services.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
-        judging = queries.adopted_calibration(session, calibration.benchmark_sha256)
+        sha256 = calibration.benchmark_sha256
+        judging = queries.adopted_calibration(session, sha256, calibration.precision)
         second = _second(session, calibration, judging, other)
         benchmark = definition(session, calibration.benchmark_sha256)
         own = _summaries(session, calibration.benchmark_id, services.benchmarks)
@@ -105,8 +101,12 @@ def _second(
     """The calibration to compare with; None for the runs of the benchmark's file."""
     if other and other != FILE:
         return queries.find_calibration(session, other)
-    is_own = judging is None or judging.id == calibration.id
-    return None if other == FILE or is_own else judging
+    if other == FILE:
+        return None
+    if judging is not None and judging.id != calibration.id:
+        return judging
+    is_own = calibration.precision is None
+    return None if is_own else queries.adopted_calibration(session, calibration.benchmark_sha256)
 
 
 @router.get("/benchmarks/{benchmark_id}/convergence", response_class=HTMLResponse)

@@ -62,6 +62,7 @@ def summary(calibration: Calibration, *, finished: int, offered: Offered) -> Cal
         reason=calibration.reason,
         requested_by=calibration.requester.name,
         batch_sizes=calibration.batch_sizes,
+        precision=calibration.precision or own_precision(current),
         runs=calibration.runs,
         runs_planned=calibration.runs * len(calibration.batch_sizes),
         runs_finished=finished,
@@ -74,6 +75,13 @@ def summary(calibration: Calibration, *, finished: int, offered: Offered) -> Cal
     )
 
 
+def own_precision(benchmark: Benchmark | None) -> str | None:
+    """Precision that a reference trains in by itself; None where it depends on the device."""
+    if benchmark is None or benchmark.replay is None:
+        return None
+    return next(iter(benchmark.replay.precisions), None)
+
+
 def calibration_view(
     session: Session, calibration: Calibration, offered: Offered
 ) -> CalibrationView:
@@ -84,7 +92,7 @@ def calibration_view(
     rows = finished_runs(session, calibration.id)
     chunks = chunks_of(session, calibration.id)
     runs = reference_runs(rows)
-    judging = adopted_calibration(session, calibration.benchmark_sha256)
+    judging = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
     sizes = [
         _size_view(benchmark, rows, runs, chunks, size, planned=calibration.runs)
         for size in calibration.batch_sizes

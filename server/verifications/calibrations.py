@@ -14,6 +14,9 @@ from finishline.rules.benchmarks.calibration import (
     runs_sha256,
     why_not_adoptable,
 )
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.settings import check_precision, reference_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import CALIBRATION
@@ -60,6 +63,7 @@ def ask_for_calibration(
         requested_by=caller.user_id,
         batch_sizes=sorted(wanted.batch_sizes),
         runs=wanted.runs,
+        precision=_precision_to_train(benchmark, wanted.precision),
         created_at=utc_now(),
     )
     session.add(calibration)
@@ -140,7 +144,7 @@ def adopt_calibration(
         raise ConflictError(
             f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
         )
-    before = adopted_calibration(session, calibration.benchmark_sha256)
+    before = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
     calibration.adopted_at = utc_now()
     calibration.adopted_by = adopted_by.user_id
     calibration.adopted_because = reason
@@ -155,6 +159,7 @@ def adopt_calibration(
         after={
             "benchmark": calibration.benchmark_id,
             "calibration": calibration_id,
+            "precision": calibration.precision,
             "runs": len(runs),
             "reference_runs_sha256": runs_sha256(runs),
         },
@@ -180,6 +185,14 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None
                 f"batch_sizes: got {size}; expected whole numbers from {setting.minimum:g} to "
                 f"{setting.maximum:g}."
             )
+
+
+def _precision_to_train(benchmark: Benchmark, wanted: PrecisionName | None) -> PrecisionName | None:
+    """Precision to tell the reference; None for its own. Raises ContentError for another one."""
+    try:
+        return reference_of(benchmark).told(check_precision(benchmark, wanted))
+    except RuleError as error:
+        raise ContentError(f"{error}.") from error
 
 
 def _next_version(session: Session, benchmark: Benchmark) -> int:
@@ -211,7 +224,12 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
     for size in calibration.batch_sizes:
         missing = max(0, calibration.runs - counted.count(size))
         for runs in chunk_sizes(missing):
-            wishes = {"runs": runs, "taken": taken, "batch_size": size}
+            wishes = {
+                "runs": runs,
+                "taken": taken,
+                "batch_size": size,
+                "precision": calibration.precision,
+            }
             request = Request(benchmark, secrets.token_bytes(32), wishes=wishes)
             order = Order(
                 CALIBRATION,

@@ -4,11 +4,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.verification.entry import REPEAT
 from finishline.rules.verification.job import (
     Purpose,
@@ -19,13 +20,15 @@ from finishline.rules.verification.job import (
 )
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import REPLAY
-from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
+from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, precision_of
 from server.base.database import utc_now
+from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, JobTraining, Pool, Submission, Verification
 from server.base.standing import claim_of, purpose_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
+from server.benchmarks.queries import definition
 from server.benchmarks.references import reference_package
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
@@ -94,8 +97,14 @@ def order_about(
     confirms: Pool | None = None,
     witness_token_id: int | None = None,
 ) -> Order:
-    """Order about one submission; evidence is judged by the adopted calibration."""
-    adopted = adopted_calibration(session, submission.benchmark_sha256)
+    """Order about one submission; evidence is judged by the calibration of its precision.
+
+    Raises ContentError if nobody adopted one for a precision that is not the reference's own.
+    """
+    precision = _precision_of(session, submission)
+    adopted = adopted_calibration(session, submission.benchmark_sha256, precision)
+    if precision is not None and purpose.is_evidence and adopted is None:
+        raise ContentError(_why_uncalibrated(submission.benchmark_id, precision))
     judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
     benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
     sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
@@ -119,6 +128,25 @@ def order_about(
         sealed=sealed,
         confirms=confirms,
         witness_token_id=witness_token_id,
+    )
+
+
+def _precision_of(session: Session, submission: Submission) -> PrecisionName | None:
+    return precision_of(definition(session, submission.benchmark_sha256), claim_of(submission))
+
+
+def is_uncalibrated(session: Session, submission: Submission) -> bool:
+    """Whether nobody has calibrated the reference in the precision that a submission states."""
+    precision = _precision_of(session, submission)
+    found = adopted_calibration(session, submission.benchmark_sha256, precision)
+    return precision is not None and found is None
+
+
+def _why_uncalibrated(benchmark_id: str, precision: str) -> str:
+    return (
+        f"The reference of {benchmark_id} is not calibrated in {precision}, which trains along "
+        f"another curve. An organiser calibrates it with `finishline calibrate {benchmark_id} "
+        f"--precision {precision} --batch-sizes N --runs 20` and adopts that."
     )
 
 
@@ -183,6 +211,8 @@ def _beside(order: Order, trainings: list[Training]) -> dict[str, Any]:
         beside[REPEAT] = True
     if order.purpose.seals_settings:
         beside["hyperparameters"] = [training.settings for training in trainings]
+        if any(training.precision is not None for training in trainings):
+            beside["precisions"] = [training.precision for training in trainings]
     return beside
 
 
@@ -203,6 +233,7 @@ def trainings_of(verification: Verification) -> list[Training]:
             stop_at="end" if row.stop_at == "end" else "target",
             measure=tuple(row.measure),
             own=row.index < verification.own_runs,
+            precision=cast(PrecisionName | None, row.precision),
         )
         for row in verification.trainings
     ]

@@ -27,7 +27,7 @@ from server.base.models.visibility import ranks
 from server.base.standing import OPEN, kind_that_checks, p_of_record_duel
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
-from server.verifications.jobs import order_about, queue_job
+from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.workers import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.
@@ -249,7 +249,9 @@ def _nominate(session: Session, pool: Pool, *, requested_by: int) -> None:
     if submission is None or pool.measured_seconds is None:
         return
     why = _why_fresh_runs(session, pool, pool.measured_seconds)
-    if why is not None:
+    if why is not None and is_uncalibrated(session, submission):
+        _change_state(session, pool, "unconfirmed")
+    elif why is not None:
         ask_for_fresh_runs(
             session, pool, submission, requested_by=requested_by, reason=f"fresh runs: {why}"
         )

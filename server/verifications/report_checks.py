@@ -23,6 +23,7 @@ from finishline.rules.verification.report_stream import StreamedEvent, check_str
 from server.base.events import WorkerOut, emit
 from server.base.models import (
     Attempt,
+    Calibration,
     CalibrationRunRow,
     ReplayEventRow,
     ReplayOpening,
@@ -62,7 +63,9 @@ def why_refused(
         if trains_packages(verification):
             return None  # Equal curves and a long preparation say something of references alone.
         check_curves(report, _known_curves(session, verification, benchmark, report))
-        calibrated = _calibrated_off_clock(session, benchmark, report.system.hardware_class)
+        calibrated = _calibrated_off_clock(
+            session, verification, benchmark, report.system.hardware_class
+        )
         check_off_clock(report, benchmark.clock, calibrated)
     except RuleError as error:
         return str(error)
@@ -133,8 +136,7 @@ def _known_curves(
 ) -> list[KnownCurve]:
     """Known curves: calibrated ones, those of its claims, and replays that begin alike."""
     known = calibrated_curves(definition(session, verification.benchmark_sha256))
-    adopted = adopted_calibration(session, verification.benchmark_sha256)
-    if adopted is not None:
+    for adopted in _adopted(session, verification):
         known += [
             KnownCurve(f"the calibrated run with seed {row.seed}", row.seed, tuple(row.quality))
             for row in finished_runs(session, adopted.id)
@@ -142,6 +144,15 @@ def _known_curves(
     for submission in (verification.submission, verification.against):
         known += _claimed_curves(session, submission)
     return known + _replayed_curves(session, verification, benchmark, report)
+
+
+def _adopted(session: Session, verification: Verification) -> list[Calibration]:
+    """Adopted calibrations in the precisions that a verification trains in."""
+    found = (
+        adopted_calibration(session, verification.benchmark_sha256, precision)
+        for precision in {training.precision for training in verification.trainings}
+    )
+    return [each for each in found if each is not None]
 
 
 def _claimed_curves(session: Session, submission: Submission | None) -> list[KnownCurve]:
@@ -186,18 +197,16 @@ def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
 
 
 def _calibrated_off_clock(
-    session: Session, benchmark: Benchmark, hardware_class: str
+    session: Session, verification: Verification, benchmark: Benchmark, hardware_class: str
 ) -> Sequence[OffClock]:
     """Off-clock seconds of calibrated runs of a class; empty without an adopted calibration.
 
     A benchmark's own file holds no ledgers.
     """
-    adopted = adopted_calibration(session, benchmark.sha256)
-    if adopted is None:
-        return []
+    adopted = [each.id for each in _adopted(session, verification)]
     chunks = session.scalars(
         select(CalibrationRunRow.verification_id)
-        .where(CalibrationRunRow.calibration_id == adopted.id)
+        .where(CalibrationRunRow.calibration_id.in_(adopted))
         .distinct()
     )
     reports = [_report_of(session, chunk) for chunk in chunks]

@@ -22,6 +22,8 @@ from reference_models import (
     digits,
     synthetic_of,
 )
+from reference_models.arithmetic import Arithmetic
+from reference_models.precision import configured
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 
@@ -69,8 +71,10 @@ def test_loss_falls_on_one_batch():
     model = digits.build_model()
     optimiser = digits.make_optimiser(model, config)
     x, y, _, _ = digits.load_split()
+    plain = Arithmetic("fp32", "cpu")
     losses = [
-        digits.train_step(model, optimiser, x[:64], y[:64], rate=0.02).item() for _ in range(30)
+        digits.train_step(model, optimiser, x[:64], y[:64], plain, rate=0.02).item()
+        for _ in range(30)
     ]
     assert losses[0] == pytest.approx(math.log(10), abs=0.2)  # ten classes, nothing learned
     assert losses[-1] < losses[0] / 2
@@ -207,6 +211,32 @@ def test_benchmark_file_states_the_limits_and_defaults_of_the_reference():
     }
     assert stated == digits.LIMITS
     assert digits.configure(BENCHMARK.defaults()) == digits.DigitsConfig()
+
+
+def test_mixed_precision_learns_much_as_single_precision_does():
+    assert BENCHMARK.replay.precisions == digits.PRECISIONS
+    config = configured(digits, {"epochs": 3}, "bf16")
+    mixed = curve(digits.train(config, seed=3, device="cpu", data_dir=Path("unused")))
+    assert mixed == pytest.approx(curve(start(seed=3, epochs=3)), abs=2.0)
+
+
+def test_a_loss_in_fp16_is_scaled_and_a_step_beyond_its_range_left_out():
+    model = torch.nn.Linear(1, 1, bias=False)
+    before = model.weight.detach().clone()
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    arithmetic = Arithmetic("fp16", "cpu")
+    with arithmetic.forward():
+        loss = model(torch.full((64, 1), 2.0**-20)).float().mean()  # fp16 has no such gradients.
+    arithmetic.backward(loss)
+    arithmetic.unscale(optimiser)
+    assert model.weight.grad.item() == 2.0**-20
+    arithmetic.step(optimiser)
+    assert model.weight.item() == pytest.approx(before.item() - 2.0**-20)
+    optimiser.zero_grad()
+    stepped = model.weight.detach().clone()
+    arithmetic.backward(model(torch.full((1, 1), torch.inf)).sum())
+    arithmetic.step(optimiser)
+    assert torch.equal(model.weight, stepped)
 
 
 def test_benchmark_file_names_the_data_set_of_the_reference():

@@ -29,6 +29,7 @@ from reference_models import (
     grammar_corpus,
     text,
 )
+from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "grammar.toml")
@@ -233,7 +234,8 @@ def test_gradients_are_clipped_before_the_step(corpus):
     _, windows = grammar.split(corpus)
     model = grammar.ByteGPT()
     optimiser = grammar.make_optimiser(model, grammar.configure({}))
-    grammar.train_step(model, optimiser, windows[:8], rate=0.001, clip=0.01, world=ALONE)
+    plain = Arithmetic("fp32", "cpu")
+    grammar.train_step(model, optimiser, windows[:8], plain, rate=0.001, clip=0.01, world=ALONE)
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))
     assert norm == pytest.approx(0.01, rel=1e-3)
 

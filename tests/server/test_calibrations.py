@@ -355,6 +355,51 @@ def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
     assert get(client, calibrated["id"])["judges"] is False
 
 
+def test_a_precision_has_a_calibration_and_a_band_of_its_own(
+    calibrated: dict[str, Any],
+    start: Callable[..., Any],
+    post: Callable[..., Any],
+    train: Callable[..., Any],
+    replay: Any,
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    digits_submission: Any,
+    submit: Callable[..., Any],
+) -> None:
+    digits_submission.claim |= {"precision": "bf16", "notes": "mixed precision"}
+    replay.submission_id = submit(digits_submission).json()["id"]
+    verify = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    post(calibrated["id"], "adopt", {"reason": "of fp32"})
+    refused = client.post(verify, headers=olivia.headers)
+    assert refused.status_code == 422
+    assert "`finishline calibrate digits --precision bf16 " in refused.json()["detail"]
+
+    unknown = start(precision="fp64")
+    assert (unknown.status_code, "fp32 or tf32 or bf16" in unknown.text) == (422, True)
+    narrow = start(precision="bf16", batch_sizes=[64], runs=8).json()
+    assert (calibrated["precision"], narrow["precision"]) == ("fp32", "bf16")
+    chunk = narrow["chunks"][0]["verification_id"]
+    late = [14.0, 45.0, 72.0, 84.0, 90.0, 94.0, 95.0, 96.0, 97.9, 98.4]
+    assert train(chunk, curve=late).status_code == 200
+    assert post(narrow["id"], "adopt", {"reason": "of bf16"}).json()["judges"] is True
+    assert get(client, calibrated["id"])["judges"] is True
+
+    replay.verification_id = client.post(verify, headers=olivia.headers).json()["id"]
+    planned = replay.view()
+    assert planned["calibration_id"] == narrow["id"]
+    assert len(planned["control_points"]) == len(late)
+    with database.read() as session:
+        trainings = session.get_one(Verification, replay.verification_id).trainings
+        assert {training.precision for training in trainings} == {"bf16"}
+        assert {t.precision for t in session.get_one(Verification, chunk).trainings} == {"bf16"}
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=late))
+    proof = client.get(f"/api/v1/verifications/{replay.verification_id}/proof?format=json").json()
+    passed = {check.name for check in check_proof(proof, None) if check.result == "pass"}
+    assert {"seal", "seeds", "calibration", "band", "verdict"} <= passed
+
+
 def test_an_adopted_one_stands_beside_the_points_of_the_file(
     calibrated: dict[str, Any], post: Callable[..., Any], client: TestClient
 ) -> None:
@@ -527,7 +572,7 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
 
     assert page.status_code == 200
     assert "Not adopted; not used for verdicts." in words
-    assert "12 of 12 runs of the reference, requested by olivia" in words
+    assert "12 of 12 runs of the reference in fp32, requested by olivia" in words
     # Seeds 2 to 6 and 9 to 11 reach at the seventh evaluation: 97.4 + 0.1 and more; 12 runs.
     assert "64 12 of 12 0 12 7.3333 0.492 7 to 8" in words
     assert "Compared with the runs of the benchmark's file" in words
@@ -540,7 +585,7 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
         f"/api/v1{address}/adopt", json={"reason": "it is measured here"}, headers=olivia.headers
     )
     words = words_of(client.get(address, headers=BROWSER).text)
-    assert "In force: new replays under this definition are judged by these runs." in words
+    assert "In force: new replays under this definition in fp32 are judged by these runs." in words
     assert "by olivia, because: it is measured here." in words
     assert f'href="{address}"' in client.get("/benchmarks/digits/convergence").text
     assert client.get("/calibrations/nothing", headers=BROWSER).status_code == 404
@@ -578,7 +623,7 @@ def test_calibrations_are_listed_by_benchmark_with_their_state(
     words = words_of(page)
 
     assert f'href="/calibrations/{calibration_id}"' in page
-    assert "1 ● done 64 12 of 12 not adopted" in words
+    assert "1 ● done 64 fp32 12 of 12 not adopted" in words
     assert "<script>alert" not in page
     none = words_of(client.get("/calibrations?benchmark=cifar10", headers=BROWSER).text)
     assert "finishline calibrate cifar10" in none

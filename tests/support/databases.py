@@ -43,8 +43,10 @@ IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULT
 
 
 # The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0059"
-UNDO = ("ALTER TABLE trainings DROP COLUMN embargo_until",)
+BEFORE = "0060"
+UNDO = tuple(
+    f"ALTER TABLE {table} DROP COLUMN precision" for table in ("calibrations", "job_trainings")
+)
 
 
 def set_back(database: Database) -> None:

@@ -42,6 +42,7 @@ def make_job():
         hyperparameters_by_run: tuple[dict[str, float], ...] = (),
         stop_at: str = "target",
         latency: LatencyOrder | None = None,
+        precision: str | None = None,
     ) -> ReplayJob:
         tables = hyperparameters_by_run or [hyperparameters or {"batch_size": 64}] * len(seeds)
         measure = ("tta", "latency") if latency is not None else ("tta",)
@@ -55,7 +56,14 @@ def make_job():
             benchmark_sha256="0" * 64,
             data_set_sha256=data_set_sha256,
             trainings=[
-                Training(reference, settings, seed, stop_at=stop_at, measure=measure)
+                Training(
+                    reference,
+                    settings,
+                    seed,
+                    stop_at=stop_at,
+                    measure=measure,
+                    precision=precision,
+                )
                 for seed, settings in zip(seeds, tables, strict=True)
             ],
             target=TargetSpec("top1Accuracy", target, "higher", evaluations_in_a_row),

@@ -48,10 +48,11 @@ def trainer(monkeypatch):
     return add
 
 
-def test_the_digits_reference_trains_in_float32_by_nine_products():
-    found = audit(told("digits", batch_size=32))
+@pytest.mark.parametrize(("precision", "name"), [(None, "fp32"), ("bf16", "bf16")])
+def test_the_digits_reference_trains_by_nine_products_in_its_precision(precision, name):
+    found = audit(told("digits", batch_size=32) | {"precision": precision})
     # Three convolutions and one linear layer forward; three and two backward.
-    assert (found["precision"]["lowest"], found["precision"]["observed"]) == ("fp32", {"fp32": 9})
+    assert (found["precision"]["lowest"], found["precision"]["observed"]) == (name, {name: 9})
     assert found["precision"]["scope"] == "one training step"
     assert found["work"]["batch_size"] == 32
     assert found["work"]["step_flops"] > 0

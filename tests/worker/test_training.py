@@ -189,6 +189,22 @@ def test_refused_hyperparameter_is_named(train, make_job):
     assert "hyperparameters.batch_size" in run.failure.message
 
 
+@pytest.mark.parametrize(
+    ("precision", "code", "words"),
+    [
+        ("tf32", "precision_missing", "cpu cannot train in tf32: a processor has no TF32"),
+        ("bf16", "bad_hyperparameter", "this reference chooses its own"),
+    ],
+)
+def test_precision_that_is_not_there_is_refused_before_a_phase(
+    train, make_job, precision, code, words
+):
+    run = train(make_job("climb", precision=precision))
+    assert (run.failure.code, run.evaluations) == (code, [])
+    assert run.ledger["init"] == sum(run.ledger.values()) < 10
+    assert words in run.failure.message
+
+
 def test_other_data_set_than_the_jobs_is_refused(train, make_job):
     run = train(make_job("climb", data_set_sha256="another"))
     assert run.failure.code == "data_set_differs"

@@ -25,6 +25,10 @@ def calibrate(
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, max=200, help="Runs at each batch size.")
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="fp32, tf32, bf16 or fp16 (default: the reference's)."),
+    ] = None,
     continued: Annotated[
         str | None, typer.Option("--continue", help="Continue this calibration.")
     ] = None,
@@ -45,8 +49,13 @@ def calibrate(
     screen = open_screen(as_json=as_json)
     sizes = read_batch_sizes(batch_sizes) if batch_sizes is not None else None
     with ServerClient(url, token) as server:
+        if continued is not None and precision is not None:
+            raise CliError(
+                "--continue goes on in the calibration's own precision. Remove --precision.",
+                exit_code=ExitCode.USAGE,
+            )
         if continued is None:
-            view = start(server, benchmark, sizes, runs, reason=reason)
+            view = start(server, benchmark, sizes, runs, precision=precision, reason=reason)
         else:
             view = go_on(server, continued, benchmark, sizes, runs)
         if not watch:
@@ -63,6 +72,7 @@ def start(
     sizes: list[int] | None,
     runs: int | None,
     *,
+    precision: str | None,
     reason: str | None,
 ) -> View:
     """The view of a new calibration. Raises CliError."""
@@ -72,7 +82,13 @@ def start(
             f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`.",
             exit_code=ExitCode.USAGE,
         )
-    body = {"benchmark": benchmark, "batch_sizes": sizes, "runs": runs, "reason": reason}
+    body = {
+        "benchmark": benchmark,
+        "batch_sizes": sizes,
+        "runs": runs,
+        "precision": precision,
+        "reason": reason,
+    }
     view: View = server.post("/calibrations", body)
     return view
 

@@ -67,6 +67,10 @@ def run(
         Path | None,
         typer.Option("--ticket", help="Train the seeds and settings of this ticket, offline."),
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="fp32, tf32, bf16 or fp16; the submission states it."),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
@@ -95,8 +99,13 @@ def run(
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     if not command:
-        require_trainable(definition, chosen, division=division)
+        require_trainable(definition, chosen, division=division, precision=precision)
         require_device(device)
+    elif precision is not None:
+        raise CliError(
+            "--precision is of the reference. State that of a program in its submission.json.",
+            exit_code=ExitCode.USAGE,
+        )
     if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
         raise CliError(
             "--ticket sets runs, seeds, settings and division. Remove those options.",
@@ -111,6 +120,7 @@ def run(
         division=division,
         device=device,
         data=data,
+        precision=precision,
     )
     screen = open_screen(as_json=as_json)
     if ticket is not None:

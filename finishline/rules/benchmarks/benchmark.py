@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast, get_args
 
 from finishline.rules.benchmarks.definition_checks import check_offered
 from finishline.rules.benchmarks.quality import QualityTarget as QualityTarget
@@ -13,6 +14,7 @@ from finishline.rules.errors import BenchmarkError
 from finishline.rules.fields import Fields
 from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import CLOCK_NAMES, Clock
 from finishline.rules.text import count_text, parse_toml
 from finishline.rules.trainings.policy import TrainingPolicy, read_training_policy
@@ -107,7 +109,8 @@ class ReplayPolicy:
     verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
     class may be before its time speaks against the claim. `automatic` asks for a verification
     of every submission. `equal_seed_distance` is how far two curves of one seed may be apart, as a
-    root mean square in the metric's unit; None where that was not measured.
+    root mean square in the metric's unit; None where that was not measured. `precisions` are those
+    that the reference can train in, its own first; empty where it chooses by the device.
     """
 
     reference: str
@@ -120,6 +123,11 @@ class ReplayPolicy:
     max_attempts: int
     automatic: bool
     equal_seed_distance: float | None = None
+    precisions: tuple[PrecisionName, ...] = ()
+
+    def told(self, precision: PrecisionName | None) -> PrecisionName | None:
+        """The precision to tell the reference: None for its own, and for one it does not offer."""
+        return precision if precision in self.precisions[1:] else None
 
 
 @dataclass(frozen=True)
@@ -386,9 +394,19 @@ def _replay(table: Fields | None) -> ReplayPolicy | None:
         max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
         automatic=table.boolean("automatic", default=False),
         equal_seed_distance=table.optional_number("equal_seed_distance", minimum=0.0),
+        precisions=_precisions(table),
     )
     table.refuse_unknown()
     return policy
+
+
+def _precisions(table: Fields) -> tuple[PrecisionName, ...]:
+    if not table.has("precisions"):
+        return ()
+    names, known = table.texts("precisions"), get_args(PrecisionName)
+    if not set(names) <= set(known) or len(set(names)) < len(names):
+        raise table.fail("precisions", f"{list(names)}", expected=f"each once of {known}")
+    return cast(tuple[PrecisionName, ...], names)
 
 
 def _ranking(table: Fields | None) -> RankingRule:

@@ -7,6 +7,7 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import did_you_mean
 
@@ -56,6 +57,18 @@ def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, f
             )
 
 
+def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | None:
+    """Return the precision of that name. Raises RuleError unless the reference offers it."""
+    offered = reference_of(benchmark).precisions
+    found = next((each for each in offered if each == name), None)
+    if name is not None and found is None:
+        expected = " or ".join(offered) or "none: the reference chooses by the device"
+        raise RuleError(
+            f"got {name!r}", file=_file(benchmark), field="precision", expected=expected
+        )
+    return found
+
+
 def _file(benchmark: Benchmark) -> str:
     return f"{benchmark.benchmark_id}.toml"
 
@@ -64,8 +77,8 @@ def _file(benchmark: Benchmark) -> str:
 class Configuration:
     """The reference's full settings in a division of a benchmark, on one hardware class.
 
-    Of a package it is `code`: its hash, that of its environment, and the files and limits that its
-    benchmark trains it by.
+    `precision` is None where it is the reference's own. Of a package it is `code`: its hash, that
+    of its environment, and the files and limits that its benchmark trains it by.
     """
 
     benchmark_id: str
@@ -73,6 +86,7 @@ class Configuration:
     hardware_class: str
     settings: Mapping[str, float] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
+    precision: str | None = None
 
     @property
     def sha256(self) -> str:
@@ -86,6 +100,8 @@ class Configuration:
             "hardware_class": self.hardware_class,
             "settings": {name: value + 0.0 for name, value in self.settings.items()},
         }
+        if self.precision is not None:
+            key["precision"] = self.precision
         return sha256_of(key if self.code is None else key | {"code": dict(self.code)})
 
 
@@ -110,4 +126,5 @@ def configuration_of(
         hardware_class=claim.system.hardware_class,
         settings={} if code else benchmark.defaults() | dict(claim.hyperparameters),
         code=code,
+        precision=benchmark.replay.told(claim.precision) if benchmark.replay and not code else None,
     )

@@ -11,7 +11,10 @@ from finishline.rules.verification.messages import Training
 
 
 def plan_calibration(request: Request) -> list[Training]:
-    """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`."""
+    """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`.
+
+    The wish `precision` is that of them all; None for the reference's own.
+    """
     wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
     for seed in _draw_seeds(b"finishline calibration" + request.entropy):
         if len(seeds) == wishes["runs"]:
@@ -20,7 +23,8 @@ def plan_calibration(request: Request) -> list[Training]:
             seeds[seed] = None
     drawn = Draw(seeds=tuple(seeds), nonce=request.entropy.hex())
     settings = {"batch_size": float(wishes["batch_size"])}
-    return trainings_of(drawn, request.package, settings, stop_at="end")
+    precision = wishes.get("precision")
+    return trainings_of(drawn, request.package, settings, stop_at="end", precision=precision)
 
 
 def _draw_seeds(entropy: bytes) -> Iterator[int]:

@@ -13,6 +13,7 @@ from finishline.rules.verification.job import Case, Draw, Purpose, Request, Word
 from finishline.rules.verification.judge_convergence import Curve, curve_of_replay, evaluations_of
 from finishline.rules.verification.messages import ReplayRun, Training
 from finishline.rules.verification.precision import audits_differ
+from finishline.rules.verification.replay_plan import precision_of
 from finishline.rules.verification.verdict import Outcome, Reason, Verdict
 
 # Fewer common evaluations tell no two seeds apart.
@@ -181,8 +182,14 @@ def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
 def plan_cross_check(request: Request) -> list[Training]:
     """One finished run again, from its `seed`."""
     drawn = Draw(seeds=(request.wishes["seed"],), nonce=request.entropy.hex())
-    settings = request.claims[0].hyperparameters
-    return trainings_of(drawn, request.package, settings, measure=("tta", "profile"))
+    claim = request.claims[0]
+    return trainings_of(
+        drawn,
+        request.package,
+        claim.hyperparameters,
+        measure=("tta", "profile"),
+        precision=precision_of(request.benchmark, claim),
+    )
 
 
 def agree(benchmark: Benchmark, first: ReplayRun, second: ReplayRun) -> Outcome:

@@ -26,7 +26,7 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from finishline.rules.verification.replay_plan import why_not_replayable
+from finishline.rules.verification.replay_plan import precision_of, why_not_replayable
 from finishline.rules.verification.verdict import DuelOutcome, Reason, Verdict, Weight
 
 ALPHA = 0.05
@@ -389,13 +389,17 @@ def plan_duel(request: Request) -> list[Training]:
     if request.claims[0].package is not None:
         return _plan_packages(request, order)
     defaults = request.benchmark.defaults()
-    settings = {
-        side: defaults | dict(claim.hyperparameters)
-        for side, claim in zip(SIDES, request.claims, strict=True)
-    }
+    claims = dict(zip(SIDES, request.claims, strict=True))
     drawn = draw(request.entropy, runs=len(order))
     runs = trainings_of(drawn, request.package, {})
-    return [replace(run, settings=settings[side]) for run, side in zip(runs, order, strict=True)]
+    return [
+        replace(
+            run,
+            settings=defaults | dict(claims[side].hyperparameters),
+            precision=precision_of(request.benchmark, claims[side]),
+        )
+        for run, side in zip(runs, order, strict=True)
+    ]
 
 
 def _plan_packages(request: Request, order: Sequence[Side]) -> list[Training]:

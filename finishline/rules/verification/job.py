@@ -14,6 +14,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.latency import FEWEST_ITEMS
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim
@@ -223,8 +224,9 @@ def trainings_of(
     *,
     stop_at: StopAt = "target",
     measure: tuple[Measure, ...] = ("tta",),
+    precision: PrecisionName | None = None,
 ) -> list[Training]:
-    """One training for each seed of a draw, all of one package and settings."""
+    """One training for each seed of a draw, all of one package, settings and precision."""
     return [
         Training(
             package=package,
@@ -233,6 +235,7 @@ def trainings_of(
             stop_at=stop_at,
             measure=measure,
             own=index < drawn.own_runs,
+            precision=precision,
         )
         for index, seed in enumerate(drawn.seeds)
     ]

@@ -28,6 +28,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     Training,
 )
+from finishline.rules.verification.replay_plan import precision_of
 from finishline.rules.verification.verdict import Outcome, Reason, Verdict, rejects_in
 
 
@@ -98,11 +99,13 @@ def _impossible(
 
 def plan_latency(request: Request) -> list[Training]:
     """The one training that gives the model to time."""
+    claim = request.claims[0]
     return trainings_of(
         draw(request.entropy, runs=1),
         request.package,
-        request.claims[0].hyperparameters,
+        claim.hyperparameters,
         measure=("tta", "latency", "profile"),
+        precision=precision_of(request.benchmark, claim),
     )
 
 

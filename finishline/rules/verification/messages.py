@@ -13,6 +13,7 @@ from finishline.rules.scoring.measurements import (
     Figure,
     ModelWork,
     PrecisionAudit,
+    PrecisionName,
     RunTelemetry,
 )
 
@@ -41,6 +42,7 @@ FailureCode = Literal[
     "training_diverged",  # submitter
     "unknown_reference",  # rules
     "data_set_differs",  # rules
+    "precision_missing",  # rules: the device has no arithmetic in the training's precision
     "clock_mismatch",  # infrastructure
     "child_died",  # infrastructure
     "out_of_memory",  # infrastructure
@@ -120,7 +122,8 @@ class Training:
     the time to accuracy, the latency of the model at the target, the precision and work of the
     training, or alone the quality on a control, for which carried answers are worthless, or the
     predictions of a repeat, which has seed and data of the first training. `own` marks a seed of
-    the claim's own, which the seal did not keep from anybody.
+    the claim's own, which the seal did not keep from anybody. `precision` is that of the step's
+    products, None where the code has its own.
     """
 
     package: str
@@ -130,6 +133,7 @@ class Training:
     stop_at: StopAt = "target"
     measure: tuple[Measure, ...] = ("tta",)
     own: bool = False
+    precision: PrecisionName | None = None
 
     @property
     def in_box(self) -> bool:

@@ -11,6 +11,7 @@ from finishline.rules.verification.replay_plan import (
     FRESH_RUNS,
     OWN_SEEDS,
     draw_replay,
+    precision_of,
     why_not_replayable,
 )
 from finishline.rules.verification.verdict import Verdict
@@ -30,7 +31,13 @@ def plan_replay(request: Request) -> list[Training]:
             claimed_seeds=request.claimed_seeds,
             own_seeds=own,
         )
-    return trainings_of(drawn, request.package, claim.hyperparameters, measure=("tta", "profile"))
+    return trainings_of(
+        drawn,
+        request.package,
+        claim.hyperparameters,
+        measure=("tta", "profile"),
+        precision=precision_of(request.benchmark, claim),
+    )
 
 
 def judge_replay(case: Case) -> Verdict:

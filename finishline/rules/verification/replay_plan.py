@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.job import Draw, draw, draw_own
@@ -62,6 +63,9 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
     if unknown:
         return f"the reference model has no hyperparameter {unknown[0]!r}"
+    offered = benchmark.replay.precisions
+    if offered and claim.precision is not None and claim.precision not in offered:
+        return f"it states {claim.precision}, and the reference trains in {', '.join(offered)}"
     if claim.division == "open" and claim.trained_with == "own":
         return "it was trained with its own code. Send it as a package to have it measured"
     return None
@@ -89,6 +93,16 @@ def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
     """Whether reference runs exist for the claimed settings: defaults but for the batch size."""
     runs = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
     return has_default_settings(benchmark, claim) and bool(runs)
+
+
+def precision_of(benchmark: Benchmark, claim: Claim) -> PrecisionName | None:
+    """The precision to train a claim in; None where the reference's own is the claim's.
+
+    A package trains in its own, whatever it states.
+    """
+    if benchmark.replay is None or claim.package is not None:
+        return None
+    return benchmark.replay.told(claim.precision)
 
 
 def has_default_settings(benchmark: Benchmark, claim: Claim) -> bool:

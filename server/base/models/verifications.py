@@ -107,13 +107,15 @@ class JobTraining(Base):
     data_nonce: Mapped[str | None] = mapped_column(String(64))
     stop_at: Mapped[str] = mapped_column(String(10))
     measure: Mapped[list[Any]]
+    precision: Mapped[str | None] = mapped_column(String(10))
 
 
 class Calibration(Base):
     """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
 
-    `version` counts per benchmark. From `adopted_at` on, verifications planned for this definition
-    are judged by its runs; then nothing of it changes any more.
+    `precision` is None for the reference's own. `version` counts per benchmark. From `adopted_at`
+    on, verifications planned for this definition in this precision are judged by its runs; then
+    nothing of it changes any more.
     """
 
     __tablename__ = "calibrations"
@@ -130,6 +132,7 @@ class Calibration(Base):
     requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     batch_sizes: Mapped[list[Any]]
     runs: Mapped[int]
+    precision: Mapped[str | None] = mapped_column(String(10))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     adopted_at: Mapped[datetime | None]
