@@ -131,3 +131,47 @@ class ConvergenceView(Schema):
     submissions: list[PlacedSubmission]
     left_out: int
     calibration: CalibratedPoints | None = None
+
+
+class PrecisionAmount(Schema):
+    """Mean of the runs that reached the target, and its ratio to the base's.
+
+    `low` and `high` are its 95 % interval, None below three runs. The ratio is of geometric means
+    with its 95 % interval: None in the rows of the base itself, and where nothing compares.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+class PrecisionRow(Schema):
+    """A precision at a batch size on a hardware class.
+
+    `hardware_class` is None for the runs of the benchmark's file, which have no `seconds`.
+    """
+
+    precision: str
+    batch_size: int
+    hardware_class: str | None
+    runs: int
+    reached: int
+    epochs: PrecisionAmount | None
+    seconds: PrecisionAmount | None
+
+
+class PrecisionView(Schema):
+    """Epochs and seconds to the target of a reference by the precision it trains in.
+
+    `base` is its own, which ratios are to; None where it does not train in several. `missing` are
+    the precisions without a calibration on this server, `batch_size` the reference's own.
+    """
+
+    benchmark: str
+    base: str | None = None
+    batch_size: int | None = None
+    missing: list[str] = []
+    rows: list[PrecisionRow] = []

@@ -46,7 +46,7 @@ WORKER_UNDER = "/api/v1/attempts/"
 JOIN = "/join/"
 # Reads of many rows, and those that draw, compress or sign.
 EXPENSIVE_ENDS = (
-    *("/proof", "/runs.json", ".csv", ".parquet", "/convergence"),
+    *("/proof", "/runs.json", ".csv", ".parquet", "/convergence", "/precision"),
     *("/compare", "/preview", "/log.json", "/ideas"),
 )
 EXPENSIVE_WITHIN = "/charts/"
