@@ -70,12 +70,13 @@ class BatchSizeView(Schema):
 
 
 class ChunkView(Schema):
-    """The sealed runs of one verification of a calibration."""
+    """The sealed runs of one verification of a calibration; `why` is a sentence if it failed."""
 
     verification_id: str
     batch_size: int
     runs: int
     state: str
+    why: str | None = None
 
 
 class CalibrationSummary(Schema):

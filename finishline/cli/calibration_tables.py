@@ -49,7 +49,9 @@ def calibration_lines(view: View) -> list[RenderableType]:
         f"{view['state']}, {view['runs_finished']} of {count_text(view['runs_planned'], 'run')}"
         f"{judges}"
     )
-    return [Text(header, style="bold"), size_table(view["sizes"])]
+    why = dict.fromkeys(chunk["why"] for chunk in view.get("chunks", ()) if chunk.get("why"))
+    failed = [Text(f"Failed {sentence}", style="red") for sentence in why]
+    return [Text(header, style="bold"), size_table(view["sizes"]), *failed]
 
 
 def size_table(sizes: Sequence[View]) -> Table:

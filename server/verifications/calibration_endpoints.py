@@ -108,10 +108,16 @@ def calibration_view(
                 batch_size=batch_size_of(chunk),
                 runs=chunk.runs,
                 state=chunk.state,
+                why=_why_failed(chunk),
             )
             for chunk in chunks
         ],
     )
+
+
+def _why_failed(chunk: Verification) -> str | None:
+    reasons = chunk.reasons if chunk.state == "failed" else []
+    return next((str(reason["message"]) for reason in reasons), None)
 
 
 def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:

@@ -213,6 +213,8 @@ def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(
     failed = get(client, view["id"])
     assert (failed["state"], failed["runs_finished"]) == ("incomplete", 18)
     assert [c["state"] for c in failed["chunks"]] == ["failed", "done", "done", "done"]
+    why = [c["why"] for c in failed["chunks"]]
+    assert (RULES_FAILURE.message in why[0], why[1:]) == (True, [None] * 3)
 
     went_on = post(view["id"], "continue").json()
     assert went_on["state"] == "running"
