@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.errors import RuleError
@@ -23,6 +23,7 @@ from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
     BenchmarkDefinition,
     BenchmarkFile,
+    Evidence,
     RunRow,
     SigningKey,
     Submission,
@@ -93,13 +94,14 @@ def check_records(session: Session, findings: Findings) -> None:
 
 
 def check_evidence(services: Services, findings: Findings, say: Progress = silent) -> None:
-    """Make the proof of every replay that ended, check its signature, and audit it."""
+    """Make the proof of every job that left evidence, check its signature, and audit it."""
     with services.database.read(ORGANISER) as session:
         known = {key.id: key.public_key for key in session.scalars(select(SigningKey))}
         has_proof = Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool))
+        kept = Verification.id.in_(select(Evidence.verification_id))  # Also of duels.
         query = (
             select(Verification.id)
-            .where(has_proof, Verification.state.in_(ENDED))
+            .where(or_(has_proof, kept), Verification.state.in_(ENDED))
             .where(Verification.submission_id.is_not(None))
             .order_by(Verification.id)
         )

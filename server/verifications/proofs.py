@@ -50,6 +50,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
+from server.verifications.jobs import trains_packages
 from server.verifications.queries import own_again
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
@@ -63,10 +64,10 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     One that ended before evidence was stored has its submission as it is today.
     """
     submission = verification.submission
-    if submission is None or not purpose_of(verification).fills_pool:
+    if submission is None or not leaves_proof(verification):
         raise ConflictError(
             f"Verification {verification.id} is a {verification.kind}: only a replay of a "
-            "submission and the measurement of a package have a proof."
+            "submission, the measurement of a package and a duel of two packages have a proof."
         )
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
@@ -74,7 +75,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
         "verification": asdict(_verification_part(verification)),
         "benchmark": asdict(_benchmark_part(session, sha256)),
         "calibration": _calibration_part(session, verification),
-        "submission": kept.submission if kept is not None else submission_part(session, submission),
+        "submission": kept.submission if kept is not None else both_parts(session, verification),
         "draw": asdict(_draw_part(session, verification)),
         "plan": {
             "control_points": verification.control_points,
@@ -135,12 +136,18 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         beside=({FRESH_RUNS: verification.runs} if verification.fresh else {})
         | ({} if verification.kind == REPLAY.name else {"kind": verification.kind})
         | ({REPEAT: True} if verification.repeat_runs else {})
+        | ({} if verification.against_id is None else _sealed_of_duel(verification))
         | (
             {}
             if calibration_id is None
             else judged_beside(calibration_id, benchmark_of(session, verification))
         ),
     )
+
+
+def _sealed_of_duel(verification: Verification) -> Table:
+    settings = [training.settings for training in verification.trainings]
+    return {"against": verification.against_id, "hyperparameters": settings}
 
 
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
@@ -178,17 +185,22 @@ def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
     ]
 
 
+def leaves_proof(verification: Verification) -> bool:
+    """Whether a job leaves a proof: a replay, a measurement, or a duel of two packages."""
+    is_duel = verification.against_id is not None and trains_packages(verification)
+    return is_duel or purpose_of(verification).fills_pool
+
+
 def keep_evidence(session: Session, verification: Verification) -> None:
     """Store the evidence of a verification once: a later rescoring does not change it."""
-    submission = verification.submission
-    if submission is None or not purpose_of(verification).fills_pool:
+    if verification.submission is None or not leaves_proof(verification):
         return
     insert_missing(
         session,
         Evidence,
         verification_id=verification.id,
         benchmark_sha256=verification.benchmark_sha256,
-        submission=submission_part(session, submission),
+        submission=both_parts(session, verification),
         code=code_part(session),
         created_at=utc_now(),
     )
@@ -197,6 +209,15 @@ def keep_evidence(session: Session, verification: Verification) -> None:
 def code_part(session: Session) -> dict[str, Any]:
     """Version of the running code, as plain JSON."""
     return asdict(code_version(state_of(session, Services).settings.code_commit))
+
+
+def both_parts(session: Session, verification: Verification) -> dict[str, Any]:
+    """Submission of a proof, with the other side of a duel in it."""
+    submission, against = verification.submission, verification.against
+    if submission is None:
+        raise ValueError(f"verification {verification.id} has no submission")
+    part = submission_part(session, submission)
+    return part if against is None else part | {"against": submission_part(session, against)}
 
 
 def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
@@ -222,6 +243,7 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
         waivers=submission.waivers or [],
     )
     plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
+    del plain["against"]
     return plain
 
 
@@ -279,7 +301,9 @@ def _ended_parts(services: Services, verification_id: str, viewer: Viewer) -> Ta
 
 
 def _files(submission: dict[str, Any]) -> tuple[str, ...]:
-    return (submission["claim_sha256"], *(log["sha256"] for log in submission["logs"]))
+    against = submission.get("against")
+    other = () if against is None else (against["claim_sha256"],)
+    return (submission["claim_sha256"], *other, *(log["sha256"] for log in submission["logs"]))
 
 
 def current_signer(services: Services) -> Signer:

@@ -1,15 +1,21 @@
 """Challenges: a submitter's package against the holder of a record, at the cost of her quota."""
 
 import json
+import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from finishline.cli.bundles import check_bundle, keys_in
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.proof import part_hashes
 from server.base.database import Database
 from server.base.models import (
     Attempt,
@@ -21,6 +27,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.notices.mailing import post_body
+from tests.server.browser.test_proof_verifier import Case, Proofs, require_agreement, run_node
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
 from tests.server.test_entries import (  # noqa: F401  a fixture
@@ -97,6 +104,7 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     client: TestClient,
     database: Database,
     bob: Person,
+    tmp_path: Path,
 ) -> None:
     challenger, holder = two
     assert holders(client) == [holder]
@@ -137,8 +145,41 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
     assert "<title>Challenge of" in page
     assert "epoch" not in page.lower()
+    _check_proof_of(client, view["id"], tmp_path)
     assert "You hold this record yourself" in look(client, challenger, bob)["refused"]
     assert "hold this record yourself" in ask(challenger).json()["detail"]
+
+
+def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
+    """Derive a duel again from its proof, and see that a forged one is found."""
+    path = f"/api/v1/verifications/{duel}/proof"
+    assert path in client.get(f"/verifications/{duel}").text
+    bundle, keys = client.get(path).content, client.get("/api/v1/keys").json()
+    whole = check_bundle(bundle, keys_in(keys))
+    if shutil.which("node"):
+        proofs = Proofs([Case("duel", bundle, None)], keys)
+        require_agreement(proofs, run_node(proofs, folder))
+    results = {check.name: (check.result, check.why) for check in whole.checks}
+    assert {result for result, _ in results.values()} == {"pass"}, results
+    assert {"package", "seal", "seeds", "runs", "posted", "verdict"} <= set(results)
+
+    def failed(change: Callable[[dict[str, Any]], object]) -> set[str]:
+        forged = deepcopy(dict(whole.document))
+        change(forged)
+        forged["parts"] = part_hashes(forged)
+        return {check.name for check in check_proof(forged, None) if check.result == "fail"}
+
+    def turned(forged: dict[str, Any]) -> None:
+        runs = forged["report"]["runs"]
+        times = [runs[at]["tta_seconds"] for at in (1, 0)]
+        runs[0]["tta_seconds"], runs[1]["tta_seconds"] = times
+
+    assert failed(lambda forged: forged["submission"]["against"].update(id="another")) == {
+        "seeds",
+    }
+    assert "verdict" in failed(lambda forged: forged["verdict"].update(outcome="holder_faster"))
+    assert {"times", "verdict"} <= failed(turned)
+    assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"]["seeds"].reverse())
 
 
 def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(

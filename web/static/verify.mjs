@@ -226,13 +226,13 @@ async function checkDefinition({ proof }) {
 }
 
 async function checkLogs({ proof, files }) {
-  const { claim_sha256, logs } = proof.submission;
-  const wanted = new Set([claim_sha256, ...logs.map((log) => log.sha256)].map((hash) => `logs/${hash}`));
+  const { claim_sha256, logs, against } = proof.submission;
+  const hashes = [claim_sha256, ...(against ? [against.claim_sha256] : []), ...logs.map((log) => log.sha256)];
+  const wanted = new Set(hashes.map((hash) => `logs/${hash}`));
   demand(isSame(wanted, files.keys()), "the files are not those of the claim");
   for (const name of wanted) demand(`logs/${await sha256(files.get(name))}` === name, `${name} was changed`);
-  for (const { sha256: hash, size_bytes: size, file } of logs) {
-    demand(files.get(`logs/${hash}`).length === size, `${file} is not ${size} bytes long`);
-  }
+  const isLong = ({ sha256: hash, size_bytes: size }) => files.get(`logs/${hash}`).length === size;
+  for (const log of logs) demand(isLong(log), `${log.file} is not ${log.size_bytes} bytes long`);
   return `${logs.length} run logs and the claim`;
 }
 

@@ -11,13 +11,21 @@ from typing import Any, Literal
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
 from finishline.rules.benchmarks.calibration import calibrated_by
 from finishline.rules.errors import RuleError
+from finishline.rules.proof.duel import check_duel_plan, check_duel_verdict, is_duel
 from finishline.rules.proof.entry import (
     check_entry_runs,
     check_entry_verdict,
     check_package,
     check_plan,
 )
-from finishline.rules.proof.proof import PARTS, AttemptPart, Proof, part_hashes, read_proof
+from finishline.rules.proof.proof import (
+    PARTS,
+    AttemptPart,
+    Proof,
+    SubmissionPart,
+    part_hashes,
+    read_proof,
+)
 from finishline.rules.proof.replay import (
     check_band,
     check_calibration,
@@ -80,8 +88,8 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
 
 
 def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) -> list[_Step]:
-    if claim.package is not None:
-        return _entry_steps(proof, benchmark, claim, logs)
+    if claim.package is not None or is_duel(proof):
+        return _package_steps(proof, benchmark, claim, logs)
     draw, report = proof.draw, proof.report
     replays = "no report" if report is None else count_text(len(report.runs), "replay")
     points = count_text(len(proof.plan.control_points), "control point")
@@ -113,19 +121,32 @@ def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) 
     ]  # fmt: skip
 
 
-def _entry_steps(
+def _package_steps(
     proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None
 ) -> list[_Step]:
-    draw, report = proof.draw, proof.report
+    """Checks of the measurement of a package, or of a duel of two."""
+    draw, report, against = proof.draw, proof.report, proof.submission.against
     runs = "no report" if report is None else count_text(len(report.runs), "run")
+    sides = [claim] if against is None else [claim, _claim_in(proof, against)]
+
+    def check_drawn() -> str | None:
+        if is_duel(proof):
+            return check_duel_plan(proof, benchmark, sides)
+        return check_plan(proof, benchmark, claim)
+
+    def check_judged() -> str | None:
+        if is_duel(proof):
+            return check_duel_verdict(proof, benchmark, sides)
+        return check_entry_verdict(proof, benchmark, claim)
+
     return [
-        _Step("logs", "SHA-256 of the package's index", lambda: check_logs(proof, logs)),
-        _Step("package", "the files' names, sizes and hashes against the package's hash",
+        _Step("logs", "SHA-256 of the index of each package", lambda: check_logs(proof, logs)),
+        _Step("package", "the files' names, sizes and hashes against each package's hash",
               lambda: check_package(proof, logs)),
         _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
               lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
         _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
-              lambda: check_plan(proof, benchmark, claim)),
+              check_drawn),
         _Step("runs", f"every sealed seed reported, in order: {runs}",
               lambda: check_entry_runs(proof)),
         _Step("times", "seconds against the ledger of every evaluation",
@@ -135,7 +156,7 @@ def _entry_steps(
         _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
               lambda: _attempts(proof)),
         _Step("verdict", "outcome, reasons and numbers judged again",
-              lambda: check_entry_verdict(proof, benchmark, claim)),
+              check_judged),
     ]  # fmt: skip
 
 
@@ -174,7 +195,10 @@ def judging_benchmark(proof: Proof) -> Benchmark:
 
 def claim_of(proof: Proof) -> Claim:
     """The claim in a proof, as far as a replay is planned and judged by it."""
-    submission = proof.submission
+    return _claim_in(proof, proof.submission)
+
+
+def _claim_in(proof: Proof, submission: SubmissionPart) -> Claim:
     return Claim(
         benchmark_id=proof.benchmark.id,
         division=submission.division,

@@ -17,17 +17,22 @@ from finishline.rules.verification.report_check import check_report
 
 
 def check_package(proof: Proof, logs: Logs | None) -> str | None:
-    """The index of the package's files hashes to the package that was trained."""
+    """The index of the files of each package hashes to the package that was trained."""
     if logs is None:
         return WITHOUT_LOGS
-    sha256 = proof.submission.claim_sha256
-    index = json.loads(logs[sha256])
+    for side in (proof.submission, proof.submission.against):
+        if side is not None:
+            _check_index(logs[side.claim_sha256], side.claim_sha256)
+    return None
+
+
+def _check_index(content: bytes, sha256: str) -> None:
+    index = json.loads(content)
     if sha256_of(index) != sha256:
         raise RuleError("not the canonical index", file=f"logs/{sha256}", expected=sha256)
     for name, size, digest in index:
         if not (isinstance(name, str) and isinstance(size, int) and len(str(digest)) == 64):
             raise RuleError("not a name, a size and a hash", file=f"logs/{sha256}")
-    return None
 
 
 def check_plan(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | None:

@@ -26,6 +26,9 @@ PARTS = (
 )  # fmt: skip
 
 Table = dict[str, Any]
+EndOutcome = Literal[
+    "verified", "rejected", "inconclusive", "challenger_faster", "holder_faster", "not_separable"
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ class SubmissionPart:
 
     `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone:
     their verdicts named a run's file if another user had submitted the same training. `waivers`
-    are the rules that organisers had waived for it at its verdict.
+    are the rules that organisers had waived for it at its verdict. `against` is the holder that the
+    challenger of a duel was trained in turn with; None in other proofs.
     """
 
     id: str
@@ -111,6 +115,7 @@ class SubmissionPart:
     result: dict[str, Any]
     elsewhere: dict[str, str] = field(default_factory=dict)
     waivers: list[dict[str, str]] = field(default_factory=list)
+    against: "SubmissionPart | None" = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,7 @@ class VerdictPart:
     `own_again` are own seeds of the claim that a worker of another owner trained again.
     """
 
-    outcome: Literal["verified", "rejected", "inconclusive"] | None
+    outcome: EndOutcome | None
     reasons: list[ReasonPart]
     own_again: list[ReplayRun] = field(default_factory=list)
 

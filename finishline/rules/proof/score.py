@@ -35,6 +35,8 @@ def check_logs(proof: Proof, logs: Logs | None) -> str | None:
         return WITHOUT_LOGS
     submission = proof.submission
     wanted = {submission.claim_sha256: "the claim"}
+    if submission.against is not None:
+        wanted[submission.against.claim_sha256] = "the holder's claim"
     wanted |= {log.sha256: log.file for log in submission.logs}
     for sha256, name in wanted.items():
         if sha256 not in logs:
