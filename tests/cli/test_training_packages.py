@@ -137,15 +137,23 @@ def test_the_example_reaches_the_target_in_a_box(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_equal_seeds_and_data_give_equal_qualities(
+def test_equal_seeds_and_data_give_equal_qualities_in_a_box_and_without_one(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def qualities(nonce: str) -> list[float]:
-        given = ["--runs", "2", "--seed", "3", "--nonce", nonce * 64]
+    def qualities(nonce: str, *more: str) -> list[float]:
+        given = ["--runs", "2", "--seed", "3", "--nonce", nonce * 64, *more]
         main(["training", "run", str(package), *given, "--json"])
         return [run["quality"] for run in json.loads(capsys.readouterr().out)["runs"]]
 
-    assert qualities("5") == qualities("5") != qualities("6")
+    assert qualities("5") == qualities("5", "--plain") != qualities("6")
+
+
+def test_only_a_package_of_ones_own_runs_without_a_box(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["training", "run", str(package), "--plain", "--compare", f"sha256:{'a' * 64}"]
+    assert main(given) == 2
+    assert "expected a folder of yours" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("boxed")

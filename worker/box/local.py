@@ -3,7 +3,8 @@
 `python -m worker.box.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
 when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
-With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A.
+With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A. With `--plain`
+packages run without a box; the task keeps its own.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _read_arguments(arguments)
     try:
         benchmark = load_benchmark(given.benchmark)
-        racers = [_racer(given.package, benchmark)]
+        racers = [_racer(given.package, benchmark, plain=given.plain)]
         if given.compare is not None:
-            racers.append(_racer(given.compare, benchmark, compared=True))
+            racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
         state = check_box()
         _say("box", entries=state.entries, why=state.why)
         if state.entries == "off":
@@ -65,9 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNAVAILABLE
 
 
-def _racer(package: Path, benchmark: Benchmark, *, compared: bool = False) -> Racer:
+def _racer(
+    package: Path, benchmark: Benchmark, *, compared: bool = False, plain: bool = False
+) -> Racer:
     manifest = read_manifest((package / FILE).read_bytes())
-    return Racer(order_of(package, manifest, benchmark), manifest, compared)
+    order = order_of(package, manifest, benchmark)
+    return Racer(replace(order, backend="plain") if plain else order, manifest, compared)
 
 
 def _train(
@@ -191,6 +195,7 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("package", type=Path, help="the package's folder")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--compare", type=Path, help="folder of a package to train in turn")
+    parser.add_argument("--plain", action="store_true", help="run packages without a box")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
     parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")

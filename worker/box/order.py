@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from finishline.rules.trainings.protocol import Limits
 from worker.box import compiler
@@ -39,7 +39,7 @@ class Order:
     limits: Limits = field(default_factory=Limits)
     extra: Sequence[Bind] = ()
     runner: Path = RUNNER
-    backend: Backend = "bwrap"
+    backend: Backend | Literal["plain"] = "bwrap"
     gpus: Sequence[str] = ()
     has_compiler: bool = False
 
@@ -62,10 +62,16 @@ class Started:
 def runner_command(order: Order, channel: int) -> list[str]:
     """The command inside a box whose channel has this number."""
     _, program = interpreter_binds()
+    orders = json.dumps(runner_orders(order, channel))
+    return [program, "-I", "-S", "-B", "-u", f"/{order.runner.name}", orders]
+
+
+def runner_orders(order: Order, channel: int) -> dict[str, Any]:
+    """Orders of the program in a box whose channel has this number."""
     limits = resource_limits(order.limits)
     if order.gpus:  # Their driver maps more than it holds.
         del limits["RLIMIT_DATA"]
-    orders = {
+    return {
         "channel": channel,
         "module": order.module,
         "site": SITE,
@@ -74,7 +80,6 @@ def runner_command(order: Order, channel: int) -> list[str]:
         "preload": list(order.preload),
         "limits": limits,
     }
-    return [program, "-I", "-S", "-B", "-u", f"/{order.runner.name}", json.dumps(orders)]
 
 
 def resource_limits(limits: Limits) -> dict[str, int]:

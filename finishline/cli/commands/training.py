@@ -84,6 +84,12 @@ def run(
             "--nonce", help="64 hex digits that data and seeds are drawn from; repeats runs."
         ),
     ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Run the package without a box, with all that you may do here."
+        ),
+    ] = False,
     compare: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +108,9 @@ def run(
     require_server("training run")
     if compare is not None and runs == 1:
         raise CliError("--compare: expected --runs of 2 or more.", exit_code=ExitCode.USAGE)
+    if plain and compare is not None and compare.startswith(PACKAGE_PREFIX):
+        expected = "expected a folder of yours: a package of others runs in a box alone"
+        raise CliError(f"--plain with {compare[:20]}...: {expected}.", exit_code=ExitCode.USAGE)
     tasks = find_tasks(benchmarks_dir, path)
     package = open_package(path, benchmarks=tasks)
     name = package.manifest.benchmark
@@ -113,6 +122,7 @@ def run(
     arguments = ["--runs", str(runs or (3 if other is None else 5))]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
+    arguments += ["--plain"] if plain else []
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
