@@ -163,7 +163,7 @@ def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:
             f"{sentence} That is more than there will be room for; ask an organiser."
         )
     raise UsedUpError(
-        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
+        f"{sentence} The quota resets at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
         measure=measure,
         retry_seconds=_retry_seconds(use.room_at),
     )

@@ -330,7 +330,7 @@ def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(
 
     cost = int(look(client, challenger, bob)["device_seconds"])
     assert entries.hand_in(bob, other("queued")).status_code == 201  # Its runs are reserved.
-    steps = ((cost - 5, 403, "ask an organiser"), (cost + 5, 429, "There is room again at"))
+    steps = ((cost - 5, 403, "ask an organiser"), (cost + 5, 429, "The quota resets at"))
     for seconds, status, next_step in steps:
         quota = {"gpu_seconds_per_month": seconds, "reason": "a test"}
         path = "/api/v1/quotas/user/bob"

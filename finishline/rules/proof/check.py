@@ -172,7 +172,8 @@ def _made(step: _Step) -> Check:
         ValueError,
     ) as error:
         # Impossible figures may fail anywhere in the rules: that is a finding.
-        return Check(step.name, "fail", step.compared, str(error) or type(error).__name__)
+        found = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        return Check(step.name, "fail", step.compared, found or type(error).__name__)
     return Check(step.name, "pass" if why is None else "open", step.compared, why or "")
 
 

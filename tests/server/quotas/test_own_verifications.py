@@ -273,7 +273,7 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
     shown = client.get(pages[1]).text
     assert offer not in shown
     assert "You have used 1200 accelerator seconds in 30 days" in shown
-    assert "There is room again at" in shown
+    assert "The quota resets at" in shown
     assert "nothing of this request" not in shown
     assert client.post(f"{pages[1]}/verify", data=csrf, headers=ORIGIN).status_code == 429
     sign_in(client, olivia)
