@@ -98,8 +98,7 @@ def read_ghosts(
     holder = _record_holder(session, benchmark, claim)
     if holder is None:
         return [ghost_of_claim], f"no submission holds the record of {claim.division} yet"
-    runs = own_runs if holder.id == claim.id else runs_with_curves(session, holder.id)
-    points = _median_points(runs, mean)
+    points = _median_points(holder.runs, mean)  # Of these only the median run's curve is read.
     if not points:
         return [ghost_of_claim], "the submission that holds the record has no curve"
     record = _ghost("record", holder, points, is_own=holder.id == claim.id)

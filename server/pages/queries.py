@@ -155,20 +155,27 @@ def title_of(services: Services, benchmark_id: str) -> str:
     return benchmark_id if benchmark is None else benchmark.title
 
 
+def verification_shown(session: Session, services: Services, verification_id: str) -> Context:
+    """A verification as the API answers it. Raises NotFoundError."""
+    verification = find_verification(session, verification_id)
+    alive = services.settings.worker_alive_seconds
+    return view(session, verification, alive_seconds=alive).model_dump(mode="json")
+
+
 def verification_context(session: Session, services: Services, verification_id: str) -> Context:
     """A verification with the submission it checks and that of a duel's holder, or None."""
     verification = find_verification(session, verification_id)
-    shown = view(session, verification, alive_seconds=services.settings.worker_alive_seconds)
+    shown = verification_shown(session, services, verification_id)
     checked, against = (
         submission_context(session, services, submission_id) if submission_id else {}
         for submission_id in (verification.submission_id, verification.against_id)
     )
     return {
-        "verification": shown.model_dump(mode="json"),
+        "verification": shown,
         "submission": checked.get("submission"),
         "against": against.get("submission"),
         "time": checked.get("time", SECONDS),
-        "benchmark_title": title_of(services, shown.benchmark),
+        "benchmark_title": title_of(services, shown["benchmark"]),
     }
 
 

@@ -1,7 +1,7 @@
 """Place of a submission on its board, and its neighbours."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -18,7 +18,7 @@ Context = dict[str, Any]
 FURTHER = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """A submission's place by the first metric of its kind; see the API's board entry."""
 
@@ -77,7 +77,7 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
     at = ranked.index(found) if found.rank is not None else None
     others = [] if at is None else [_other(p, why) for p, why in _beside(ranked, at)]
     around = [_timed(place) for place in _around(places, found)]
-    return asdict(found) | {"ranked": len(ranked), "others": others, "around": around}
+    return vars(found) | {"ranked": len(ranked), "others": others, "around": around}
 
 
 def _place(placed: PlacedRow) -> Place:
@@ -88,7 +88,7 @@ def _place(placed: PlacedRow) -> Place:
 
 def _around(places: list[Place], found: Place) -> list[Place]:
     """The rows up to two places from one by time, among all that have a number of their kind."""
-    numbered = [place for place in places if place_words(asdict(place)) is not None]
+    numbered = [place for place in places if place_words(vars(place)) is not None]
     numbered.sort(key=lambda place: _seconds(place) or math.inf)
     if found not in numbered:
         return [found]
@@ -99,15 +99,15 @@ def _around(places: list[Place], found: Place) -> list[Place]:
 def _seconds(place: Place) -> float | None:
     if place.latency_ms is not None and place.tta_seconds is None:
         return place.latency_ms / 1000
-    return ranked_seconds(asdict(place))
+    return ranked_seconds(vars(place))
 
 
 def _timed(place: Place) -> Context:
     measured = place.evidence == "measured"
     return {
         "submission_id": place.submission_id,
-        "place": place_words(asdict(place)),
-        "name": f"{place.hardware} · {byline(asdict(place))}",
+        "place": place_words(vars(place)),
+        "name": f"{place.hardware} · {byline(vars(place))}",
         "seconds": _seconds(place),
         "low": place.measured_low_seconds if measured else place.tta_low_seconds,
         "high": place.measured_high_seconds if measured else place.tta_high_seconds,
@@ -126,4 +126,4 @@ def _beside(ranked: list[Place], at: int) -> list[tuple[Place, str]]:
 
 
 def _other(place: Place, why: str) -> Context:
-    return asdict(place) | {"why": why}
+    return vars(place) | {"why": why}

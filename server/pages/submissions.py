@@ -34,7 +34,7 @@ from server.pages.queries import (
     submission_page_context,
     submission_with_checks,
     submission_with_curves,
-    verification_context,
+    verification_shown,
 )
 from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS
@@ -71,8 +71,9 @@ def submission_page(
 ) -> str:
     """A submission: its race and verdict, or its runs, score, system, history, citation."""
     with services.database.read(viewer) as session:
-        context = submission_page_context(session, services, submission_id)
+        # Held from here on, so that each part of the page finds it loaded.
         submission = find_submission(session, submission_id)
+        context = submission_page_context(session, services, submission_id)
         context["site"] = site_address(request, services.settings)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
@@ -94,7 +95,7 @@ def _shown(
     shown, picture = None, None
     found = _most_telling(submission, context["checks"]) if tab == "result" else None
     if found is not None:
-        verification = verification_context(session, services, found)["verification"]
+        verification = verification_shown(session, services, found)
         shown = shown_verification(session, services, verification, ghost, context["time"])
     has_curves = submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown))
     curves = submission_with_curves(session, submission.id) if has_curves else []
