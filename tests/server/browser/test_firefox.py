@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.server.browser.test_every_page import OVERFLOW, RUN_AXE
+from tests.server.browser.test_every_page import OVERFLOW, RULES_ON_COLOURS, RUN_AXE
 from tests.support.firefox import Firefox, running_firefox
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -38,6 +38,10 @@ DRAWN = """(() => { const charts = [...document.querySelectorAll("[data-chart]")
  for (const chart of charts) {
   if (!chart.querySelector(".main-svg, .plot > p")) { chart.scrollIntoView(); return false; } }
  return true; })()"""
+SWITCH_SCHEME = """() => {
+  window.background = getComputedStyle(document.body).backgroundColor;
+  document.querySelector("button.theme").click();
+}"""
 # Files as they are dragged out of another program.
 DROP = """(files) => {
   const dropped = new DataTransfer();
@@ -62,7 +66,11 @@ def firefox() -> Iterator[Firefox]:
 
 
 def faults_of(firefox: Firefox, site: str, address: str) -> list[str]:
-    """What is wrong with a page at both widths; axe, which Chromium runs on all, judges one."""
+    """What is wrong with a page at both widths; axe judges one of them, in both schemes of colours.
+
+    Only the rules on colours can tell the schemes apart. The switch stays, so that the next page is
+    loaded in the other one.
+    """
     found = []
     for width in WIDTHS:
         firefox.show(site + address, width=width)
@@ -71,10 +79,14 @@ def faults_of(firefox: Firefox, site: str, address: str) -> list[str]:
             found.append(f"{beyond} px wider than {width}")
         found += firefox.run("() => window.violations")
     firefox.run(f"() => {{ {AXE_SCRIPT} }}")
-    found += [
-        f"axe {broken['id']}: {broken['nodes'][0]['html'][:160]}"
-        for broken in firefox.run(RUN_AXE, {"resultTypes": ["violations"]})
-    ]
+    for rules in ({}, {"runOnly": RULES_ON_COLOURS}):
+        found += [
+            f"axe {broken['id']}: {broken['nodes'][0]['html'][:160]}"
+            for broken in firefox.run(RUN_AXE, {"resultTypes": ["violations"]} | rules)
+        ]
+        if not rules:
+            firefox.run(SWITCH_SCHEME)
+            firefox.wait("getComputedStyle(document.body).backgroundColor !== window.background")
     found += [
         said for said in firefox.complaints if address != "/no-such-page" or "404" not in said
     ]
