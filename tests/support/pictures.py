@@ -13,7 +13,7 @@ BOARD = "mlperf-v5.1-llama2_70b_lora"
 
 def take_pictures(site: str) -> None:
     """Save the first page, a leaderboard, the latest replay and the ideas of a server."""
-    with urlopen(f"{site}/api/v1/verifications") as answer:  # noqa: S310  the server that is asked for
+    with urlopen(f"{site}/api/v1/verifications?limit=100") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]
     replay = next(one["id"] for one in verifications if one["kind"] == "replay")
     pages = {
