@@ -531,14 +531,21 @@ def test_spread_is_never_below_the_resolution() -> None:
     assert resolution_of(step_seconds=None, seconds=10.0) == 0.0
 
 
-def test_a_run_of_a_round_that_never_stopped_did_not_converge(
-    make_run: MakeRun, make_benchmark: MakeBenchmark
+@pytest.mark.parametrize(
+    ("benchmark_id", "reached"),
+    [
+        ("mlperf-v5.1-bert", [True, False, False]),
+        ("mlperf-v0.5-resnet", [True, True, False]),  # Its run_stop may have no status.
+        ("cifar10", [True, True, True]),
+    ],
+)
+def test_a_run_of_a_round_converged_if_its_run_stop_says_so(
+    make_run: MakeRun, make_benchmark: MakeBenchmark, benchmark_id: str, reached: list[bool]
 ) -> None:
     """Source: MLPerf training_rules.adoc, "Benchmark results"."""
-    runs = [make_run([90.0, 94.5], name=f"r{i}", clock="mlperf", seed=i) for i in range(3)]
-    stopped = [dataclasses.replace(r, status="success", stop_seconds=300.0) for r in runs[1:]]
-    benchmark = make_benchmark(clock="mlperf")
-    of_round = dataclasses.replace(benchmark, benchmark_id="mlperf-v5.1-bert")
+    ends: list[dict[str, Any]] = [{"stop_seconds": 300.0, "status": "success"}]
+    ends += [{"stop_seconds": 300.0}, {}]
+    runs = [make_run([90.0, 94.5], clock="mlperf", seed=i, **end) for i, end in enumerate(ends)]
+    benchmark = make_benchmark(clock="mlperf", benchmark_id=benchmark_id)
 
-    assert [r.reached for r in score_of([runs[0], *stopped], of_round).runs] == [False, True, True]
-    assert [r.reached for r in score_of([runs[0], *stopped], benchmark).runs] == [True] * 3
+    assert [run.reached for run in score_of(runs, benchmark).runs] == reached

@@ -187,17 +187,16 @@ def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
 def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) -> RunScore:
     """One run's time and epochs to the target.
 
-    In a round of MLPerf a run without run_stop did not converge (training_rules.adoc, "Benchmark
-    results"); elsewhere a log counts as far as it goes.
+    In a round of MLPerf a run without run_stop, or from v0.6 on without its status, did not
+    converge (training_rules.adoc, "Benchmark results"); elsewhere a log counts as far as it goes.
     """
     if not run.evaluations:
         return RunScore(run.name, run.seed, False, None, None, None, None)
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
-    unfinished = run.stop_seconds is None and MLPERF_ID.fullmatch(benchmark.benchmark_id)
-    tta = (
-        None if unfinished else time_to_accuracy(run, target, reach, clock=clock, division=division)
-    )
+    tta = None
+    if _is_over(run, benchmark):
+        tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
     return RunScore(
         file=run.name,
         seed=run.seed,
@@ -212,6 +211,15 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
         if tta is not None
         else None,
     )
+
+
+def _is_over(run: Run, benchmark: Benchmark) -> bool:
+    """Whether a log tells the end of its run as far as its benchmark asks for it."""
+    of_round = MLPERF_ID.fullmatch(benchmark.benchmark_id)
+    if of_round is None:
+        return True
+    silent = run.status is None and of_round.groups()[:2] != ("0", "5")
+    return run.stop_seconds is not None and not silent
 
 
 def _run_steps(
