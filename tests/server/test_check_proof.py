@@ -7,6 +7,7 @@ signs whatever it likes. The second kind is caught by what the rules derive agai
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -74,18 +75,42 @@ def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
     return replay
 
 
+@pytest.fixture(scope="module")
+def honest() -> dict[int, Bundle]:
+    """Bundles of honest verifications by format: the first test of each makes one for all."""
+    return {}
+
+
 @pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
 def bundle(
-    request: pytest.FixtureRequest, ended: Any, settings: Settings, tmp_path: Path, capsys: Any
+    request: pytest.FixtureRequest, honest: dict[int, Bundle], tmp_path: Path, capsys: Any
 ) -> Bundle:
     """The bundle of an honest verification, and the server's public key in a file."""
-    return fetch(ended, settings, tmp_path, capsys, kind=request.param)
+    return own_copy(request, honest, tmp_path, capsys, kind=request.param)
 
 
 @pytest.fixture
-def old_bundle(ended: Any, settings: Settings, tmp_path: Path, capsys: Any) -> Bundle:
+def old_bundle(
+    request: pytest.FixtureRequest, honest: dict[int, Bundle], tmp_path: Path, capsys: Any
+) -> Bundle:
     """A bundle of format 1, whose signature is part of the document."""
-    return fetch(ended, settings, tmp_path, capsys, kind=1)
+    return own_copy(request, honest, tmp_path, capsys, kind=1)
+
+
+def own_copy(
+    request: pytest.FixtureRequest,
+    honest: dict[int, Bundle],
+    folder: Path,
+    capsys: Any,
+    *,
+    kind: int,
+) -> Bundle:
+    if kind not in honest:
+        ended, settings = (request.getfixturevalue(name) for name in ("ended", "settings"))
+        (kept := folder / "kept").mkdir()
+        honest[kind] = fetch(ended, settings, kept, capsys, kind=kind)
+    key = Path(shutil.copy(honest[kind].key, folder))
+    return Bundle(deepcopy(honest[kind].proof), key, folder, capsys)
 
 
 def fetch(replay: Any, settings: Settings, folder: Path, capsys: Any, *, kind: int = 2) -> Bundle:
