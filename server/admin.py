@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -64,13 +65,19 @@ def main() -> int:
         if arguments.command == "rescore":
             return _rescore(database, arguments)
         if arguments.command == "worker-account":
-            print(_make_account(arguments.name))
+            for address in _make_accounts(arguments.names):
+                print(address)
             return 0
         if arguments.command == "confirm-worker":
             with database.write() as session:
                 confirm_worker(
                     session, Administrator(), arguments.name, reason=None, owner=arguments.user
                 )
+            return 0
+        if arguments.command == "tokens":
+            for user, role in arguments.wanted:
+                known = arguments.known and role == "submitter"
+                print(json.dumps(_make_token(database, user, role, known=known)))
             return 0
         _print_token(database, arguments)
     except DBAPIError as error:
@@ -110,6 +117,11 @@ def _parser() -> argparse.ArgumentParser:
         help="write the token to this file, readable by its owner alone; one that is there "
         "already stays if the database takes its token",
     )
+    tokens = commands.add_parser(
+        "tokens", help="make API tokens that do not expire: a JSON line for each"
+    )
+    tokens.add_argument("wanted", nargs="+", metavar="USER=ROLE", type=_user_and_role)
+    tokens.add_argument("--known", action="store_true", help="as for a token, of submitters")
     confirmed = commands.add_parser(
         "confirm-worker", help="confirm a worker of the server's own: it counts as the organisers'"
     )
@@ -119,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         "worker-account",
         help="make a worker's own account at the broker; prints FINISHLINE_BROKER_URL for it, once",
     )
-    account.add_argument("name")
+    account.add_argument("names", nargs="+", metavar="name")
     rescore = commands.add_parser(
         "rescore",
         help="score every result again from its raw logs and store the changes",
@@ -136,6 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     copying.add_commands(commands)
     return parser
+
+
+def _user_and_role(text: str) -> tuple[str, str]:
+    """Raises ArgumentTypeError."""
+    user, _, role = text.rpartition("=")
+    if not user or role not in ROLES:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected USER=ROLE, of {', '.join(ROLES)}")
+    return user, role
 
 
 def _migrate(database: Database, *, backup: bool) -> dict[str, str | None]:
@@ -194,19 +214,19 @@ def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
-def _make_account(worker: str) -> str:
+def _make_accounts(workers: Sequence[str]) -> list[str]:
     broker = Broker(get_settings().broker_url)
     try:
-        return broker.make_account(worker)
+        return [broker.make_account(worker) for worker in workers]
     finally:
         broker.close()
 
 
 def _print_token(database: Database, arguments: argparse.Namespace) -> None:
     if arguments.out is None:
-        print(json.dumps(_make_token(database, arguments)))
+        print(json.dumps(_token_of(database, arguments)))
     elif not _holds_good_token(database, arguments.out, role=arguments.role):
-        made = _make_token(database, arguments)
+        made = _token_of(database, arguments)
         fresh = arguments.out.with_name(arguments.out.name + ".new")
         fresh.unlink(missing_ok=True)
         fresh.touch(mode=0o600)
@@ -230,20 +250,30 @@ def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
         return found is not None and found.role == role
 
 
-def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, object]:
+def _token_of(database: Database, arguments: argparse.Namespace) -> dict[str, object]:
     expires_in = timedelta(days=arguments.days) if arguments.days is not None else None
+    user, role, known = arguments.user, arguments.role, arguments.known
+    return _make_token(database, user, role, known=known, expires_in=expires_in)
+
+
+def _make_token(
+    database: Database,
+    user: str,
+    role: str,
+    *,
+    known: bool,
+    expires_in: timedelta | None = None,
+) -> dict[str, object]:
     with database.write() as session:
-        made = create_token(
-            session, user_name=arguments.user, role=arguments.role, expires_in=expires_in
-        )
+        made = create_token(session, user_name=user, role=role, expires_in=expires_in)
         record_new_token(session, Administrator(), made.token)
-        if arguments.known:
+        if known:
             made.token.user.known_at = utc_now()
         expires_at = made.token.expires_at
         return {
             "id": made.token.id,
-            "user": arguments.user,
-            "role": arguments.role,
+            "user": user,
+            "role": role,
             "token": made.secret,
             "expires_at": expires_at.isoformat() if expires_at else None,
         }

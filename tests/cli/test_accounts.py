@@ -1,6 +1,7 @@
 """Accounts, tokens, quotas, webhooks, prices and phases, against a stand-in for the server."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
 from finishline.cli.up.services import read_token
-from finishline.cli.up.start import ensure_tokens, token_in, write_token
+from finishline.cli.up.start import ensure_tokens, tokens_in, write_token
 from finishline.cli.up.workers import LocalWorker
 from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import write_submission
@@ -169,12 +170,12 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: StandIn) -> None:
     made: list[tuple[str, str]] = []
 
-    def make(user: str, role: str) -> str:
-        made.append((user, role))
-        return f"fl_{user}"
+    def make(owners: Sequence[tuple[str, str]]) -> list[str]:
+        made.extend(owners)
+        return [f"fl_{user}" for user, _ in owners]
 
     workers = [LocalWorker("", "cpu"), LocalWorker("-cuda-1", "cuda:1", "GPU-1")]
-    files = ensure_tokens(prepare_var(tmp_path), workers, url=standin.url, make_token=make)
+    files = ensure_tokens(prepare_var(tmp_path), workers, url=standin.url, make_tokens=make)
     assert made == [
         ("admin", "admin"),
         ("organiser", "organiser"),
@@ -201,7 +202,11 @@ def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
     standin.answer("GET /api/v1/me", {"user": "admin", "role": "admin"})
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")
     standin.answer("GET /api/v1/me", {"user": "demo", "role": "submitter"})
-    files = ensure_tokens(paths, [], url=standin.url, make_token=lambda user, _: f"fl_new_{user}")
+
+    def make(owners: Sequence[tuple[str, str]]) -> list[str]:
+        return [f"fl_new_{user}" for user, _ in owners]
+
+    files = ensure_tokens(paths, [], url=standin.url, make_tokens=make)
     assert [read_token(path) for path in files.values()] == [
         "fl_old_admin",
         "fl_new_organiser",
@@ -212,11 +217,11 @@ def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
     ]
 
 
-def test_the_token_is_found_among_other_lines() -> None:
+def test_tokens_are_found_among_other_lines() -> None:
     output = 'a library says hello\n{"id": "1", "token": "fl_x", "role": "worker"}\n'
-    assert token_in(output) == "fl_x"
-    with pytest.raises(CliError, match="printed no token"):
-        token_in("nothing\n{}\n")
+    assert tokens_in(output, count=1) == ["fl_x"]
+    with pytest.raises(CliError, match="printed 0 of 1 tokens"):
+        tokens_in("nothing\n{}\n", count=1)
 
 
 USES = [

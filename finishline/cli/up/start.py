@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -41,7 +41,8 @@ BOOTSTRAPPED = {
 }
 OWNER_OF_WORKERS = "worker"
 
-MakeToken = Callable[[str, str], str]
+# Of users and their roles.
+MakeTokens = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
 
 
 def token_path(paths: VarPaths, name: str) -> Path:
@@ -60,7 +61,7 @@ def write_token(path: Path, token: str) -> None:
 
 
 def ensure_tokens(
-    paths: VarPaths, workers: Sequence[LocalWorker], *, url: str, make_token: MakeToken
+    paths: VarPaths, workers: Sequence[LocalWorker], *, url: str, make_tokens: MakeTokens
 ) -> Mapping[str, Path]:
     """The file of each bootstrapped token; those the server does not accept are made anew.
 
@@ -68,11 +69,15 @@ def ensure_tokens(
     """
     owners = BOOTSTRAPPED | {each.service: (OWNER_OF_WORKERS, "worker") for each in workers}
     files = {name: token_path(paths, name) for name in owners}
-    for name, path in files.items():
-        user, role = owners[name]
-        kept = read_token(path)
-        if kept is None or not _is_accepted(kept, url, role):
-            write_token(path, make_token(user, role))
+    missing = [
+        name
+        for name, (_, role) in owners.items()
+        if (kept := read_token(files[name])) is None or not _is_accepted(kept, url, role)
+    ]
+    if missing:
+        made = make_tokens([owners[name] for name in missing])
+        for name, token in zip(missing, made, strict=True):
+            write_token(files[name], token)
     return files
 
 
@@ -86,17 +91,19 @@ def _is_accepted(token: str, url: str, role: str) -> bool:
         raise
 
 
-def token_in(output: str) -> str:
-    """The token in the one JSON line that the server's administration prints."""
-    for line in reversed(output.splitlines()):
-        try:
-            return str(json.loads(line)["token"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    raise CliError(
-        "The server's administration printed no token; see tokens.log in its folder of logs.",
-        exit_code=ExitCode.SERVER,
-    )
+def tokens_in(output: str, *, count: int) -> list[str]:
+    """The tokens in the JSON lines that the server's administration prints. Raises CliError."""
+    found = []
+    for line in output.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            found.append(str(json.loads(line)["token"]))
+    if len(found) != count:
+        raise CliError(
+            f"The server's administration printed {len(found)} of {count} tokens; see tokens.log "
+            "in its folder of logs.",
+            exit_code=ExitCode.SERVER,
+        )
+    return found
 
 
 # A busy machine takes a minute to import the modules for an account.
@@ -194,10 +201,10 @@ def _bring_up(
         plan.paths,
         workers,
         url=plan.url,
-        make_token=lambda user, role: _make_token(plan, supervisor, user, role),
+        make_tokens=lambda owners: _make_tokens(plan, supervisor, owners),
     )
-    for each in workers:
-        worker = worker_service(plan, each, tokens[each.service], _make_account(plan, each))
+    for each, address in zip(workers, _make_accounts(plan, workers), strict=True):
+        worker = worker_service(plan, each, tokens[each.service], address)
         services.append(worker)
         seconds[worker.name] = supervisor.start(worker)
         _confirm(plan, each, tokens[each.service], supervisor)
@@ -248,17 +255,23 @@ def _backup_in(line: str) -> str | None:
     return found.get("backup") if isinstance(found, dict) else None
 
 
-def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str:
+def _make_tokens(
+    plan: Plan, supervisor: Supervisor, owners: Sequence[tuple[str, str]]
+) -> list[str]:
+    wanted = [f"{user}={role}" for user, role in owners]
     # Of its own machine's participant `up` takes packages, whatever bounds their memory.
-    known = ["--known"] if role == "submitter" else []
-    said = _administer(plan, f"{role} token", "token", "--user", user, "--role", role, *known)
-    supervisor.say(f"made a token for {user} ({role})")
-    return token_in(said)
+    made = tokens_in(_administer(plan, "token", "tokens", "--known", *wanted), count=len(owners))
+    words = ", ".join(f"{user} ({role})" for user, role in dict.fromkeys(owners))
+    supervisor.say(f"made tokens for {words}")
+    return made
 
 
-def _make_account(plan: Plan, worker: LocalWorker) -> str:
-    """Make a worker's own account at the broker; its address there."""
-    return _administer(plan, "account at the broker", "worker-account", worker.name).strip()
+def _make_accounts(plan: Plan, workers: Sequence[LocalWorker]) -> list[str]:
+    """Make each worker an account of its own at the broker; their addresses there."""
+    if not workers:
+        return []
+    names = [each.name for each in workers]
+    return _administer(plan, "account at the broker", "worker-account", *names).split()
 
 
 def _administer(plan: Plan, what: str, *command: str) -> str:

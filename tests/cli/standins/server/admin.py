@@ -14,7 +14,9 @@ if __name__ == "__main__":
         if os.environ.get("STANDIN_MIGRATE") == "backs up":
             print(json.dumps({"revision": "2", "backup": "a/backup"}))
     elif sys.argv[1] == "worker-account":
-        print(os.environ["FINISHLINE_BROKER_URL"])
-    elif sys.argv[1] != "confirm-worker":
-        user, role = sys.argv[sys.argv.index("--user") + 1], sys.argv[sys.argv.index("--role") + 1]
-        print(json.dumps({"id": "t", "user": user, "role": role, "token": f"fl_{role}"}))
+        for _ in sys.argv[2:]:
+            print(os.environ["FINISHLINE_BROKER_URL"])
+    elif sys.argv[1] == "tokens":
+        for wanted in sys.argv[3:]:
+            user, role = wanted.split("=")
+            print(json.dumps({"id": "t", "user": user, "role": role, "token": f"fl_{role}"}))
