@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData, select
 
 from server.base.database import Database
 from server.base.models import RunRow, Submission
-from server.base.schema import alembic_config
+from server.base.schema import known_revisions
 from server.base.viewer import ORGANISER
 from tests.support.databases import set_back
 from tests.support.submitters import ServerProcess, Submitters
@@ -96,15 +95,14 @@ def test_an_update_loses_nothing_while_people_submit(
 ) -> None:
     server = ServerProcess(postgresql_url, tmp_path)
     database = Database(postgresql_url)
-    scripts = ScriptDirectory.from_config(alembic_config(database))
-    newest = scripts.get_current_head()
+    newest = known_revisions(database)[0]
     submitters = make_submitters(server, digits_submission, clients=4)
     try:
         server.start()
         submitters.start()
         submitters.wait_for_more(BETWEEN)
         server.stop()  # From here on nobody is answered, and everybody asks again.
-        set_back(database)  # As the release of before left it.
+        set_back(database, tmp_path)  # As the release of before left it.
         before = rows(database)
         too_early = server.spawn()
         assert too_early.wait(timeout=60) != 0

@@ -11,14 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from server.base import schema
 from server.base.database import Database
 from server.base.revision import current_revision
-from server.base.schema import alembic_config, migrate
-from tests.support.databases import BEFORE, set_back
+from server.base.schema import known_revisions, migrate
 
 FAILING = '''
 """A migration that fails after it has changed something."""
@@ -47,20 +45,12 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     opened.close()
 
 
-def newest() -> str:
-    database = Database("sqlite://")
-    head = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
-    database.close()
-    assert head is not None
-    return head
-
-
 def test_a_migration_that_fails_leaves_the_database_as_it_was(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    head = newest()
+    head = known_revisions(database)[0]
     (scripts / "versions" / "9999_failing.py").write_text(FAILING.replace("HEAD", head))
     with database.engine.begin() as connection:
         connection.execute(
@@ -84,11 +74,13 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
 
 
 def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    empty_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    database = empty_database
+    head, before, *_ = known_revisions(database)
+    migrate(database, before)
     monkeypatch.setattr(schema, "LOCK_SECONDS", 0.2)
     monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.2)
-    set_back(database)
     statement = "SELECT count(*) FROM submissions"
     refused = threading.Event()
     monkeypatch.setattr(schema.log, "warning", lambda *_: refused.set())
@@ -101,9 +93,9 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
             # Every table, as no two newest migrations change the same one.
             tables = ", ".join(inspect(database.engine).get_table_names())
             busy.execute(text(f"LOCK TABLE {tables} IN ROW EXCLUSIVE MODE"))
-        with pytest.raises(RuntimeError, match=rf"revision {BEFORE}.*half done"):
+        with pytest.raises(RuntimeError, match=rf"revision {before}.*half done"):
             migrate(database, patience_seconds=0)
-        assert current_revision(database) == BEFORE
+        assert current_revision(database) == before
         refused.clear()
         migrating = threads.submit(migrate, database)
         assert refused.wait(20)
@@ -111,11 +103,12 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
             reader.execute(text(statement))
         busy.rollback()
         migrating.result(timeout=30)
-    assert current_revision(database) == newest()
+    assert current_revision(database) == head
 
 
 @pytest.mark.processes
 def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url: str) -> None:
+    head = known_revisions(Database(empty_postgresql_url))[0]
     command = [sys.executable, "-m", "server.admin", "migrate"]
     environment = os.environ | {"FINISHLINE_DATABASE_URL": empty_postgresql_url}
     both = [
@@ -124,4 +117,4 @@ def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url: s
     ]
     for each in both:
         printed, errors = each.communicate(timeout=60)
-        assert (each.returncode, json.loads(printed)) == (0, {"revision": newest()}), errors
+        assert (each.returncode, json.loads(printed)) == (0, {"revision": head}), errors

