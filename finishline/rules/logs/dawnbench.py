@@ -5,9 +5,7 @@ Source: dawn-bench-entries README and the entries it published.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import PurePosixPath
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry, read_entry
@@ -21,7 +19,6 @@ __all__ = [
     "parse_entry",
     "read_curve",
     "read_entry",
-    "refuse_missing_partner",
 ]
 
 COLUMNS = {
@@ -81,28 +78,6 @@ def read_curve(
         problem.code = problem.code or "bad_tsv"
         report(problem)
     return None if problems else Run(name, clock="dawnbench", evaluations=tuple(evaluations))
-
-
-def refuse_missing_partner(
-    names: Iterable[str], *, kind: Literal["train", "inference"] = "train"
-) -> None:
-    """Raise LogFormatError for the first JSON without its TSV, or TSV without its JSON.
-
-    Inference entries have no TSV.
-    """
-    known = {str(PurePosixPath(name)) for name in names}
-    for name in sorted(known):
-        path = PurePosixPath(name)
-        wanted = {".tsv": ".json", ".json": ".tsv"}.get(path.suffix)
-        if wanted is None or (kind == "inference" and wanted == ".tsv"):
-            continue
-        partner = str(path.with_suffix(wanted))
-        if partner not in known:
-            raise LogFormatError(
-                f"no {PurePosixPath(partner).name} beside it",
-                file=name,
-                expected="a JSON and a TSV of the same name",
-            )
 
 
 def _lines(content: bytes, name: str) -> list[str]:

@@ -12,7 +12,6 @@ from finishline.rules.logs.dawnbench import (
     DawnbenchEntry,
     parse_curve,
     parse_entry,
-    refuse_missing_partner,
 )
 from finishline.rules.scoring.run import Evaluation, Run
 
@@ -171,26 +170,6 @@ def test_long_lines_and_many_rows_are_refused(parse_percent_curve: ParseCurve) -
     )
 
 
-@pytest.mark.parametrize(
-    ("names", "alone"),
-    [
-        (["a.json"], "a.json"),
-        (["a.tsv"], "a.tsv"),
-        (["x/a.json", "y/a.tsv"], "x/a.json"),
-        (["a.json", "a.tsv", "b.tsv"], "b.tsv"),
-    ],
-)
-def test_a_file_without_its_partner_is_refused(names: list[str], alone: str) -> None:
-    with pytest.raises(LogFormatError, match="a JSON and a TSV of the same name") as caught:
-        refuse_missing_partner(names)
-    assert caught.value.file == alone
-
-
-def test_pairs_and_inference_entries_are_complete() -> None:
-    refuse_missing_partner(["x/a.json", "x/a.tsv", "README.md"])
-    refuse_missing_partner(["a.json"], kind="inference")
-
-
 TARGET = 94.0
 
 
@@ -268,10 +247,6 @@ def test_every_curve_reaches_its_target_in_the_published_time(
 def problems(folder: Path, kind: str) -> Iterator[LogFormatError]:
     """Every problem with the files of one entry, each file by itself."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    try:
-        refuse_missing_partner([path.name for path in paths], kind=kind)  # type: ignore[arg-type]
-    except LogFormatError as error:
-        yield error
     for path in paths:
         try:
             if path.suffix == ".tsv":
