@@ -15,12 +15,6 @@ from web.formats import DASH
 from web.names import byline, hardware
 
 View = Mapping[str, Any]
-KIND_WORDS = {
-    "replay": "verification",
-    "entry": "measurement",
-    "ablation": "factors",
-    "speed_up": "speed-up",
-}
 LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
 ENDINGS = {
     "lost": "lost its worker",
@@ -40,7 +34,7 @@ def kind_word(verification: Mapping[str, Any]) -> str:
     if (verification.get("duel") or {}).get("challenge"):
         return "challenge"
     kind = str(verification["kind"])
-    return KIND_WORDS.get(kind, kind)
+    return PURPOSES[kind].words.name or kind
 
 
 def state_sentence(verification: Mapping[str, Any]) -> str:

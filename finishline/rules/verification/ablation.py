@@ -168,6 +168,7 @@ ABLATION = Purpose(
         },
         about="train a package without each of its factors, paired by seed and data",
         subject="the package",
+        name="factors",
     ),
     seals_settings=True,
     organisers_first=True,

@@ -232,6 +232,7 @@ CROSS_CHECK = Purpose(
             "rejected": "Another owner's worker did not reproduce the run.",
             "": "The cross-check of {runs} is inconclusive.",
         },
+        name="cross-check",
     ),
     claims=0,
     by_other_owners=True,

@@ -191,6 +191,7 @@ ENTRY = Purpose(
         },
         about="train its package in a box, and measure its time",
         subject="the package",
+        name="measurement",
     ),
     checks_claims="package",
     fills_pool=True,

@@ -104,7 +104,8 @@ class Words:
     """A purpose on pages and in the command: its work to do and under way, and its ends.
 
     `endings` has a sentence for each outcome, that of "" for any other; {runs} stands for "3 runs".
-    `about` says it to those who may ask for it, `subject` names the one that is tested.
+    `about` says it to those who may ask for it, `subject` names the one that is tested. `name` is
+    the job's in a list, where the purpose's own does not read well.
     """
 
     to_do: str
@@ -112,6 +113,7 @@ class Words:
     endings: Mapping[str | None, str]
     about: str = ""
     subject: str = "the submission"
+    name: str | None = None
 
     def ending(self, outcome: str | None, *, runs: str) -> str:
         """Sentence on an outcome."""

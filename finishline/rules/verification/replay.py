@@ -73,6 +73,7 @@ REPLAY = Purpose(
             "": "Inconclusive: the replay of {runs} could not confirm the claim.",
         },
         about="train the reference again as the claim says",
+        name="verification",
     ),
     checks_claims="train",
     is_evidence=True,

@@ -149,6 +149,7 @@ SPEED_UP = Purpose(
         },
         about="train the reference and its package in turn on one worker, and compare their times",
         subject="the package",
+        name="speed-up",
     ),
     seals_settings=True,
     organisers_first=True,
