@@ -111,7 +111,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "calibrations": _included(
         "id benchmark_id benchmark_sha256 version state reason requested_by batch_sizes runs "
-        "created_at ended_at adopted_at adopted_by adopted_because"
+        "created_at ended_at adopted_at adopted_by adopted_because precision"
     ),
     "verifications": _included(
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
@@ -121,7 +121,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         witness_token_id="names a token, and tokens are left out",  # noqa: S106  a reason
     ),
     "job_trainings": _included(
-        "verification_id index package settings seed data_nonce stop_at measure"
+        "verification_id index package settings seed data_nonce stop_at measure precision"
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
