@@ -342,6 +342,13 @@ def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
     ]
 
 
+def test_a_machine_that_becomes_free_may_train_ten_times_faster(digits: Benchmark) -> None:
+    # Measured: a small net on two processors whose other programs ended in its fifth epoch.
+    times = [2.233, 4.041, 6.867, 8.961, 9.500, 9.689]
+
+    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
+
+
 @pytest.mark.parametrize(("late", "lines"), [(0.049, []), (0.051, [22])])
 def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(
     digits: Benchmark, late: float, lines: list[int]
