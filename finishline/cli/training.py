@@ -109,7 +109,8 @@ def require_server(command: str) -> None:
     if installed_server() is None:
         raise CliError(
             f"`finishline {command}` needs the distribution finishline-server, which is not "
-            "installed here; install it with `pip install 'finishline-server[worker]'`.",
+            "installed here; in the folder of Finishline's source, install it with "
+            "`pip install ./finishline '.[worker]'`.",
             exit_code=ExitCode.SERVER,
         )
 
@@ -120,8 +121,8 @@ def require_training_packages(command: str) -> None:
     for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
         if importlib.util.find_spec(module) is None:
             raise CliError(
-                f"{package} is not installed, so nothing can be trained here; install it with "
-                "`pip install 'finishline-server[worker]'`.",
+                f"{package} is not installed, so nothing can be trained here; in the folder of "
+                "Finishline's source, install it with `pip install ./finishline '.[worker]'`.",
                 exit_code=ExitCode.SERVER,
             )
 

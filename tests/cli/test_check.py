@@ -507,7 +507,8 @@ def test_what_needs_the_server_says_so_in_one_sentence(
     assert (ran.returncode, ran.stdout) == (4, "")
     assert ran.stderr == (
         f"error: `finishline {command[0]}` needs the distribution finishline-server, which is not "
-        "installed here; install it with `pip install 'finishline-server[worker]'`.\n"
+        "installed here; in the folder of Finishline's source, install it with "
+        "`pip install ./finishline '.[worker]'`.\n"
     )
     assert list(tmp_path.iterdir()) == []
 
