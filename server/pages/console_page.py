@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 from sqlalchemy.orm import Session
 
+from server.base.addresses import site_address
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
@@ -39,10 +40,11 @@ MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short"
 
 @dataclass(frozen=True)
 class Console:
-    """A signed-in user on a page of the console."""
+    """A signed-in user on a page of the console, of a server at the address `site`."""
 
     services: Services
     signed_in: SignedIn
+    site: str
 
     @property
     def caller(self) -> Caller:
@@ -74,7 +76,7 @@ class Console:
             account={"name": self.caller.name, "role": self.caller.role},
             csrf=csrf_token(self.signed_in.secret),
             notices=self._notices(),
-            site=self.services.settings.public_url,
+            site=self.site,
             typed=dict(typed or {}),
             errors=errors or {},
             refusal=refusal.detail if refusal is not None else None,
@@ -171,20 +173,20 @@ def renamed(page: Page, **names: str) -> Page:
     return shown
 
 
-def _of_anyone(services: ServicesDep, signed_in: SignedInDep) -> Console:
-    return Console(services, signed_in)
+def _of_anyone(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
+    return Console(services, signed_in, site_address(request, services.settings))
 
 
-def _of_organisers(services: ServicesDep, signed_in: ConsoleDep) -> Console:
-    return Console(services, signed_in)
+def _of_organisers(services: ServicesDep, signed_in: ConsoleDep, request: Request) -> Console:
+    return Console(services, signed_in, site_address(request, services.settings))
 
 
-def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep) -> Console:
-    return Console(services, signed_in)
+def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep, request: Request) -> Console:
+    return Console(services, signed_in, site_address(request, services.settings))
 
 
-def _of_owners(services: ServicesDep, signed_in: AccountDep) -> Console:
-    return Console(services, signed_in)
+def _of_owners(services: ServicesDep, signed_in: AccountDep, request: Request) -> Console:
+    return Console(services, signed_in, site_address(request, services.settings))
 
 
 AnyoneDep = Annotated[Console, Depends(_of_anyone)]
