@@ -7,12 +7,13 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.people import MeChange, OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
-from server.base.models import Submission, Token
+from server.base.models import Pool, Submission, Token
 from server.base.services import Services
 from server.base.standing import pending_verifications, standing
 from server.pages.board_times import times_of
@@ -70,7 +71,7 @@ def account_page(
         )
         context: dict[str, Any] = {
             "me": me_view(session.get_one(Token, caller.token_id)),
-            "submissions": [_submission_row(session, console.services, row) for row in found],
+            "submissions": _submission_rows(session, console.services, found),
             "before": before,
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
@@ -142,7 +143,21 @@ def revoked_words(token_id: int, ended: list[int]) -> str:
     )
 
 
-def _submission_row(session: Session, services: Services, submission: Submission) -> dict[str, Any]:
+def _submission_rows(
+    session: Session, services: Services, found: list[Submission]
+) -> list[dict[str, Any]]:
+    wanted = [row.pool_id for row in found if row.evidence == "measured"]
+    pools = select(Pool.id, Pool.measured_seconds).where(Pool.id.in_(wanted))
+    measured = {row.id: row.measured_seconds for row in session.execute(pools)}
+    return [
+        _submission_row(session, services, row, measured.get(row.pool_id or "", row.tta_seconds))
+        for row in found
+    ]
+
+
+def _submission_row(
+    session: Session, services: Services, submission: Submission, seconds: float | None
+) -> dict[str, Any]:
     times = times_of(
         session,
         services.benchmarks,
@@ -160,7 +175,7 @@ def _submission_row(session: Session, services: Services, submission: Submission
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),
-        "time": times(submission.tta_seconds),
+        "time": times(seconds),
         "submitted_at": submission.submitted_at.isoformat(),
     }
 
