@@ -26,7 +26,8 @@ package_difference.html
 run.html           submission, benchmark, run, picture (or None), first (a line's number), lines,
                    page, goes_on (whether there are more), is_cut (where pages end before the log)
 race_page.html     verification, submission (or None), against, picture (or None)
-request.html       submission, expected (runs, seconds, accelerators, basis), no_room, free, csrf
+request.html       submission, epochs_alone, expected (runs, seconds, accelerators, basis), no_room,
+                   free, csrf
 submissions.html   rows, filters, is_filtered, older and newest (addresses of other pages or None),
                    benchmarks (ids), address
 verifications.html as submissions.html

@@ -214,6 +214,7 @@ def request_page(
         "request.html",
         submission=context["submission"],
         kind=kind,
+        epochs_alone=kind == "replay" and claim.trained_with == "own",
         expected=asdict(expected),
         no_room=no_room,
         free=not caller.may("organise"),

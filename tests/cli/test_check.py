@@ -58,16 +58,18 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
     ]
     assert ran.out.splitlines()[-2:] == warnings
     remarks = finishline("check", str(folder), "--json").json()["remarks"]
-    assert [(remark["file"], remark["field"]) for remark in remarks] == [
+    own, *cut_off = remarks
+    assert "your own code in the closed division" in own["message"]
+    assert [(remark["file"], remark["field"]) for remark in cut_off] == [
         ("run_1.log", "run_stop"),
         ("run_2.log", "run_stop"),
     ]
     whole = write_submission(tmp_path / "whole", finals=(60.0,) * 3)
-    assert finishline("check", str(whole), "--json").json()["remarks"] == []
+    assert finishline("check", str(whole), "--json").json()["remarks"] == [own]
     standin.answer("POST /api/v1/submissions", {"id": "s1", "result": {}}, status=201)
-    assert finishline("submit", str(folder)).out.splitlines()[:2] == warnings
+    assert finishline("submit", str(folder)).out.splitlines()[1:3] == warnings
     assert finishline("submit", str(folder), "--json").json()["remarks"] == remarks
-    assert "warning" not in finishline("submit", str(whole)).out
+    assert "run_stop" not in finishline("submit", str(whole)).out
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ FETCH = (
 )
 NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
 NO_INTERVAL = Problem(str(StatisticsMissingError()))
+OWN_IN_CLOSED = Problem(
+    "Trained with your own code in the closed division: a replay compares its epochs with the "
+    "reference's, and a network or optimiser of your own is contradicted. Log such runs with "
+    'division="open"; send a training package to have the time measured.'
+)
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -102,6 +107,8 @@ def check(
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
     remarks = remarks_on(scored)
+    if scored.scored_runs and not has_scipy():
+        remarks += (NO_INTERVAL,)
     document: dict[str, Any] = {
         "claim": asdict(scored.claim),
         "result": result,
@@ -153,8 +160,9 @@ def check_files(
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
     """Remarks on oddities of a submission that break no rule."""
     remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
-    found = problems_of(remarks)
-    return tuple(found if has_scipy() or not scored.scored_runs else [*found, NO_INTERVAL])
+    claim = scored.claim
+    is_own = (claim.trained_with, claim.division, claim.dawnbench) == ("own", "closed", None)
+    return (*([OWN_IN_CLOSED] if is_own and scored.scored_runs else []), *problems_of(remarks))
 
 
 def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
