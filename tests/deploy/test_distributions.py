@@ -27,13 +27,14 @@ HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi",
 BINARY = (".png", ".gz", ".zip", ".pyc")
 
 
-# Under fastapi, boto3, pydantic, celery, torchvision and lightning; psutil and fakeredis come with
-# the server that `finishline up` starts. setuptools builds both.
+# Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning; psutil and fakeredis
+# come with the server that `finishline up` starts. setuptools builds both.
 UNDER = {
     "starlette",
     "botocore",
     "pydantic-core",
     "kombu",
+    "markupsafe",
     "pil",
     "psutil",
     "fakeredis",
