@@ -315,6 +315,13 @@ def test_a_row_counts_from_its_first_evaluation_and_is_reached_at_its_last() -> 
     assert (found.epoch, found.fraction) == (4.0, 3.5)
 
 
+def test_a_fixed_stop_crosses_nothing() -> None:
+    """A curve that stands still where it stops is at no share of the way."""
+    found = find_crossing(curve([93.0, 95.0, 95.0]), HIGHER, ReachRule("fixed_stop", 1))
+    assert found is not None
+    assert (found.epoch, found.fraction) == (3.0, 3.0)
+
+
 def test_nothing_lies_before_the_first_evaluation() -> None:
     found = find_crossing(curve([95.0, 96.0]), HIGHER, FIRST)
 
