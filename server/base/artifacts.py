@@ -145,7 +145,7 @@ class ArtifactStore:
         """
         unsure = folders - self._lasting
         wanted = folders | {self.folder} if unsure else folders
-        list(map(_sync, wanted) if len(wanted) == 1 else self._syncs.map(_sync, wanted))
+        list(map(sync, wanted) if len(wanted) == 1 else self._syncs.map(sync, wanted))
         self._lasting |= unsure
 
     def discard(self, staged: Staged) -> None:
@@ -195,7 +195,7 @@ def _beginning(source: BinaryIO) -> bytes:
 def _write_out(staged: Sequence[Staged]) -> None:
     for each in staged:
         if each.content is None:
-            _sync(each.path)
+            sync(each.path)
             continue
         with each.path.open("wb") as target:
             target.write(each.content)
@@ -203,7 +203,8 @@ def _write_out(staged: Sequence[Staged]) -> None:
             os.fsync(target.fileno())
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Write a file or a folder's names to the disk."""
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(opened)

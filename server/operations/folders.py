@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import re
 import secrets
 import shutil
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from server.base.artifacts import sync
 from server.base.database import utc_now
 from server.base.errors import ConflictError
 
@@ -75,15 +75,6 @@ def remove_partial(folder: Path) -> None:
                 shutil.rmtree(each, ignore_errors=True)
             else:
                 each.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Write a file or a folder's names to the disk."""
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _sync_files(path: Path) -> None:

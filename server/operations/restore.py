@@ -10,14 +10,14 @@ from pathlib import Path
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from server.base.artifacts import ArtifactStore
+from server.base.artifacts import ArtifactStore, sync
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.schema import known_revisions, migrate
 from server.base.services import Services
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
-from server.operations.folders import Progress, now_and_then, only_one, silent, sync
+from server.operations.folders import Progress, now_and_then, only_one, silent
 from server.operations.manifest import (
     BACKUP_FORMAT,
     LOG_LIST,

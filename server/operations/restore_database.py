@@ -16,11 +16,12 @@ from sqlalchemy.types import TypeEngine
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
+from server.base.artifacts import sync
 from server.base.database import Database, UtcDateTime, utc_now
 from server.base.errors import ConflictError
 from server.base.write_turns import LOCK_FILES
 from server.operations.copies import rows_present
-from server.operations.folders import MANIFEST, Progress, silent, sync
+from server.operations.folders import MANIFEST, Progress, silent
 from server.operations.manifest import Manifest, TablePart
 from server.operations.table_files import Columns, Kind, Line, kind_of, read_csv
 

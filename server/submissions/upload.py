@@ -21,7 +21,8 @@ from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
-from server.base.errors import ContentError, TooLargeError
+from server.base.errors import TooLargeError
+from server.base.forms import refuse_part
 from server.base.models import BenchmarkFile, RunRow, Submission
 from server.base.settings import MIB, Settings
 
@@ -104,7 +105,7 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
         for part in form.getlist("logs"):
             name, file = _log_part(part)
             if name in staged:
-                raise _refuse(f"{name!r} was sent twice", "logs", "each log once", file=name)
+                raise refuse_part(f"{name!r} was sent twice", "logs", "each log once", file=name)
             if file.size is not None and file.size > settings.max_log_bytes:
                 raise TooLargeError(
                     f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
@@ -129,13 +130,13 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
 def _check_parts(form: FormData) -> None:
     for name in form:
         if name not in FORM_FIELDS:
-            raise _refuse("unknown part", name, "one of " + ", ".join(FORM_FIELDS))
+            raise refuse_part("unknown part", name, "one of " + ", ".join(FORM_FIELDS))
 
 
 def _claim(form: FormData) -> tuple[bytes, str]:
     parts = form.getlist("submission")
     if len(parts) != 1:
-        raise _refuse(f"{len(parts)} parts of this name", "submission", "one JSON file")
+        raise refuse_part(f"{len(parts)} parts of this name", "submission", "one JSON file")
     part = parts[0]
     if isinstance(part, str):
         return part.encode(), CLAIM_FILE
@@ -147,7 +148,7 @@ def _claim(form: FormData) -> tuple[bytes, str]:
 
 def _log_part(part: UploadFile | str) -> tuple[str, UploadFile]:
     if isinstance(part, str):
-        raise _refuse("a text without a file name", "logs", "a file")
+        raise refuse_part("a text without a file name", "logs", "a file")
     name = part.filename or ""
     check_file_name(name)
     return name, part
@@ -158,14 +159,14 @@ def _text(form: FormData, name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise _refuse("a file", name, "a text")
+        raise refuse_part("a file", name, "a text")
     return value
 
 
 def _flag(form: FormData, name: str) -> bool:
     value = _text(form, name)
     if value not in (None, "true", "false"):
-        raise _refuse(f"{value[:60]!r}", name, "true or false")
+        raise refuse_part(f"{value[:60]!r}", name, "true or false")
     return value == "true"
 
 
@@ -174,21 +175,10 @@ def _commit(form: FormData) -> str | None:
     if value is None:
         return None
     if not COMMIT.fullmatch(value):
-        raise _refuse(f"{value[:60]!r}", "source_commit", "the 40 hex digits of a commit")
+        raise refuse_part(f"{value[:60]!r}", "source_commit", "the 40 hex digits of a commit")
     if not _flag(form, "archive"):
-        raise _refuse("given without archive=true", "source_commit", "the commit of an archive")
+        raise refuse_part("given without archive=true", "source_commit", "the commit of an archive")
     return value
-
-
-def _refuse(message: str, field: str, expected: str, *, file: str | None = None) -> ContentError:
-    problem = {
-        "file": file,
-        "line": None,
-        "field": field,
-        "message": message,
-        "expected": expected,
-    }
-    return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=[problem])
 
 
 # SQLite takes no more than 32,766 values in a statement.
