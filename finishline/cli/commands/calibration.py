@@ -82,13 +82,10 @@ def start(
             f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`.",
             exit_code=ExitCode.USAGE,
         )
-    body = {
-        "benchmark": benchmark,
-        "batch_sizes": sizes,
-        "runs": runs,
-        "precision": precision,
-        "reason": reason,
-    }
+    body: dict[str, object] = {"benchmark": benchmark, "batch_sizes": sizes, "runs": runs}
+    body["reason"] = reason
+    if precision is not None:  # A server of before does not know the field.
+        body["precision"] = precision
     view: View = server.post("/calibrations", body)
     return view
 
