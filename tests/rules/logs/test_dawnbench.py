@@ -1,12 +1,14 @@
 """DAWNBench logs and entries, made up and published."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from finishline.cli.records import find_in, score_found
+from finishline.rules.benchmarks.benchmark import load_benchmarks
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import (
     DawnbenchEntry,
@@ -15,6 +17,7 @@ from finishline.rules.logs.dawnbench import (
 )
 from finishline.rules.scoring.run import Evaluation, Run
 
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 ParseCurve = Callable[[bytes], Run]
 
 
@@ -244,19 +247,15 @@ def test_every_curve_reaches_its_target_in_the_published_time(
         assert run.evaluations[-1].seconds == pytest.approx(item["total_hours"] * 3600, rel=1e-15)
 
 
-def problems(folder: Path, kind: str) -> Iterator[LogFormatError]:
-    """Every problem with the files of one entry, each file by itself."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in paths:
-        try:
-            if path.suffix == ".tsv":
-                parse_curve(
-                    path.read_bytes(), name=path.name, metric="top1Accuracy", unit="percent"
-                )
-            else:
-                parse_entry(path.read_bytes(), name=path.name, kind=kind, metric="top1Accuracy")  # type: ignore[arg-type]
-        except LogFormatError as error:
-            yield error
+def errors_in(folder: Path) -> list[dict[str, Any]]:
+    """Errors of an archive, the first one of each file."""
+    benchmarks = load_benchmarks(BENCHMARKS)
+    first: dict[str, dict[str, Any]] = {}
+    for record in score_found(find_in(folder), benchmarks, pruned=True, every_line=True):
+        for problem in record["problems"]:
+            if problem["severity"] == "error":
+                first.setdefault(problem["file"], problem)
+    return list(first.values())
 
 
 @pytest.mark.parametrize(
@@ -283,10 +282,9 @@ def test_every_malformed_state_is_refused_where_it_is_broken(
 ) -> None:
     """001 alone is well formed: it is below the target, which is no error of the file."""
     assert len(expected["malformed"]) == 11
-    kind = "inference" if "/inference/" in expected["malformed"][number]["base"] else "train"
-    found = list(problems(archives / "dawnbench" / "malformed" / number, kind))
-    assert [(Path(error.file or "").suffix, error.line, error.field) for error in found] == places
-    assert all(error.expected for error in found)
+    found = errors_in(archives / "dawnbench" / "malformed" / number)
+    assert [(Path(one["file"]).suffix, one["line"], one["field"]) for one in found] == places
+    assert all(one["expected"] for one in found)
 
 
 def test_the_state_below_the_target_imports(archives: Path) -> None:
