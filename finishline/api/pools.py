@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from finishline.api.schema import Schema
 
-PoolState = Literal["collecting", "measured", "missed", "confirming", "unconfirmed"]
+PoolState = Literal["collecting", "measured", "missed", "waiting", "confirming", "unconfirmed"]
 
 
 class PoolClose(Schema):

@@ -256,6 +256,8 @@ def _why_not_measured(session: Session, submission: Submission) -> str:
             f"{told}: challenge the record once its runs have ended (/verifications/{under_way})."
         )
     pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    if pool is not None and pool.state == "waiting":
+        return f"{told}: the fresh runs of faster ones are under way."
     if pool is not None and pool.state == "unconfirmed":
         return f"{told}: its fresh runs were not finished. An organiser can request them again."
     return f"{told}. Have it measured: finishline training run-again {submission.id}"

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
@@ -11,7 +12,12 @@ from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel, measured_history
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import FRESH_RUNS
-from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
+from finishline.rules.verification.sealed_runs import (
+    FIRST,
+    HELD_BACK,
+    waits_for_others,
+    why_fresh_runs,
+)
 from server.base.board_versions import raise_board_version
 from server.base.models import (
     Attempt,
@@ -193,11 +199,12 @@ def follow_measurement(session: Session, verification: Verification) -> None:
     If fresh runs measure nothing, their pool stays unconfirmed until it is measured again.
     """
     pool = None if verification.pool_id is None else session.get(Pool, verification.pool_id)
-    if pool is None or pool.closed_at is not None:
+    if pool is None:
         return
     if verification.fresh:
         _give_up_fresh_runs(session, pool)
-    else:
+        _confirm_waiting(session, pool.benchmark_id, pool.division)
+    elif pool.closed_at is None:
         confirm_rank(session, pool, requested_by=verification.requested_by)
 
 
@@ -205,7 +212,7 @@ def confirm_rank(session: Session, pool: Pool, *, requested_by: int) -> None:
     """Request the fresh runs of an open pool, if its rank needs any that it lacks."""
     if _is_confirmed(session, pool) or fresh_runs_under_way(session, pool) is not None:
         return
-    _nominate(session, pool, requested_by=requested_by)
+    _nominate(session, pool, _read_rivals(session, pool), requested_by=requested_by)
 
 
 def confirm_risen(session: Session, gone: Pool, *, requested_by: int) -> None:
@@ -223,8 +230,28 @@ def confirm_risen(session: Session, gone: Pool, *, requested_by: int) -> None:
 
 def _give_up_fresh_runs(session: Session, pool: Pool) -> None:
     """Mark a pool unconfirmed if its fresh runs ended without measuring it."""
-    if pool.state == "confirming":
+    if pool.state == "confirming" and pool.closed_at is None:
         _change_state(session, pool, "unconfirmed")
+
+
+def _confirm_waiting(session: Session, benchmark_id: str, division: str) -> None:
+    """Rank the pools that waited for the fresh runs of faster ones, or request their own."""
+    statement = (
+        select(Pool)
+        .where(
+            Pool.benchmark_id == benchmark_id,
+            Pool.division == division,
+            Pool.state == "waiting",
+            Pool.closed_at.is_(None),
+        )
+        .order_by(Pool.measured_seconds, Pool.id)
+    )
+    rivals = None
+    for pool in session.scalars(statement).all():
+        rivals = rivals or _read_rivals(session, pool)
+        asked = select(Verification.requested_by).where(Verification.pool_id == pool.id)
+        latest = asked.order_by(Verification.created_at.desc()).limit(1)
+        _nominate(session, pool, rivals, requested_by=session.scalars(latest).one())
 
 
 def fresh_runs_under_way(session: Session, pool: Pool) -> Verification | None:
@@ -243,20 +270,64 @@ def _is_confirmed(session: Session, pool: Pool) -> bool:
     return session.scalars(fresh.limit(1)).first() is not None
 
 
-def _nominate(session: Session, pool: Pool, *, requested_by: int) -> None:
+@dataclass
+class Rivals:
+    """Times of a division's pools by id: measured ones, and those whose fresh runs are under way.
+
+    `held` names the pools that ever held its record, and `record_seconds` is the latest one's time.
+    """
+
+    measured: dict[str, float]
+    confirming: dict[str, float]
+    held: set[str]
+    record_seconds: float | None
+
+    def measured_but(self, pool: Pool) -> list[float]:
+        """The measured times of the others."""
+        return [seconds for key, seconds in self.measured.items() if key != pool.id]
+
+
+def _read_rivals(session: Session, pool: Pool) -> Rivals:
+    found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())
+    records = [_of(found, record.submission_id) for record in measured_history(found).records]
+    confirming = select(Pool.id, Pool.measured_seconds).where(
+        Pool.benchmark_id == pool.benchmark_id,
+        Pool.division == pool.division,
+        Pool.state == "confirming",
+        Pool.closed_at.is_(None),
+        Pool.measured_seconds.is_not(None),
+    )
+    return Rivals(
+        measured={one.pool: one.tta_seconds for one in found if one.pool and one.tta_seconds},
+        confirming={row.id: row.measured_seconds for row in session.execute(confirming)},
+        held={holder.pool for holder in records if holder.pool},
+        record_seconds=records[-1].tta_seconds if records else None,
+    )
+
+
+def _nominate(session: Session, pool: Pool, rivals: Rivals, *, requested_by: int) -> None:
     """Hold a pool back until its fresh runs are trained, or rank it if it needs none."""
-    submission = earliest_live(session, pool)
-    if submission is None or pool.measured_seconds is None:
+    submission, seconds = earliest_live(session, pool), pool.measured_seconds
+    if submission is None or seconds is None:
         return
-    why = _why_fresh_runs(session, pool, pool.measured_seconds)
-    if why is not None and is_uncalibrated(session, submission):
+    others = rivals.measured_but(pool)
+    why = None
+    if pool.id not in rivals.held:
+        why = why_fresh_runs(seconds, others=others, record_seconds=rivals.record_seconds)
+    confirming = list(rivals.confirming.values())
+    if why is None:
+        rivals.measured[pool.id] = seconds
+        if pool.state in HELD_BACK:
+            _change_state(session, pool, "measured")
+    elif is_uncalibrated(session, submission):
         _change_state(session, pool, "unconfirmed")
-    elif why is not None:
+    elif waits_for_others(seconds, others=others, confirming=confirming):
+        _change_state(session, pool, "waiting")
+    else:
+        rivals.confirming[pool.id] = seconds
         ask_for_fresh_runs(
             session, pool, submission, requested_by=requested_by, reason=f"fresh runs: {why}"
         )
-    elif pool.state in HELD_BACK:
-        _change_state(session, pool, "measured")
 
 
 def earliest_live(session: Session, pool: Pool) -> Submission | None:
@@ -272,19 +343,6 @@ def earliest_live(session: Session, pool: Pool) -> Submission | None:
         .order_by(Submission.submitted_at, Submission.id)
     )
     return session.scalars(statement).first()
-
-
-def _why_fresh_runs(session: Session, pool: Pool, seconds: float) -> str | None:
-    """Reason to train a measured pool again; None for one that ever held the record."""
-    found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())
-    records = [_of(found, record.submission_id) for record in measured_history(found).records]
-    if any(holder.pool == pool.id for holder in records):
-        return None
-    return why_fresh_runs(
-        seconds,
-        others=[one.tta_seconds for one in found if one.tta_seconds and one.pool != pool.id],
-        record_seconds=records[-1].tta_seconds if records else None,
-    )
 
 
 def _of(found: Sequence[Contender], submission_id: str) -> Contender:

@@ -332,3 +332,52 @@ def test_the_proofs_of_fresh_runs_hold(
 
     assert findings.looked_at["proofs"] > 5
     assert findings.faults == []
+
+
+def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
+    measure: Any, client: TestClient, database: Database
+) -> None:
+    numbered = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
+    faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]
+    beaten, slow = measure("cpu-beaten", 0.105), measure("cpu-slow", 0.20)
+
+    assert all(fresh_of(database, each) is not None for each in faster)
+    assert fresh_of(database, beaten) is None
+    entry = measure.pools.entry(beaten)
+    assert (entry["rank"], entry["provisional_rank"]) == (None, 4)
+    assert entry["unranked_reason"] == "the fresh runs of faster ones are under way"
+    assert pool_of(client, database, beaten)["state"] == "waiting"
+    assert measure.pools.entry(slow)["rank"] == 4
+
+    first, second = [fresh_of(database, each).id for each in faster]
+    measure.pools.train(faster[0], first, "cpu-fast-0", 0.101)
+    assert pool_of(client, database, beaten)["state"] == "waiting"
+    measure.pools.train(faster[1], second, "cpu-fast-1", 0.18)
+    # The second was lucky: what waited behind it would be third, and is trained again.
+    assert fresh_of(database, beaten).reason == "fresh runs: would enter the first three"
+    measure.pools.train(beaten, fresh_of(database, beaten).id, "cpu-beaten", 0.105)
+    ranked = [numbered[0], faster[0], beaten, *numbered[1:], faster[1], slow]
+    assert [measure.pools.entry(each)["rank"] for each in ranked] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_row_that_waited_is_numbered_once_faster_ones_are_confirmed(
+    measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    for number in range(3):
+        measure(f"cpu-{number}", 0.10 + 0.02 * number)
+    faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]
+    beaten, last = measure("cpu-beaten", 0.105), measure("cpu-last", 0.106)
+    withdrawn = client.post(
+        f"/api/v1/submissions/{last}/withdrawal", json={"reason": "mine"}, headers=olivia.headers
+    )
+    assert withdrawn.status_code == 200, withdrawn.text
+    for number, each in enumerate(faster):
+        pace = 0.101 + 0.001 * number
+        measure.pools.train(each, fresh_of(database, each).id, f"cpu-fast-{number}", pace)
+
+    assert measure.pools.entry(beaten)["rank"] == 4
+    assert fresh_of(database, beaten) is None
+    back = f"/api/v1/submissions/{last}/reinstatement"
+    reinstated = client.post(back, json={"reason": "not mine"}, headers=olivia.headers)
+    assert reinstated.status_code == 200, reinstated.text
+    assert measure.pools.entry(last)["rank"] == 5

@@ -115,8 +115,8 @@ def _failure(told: Mapping[str, Any] | None) -> Failure | None:
 
 
 FIRST = 3
-# The states of a pool that waits for its fresh runs.
-HELD_BACK = ("confirming", "unconfirmed")
+# The states of a pool that has no number before its fresh runs.
+HELD_BACK = ("waiting", "confirming", "unconfirmed")
 
 
 def why_fresh_runs(
@@ -137,8 +137,22 @@ def why_fresh_runs(
     return None
 
 
+def waits_for_others(
+    seconds: float, *, others: Sequence[float], confirming: Sequence[float]
+) -> bool:
+    """Whether a configuration waits while faster ones, which would keep it out, are trained afresh.
+
+    `confirming` has the measured times of those whose fresh runs are under way. Without this
+    nearly each of hundreds that are measured before the first fresh run would ask for its own.
+    """
+    ahead = sum(other < seconds for other in (*others, *confirming))
+    return ahead >= FIRST and any(other < seconds for other in confirming)
+
+
 def why_held_back(pool_state: str | None, *, runs: int) -> str | None:
     """Reason why a measured row has no number yet, or None if it may have one."""
+    if pool_state == "waiting":
+        return "the fresh runs of faster ones are under way"
     if pool_state == "confirming":
         return f"its {runs} fresh runs are under way"
     if pool_state == "unconfirmed":

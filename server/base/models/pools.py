@@ -15,8 +15,9 @@ class Pool(Base):
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
     olympic mean of the counted `runs`, since `measured_at`, with its interval. `state` is
     "collecting" below three runs, "measured", "missed" where more runs missed the target than are
-    dropped, "confirming" while fresh runs are under way, and "unconfirmed" where these ended
-    without a measurement. Of the pools of one key the latest that is not closed holds.
+    dropped, "confirming" while fresh runs are under way, "unconfirmed" where these ended without a
+    measurement, and "waiting" while those of faster pools may make its own needless. Of the pools
+    of one key the latest that is not closed holds.
 
     `owners` of workers stand behind its counted runs. All organisers are one of them, and
     `by_organisers` tells whether they are. Since `attested_at` these are enough for a record.
