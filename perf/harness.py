@@ -40,7 +40,7 @@ class Bars:
         met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
         bars = [f"at most {at_most:g}"] if at_most is not None else []
         bars += [f"at least {at_least:g}"] if at_least is not None else []
-        self.say(f"{name} {value:.4g}{unit} ({', '.join(bars)}){'' if met else ' MISSED'}")
+        self.say(f"{name}: {value:.4g}{unit} ({', '.join(bars)}){'' if met else ' MISSED'}")
         if not met:
             self.missed.append(name)
         return met
