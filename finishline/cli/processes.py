@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import FrameType
 from typing import IO, Generic, TypeVar
@@ -65,6 +65,20 @@ def adopt_orphans() -> None:
     """Become the parent of orphaned descendants, so that they can be ended."""
     if _PRCTL is not None:
         _PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(own: Container[int]) -> None:
+    """Forget the adopted orphans that have ended; the `own` processes are their starter's to reap.
+
+    Each box leaves one, and a process that has ended keeps its number until it is reaped.
+    """
+    if _PRCTL is None:
+        return
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in own:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

@@ -3,7 +3,8 @@
 A service is NAME or NAME:HOW. Each writes its process id to FOLDER/NAME.pid, then HOW: "stays"
 (the default), "deaf" (stays and ignores SIGTERM), "polite" (ends with exit code 0, at SIGTERM
 with a word and at SIGUSR1 without), "exits" (exit code 7 at once, after a line), "parent" (starts a
-child in a session of its own, which writes FOLDER/NAME-child.pid, and stays).
+child in a session of its own, which writes FOLDER/NAME-child.pid, and one that ends as an orphan
+after FOLDER/NAME-ended.pid, and stays).
 A service is ready when its file names a process of this start.
 """
 
@@ -31,7 +32,9 @@ BODIES = {
         "fresh = path.with_suffix('.new')\\n"
         "fresh.write_text(str(os.getpid()))\\n"
         "fresh.rename(path)\\n"
-        'time.sleep(120)", sys.argv[1].replace(".pid", "-child.pid")], start_new_session=True)'
+        'time.sleep(120)", sys.argv[1].replace(".pid", "-child.pid")], start_new_session=True); '
+        "import os; ended = sys.argv[1].replace('.pid', '-ended.pid'); "
+        "os.system(f\"sh -c 'echo $$ > {ended}' &\")"
     ),
 }
 STANDIN = """

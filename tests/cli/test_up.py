@@ -429,6 +429,8 @@ def test_what_a_killed_service_leaves_in_another_session_is_ended_too(
     up.wait_ready()
     before, child = up.pid("first"), up.pid("first-child")
     assert is_alive(child)
+    ended = up.pid("first-ended")
+    wait_for(lambda: not psutil.pid_exists(ended), "an orphan that ended by itself to be reaped")
     os.kill(before, signal.SIGKILL)
     wait_for(lambda: not is_alive(child), "the orphan to end")
     wait_for(lambda: up.pid("first-child") != child, "the restarted service's child")

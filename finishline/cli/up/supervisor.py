@@ -13,7 +13,7 @@ from types import FrameType
 import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.processes import adopt_orphans, signal_group, spawn
+from finishline.cli.processes import adopt_orphans, reap_orphans, signal_group, spawn
 from finishline.cli.up.lifecycle import (
     Lifecycle,
     Phase,
@@ -139,9 +139,10 @@ class Supervisor:
                 self._pause()
 
     def tick(self) -> None:
-        """Look at every service once and take the steps due."""
+        """Look at every service once, take the steps due, and reap what boxes left."""
         for kept in self._kept:
             self._look_at(kept)
+        reap_orphans(self._own())
 
     def _pause(self) -> None:
         if self.stop_asked:
@@ -209,9 +210,12 @@ class Supervisor:
         signal_group(process.pid, signal.SIGKILL)
         process.wait()
 
+    def _own(self) -> set[int]:
+        return {kept.process.pid for kept in self._kept} | self._running
+
     def _end_orphans(self) -> None:
         """Kill and reap the orphans of the services' dead processes."""
-        own = {kept.process.pid for kept in self._kept} | self._running
+        own = self._own()
         # A killed orphan's children come up as orphans in the next round.
         while orphans := [c for c in psutil.Process().children() if c.pid not in own]:
             for orphan in orphans:
