@@ -316,14 +316,13 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 def _sealed() -> Overrides:
     """The draw of a verification, absent while it is open, and sources that are not public.
 
-    What the runs of a package under embargo wrote may tell its source: neither it nor their report
-    is there.
+    What the runs of a package wrote may tell its source: before that is public, neither it nor
+    their report is there.
     """
     packages = TrainingPackage.__table__.columns
     is_public = packages["published_at"] <= utc_now()
     secret = select(packages["submission_id"]).where(
-        packages["embargo_until"].is_not(None),
-        or_(packages["published_at"].is_(None), ~is_public),
+        or_(packages["published_at"].is_(None), ~is_public)
     )
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
     ended = verifications["state"].not_in(OPEN)

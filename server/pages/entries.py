@@ -14,7 +14,7 @@ from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY, SPEED_UP
 from finishline.rules.verification.speed_up import why_no_speed_up
 from server.base.models import Submission, TrainingPackage, Verification
-from server.base.models.visibility import is_source_public, sees_output, sees_source
+from server.base.models.visibility import is_source_public, sees_source
 from server.base.standing import claim_of, report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
@@ -35,8 +35,7 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
-    with_output = sees_output(viewer, submission)
-    measurements = _measurements(session, benchmark, submission, with_output=with_output)
+    measurements = _measurements(session, benchmark, submission, with_output=shows)
     runs = [run for each in measurements for run in each["runs"]]
     return {
         "package": package_view(package, with_files=shows).model_dump(mode="json"),

@@ -29,7 +29,8 @@ def read_source(session: Session, viewer: Viewer, submission_id: str, name: str)
     package = find_package(session, submission_id)
     if not sees_source(viewer, submission):
         raise NotFoundError(
-            f"The files of this package are its submitter's and the organisers' {_until(package)}."
+            "The files of this package are its submitter's and the organisers' "
+            f"{secret_until(package)}."
         )
     if name not in package.files:
         known = ", ".join(sorted(package.files))
@@ -37,7 +38,7 @@ def read_source(session: Session, viewer: Viewer, submission_id: str, name: str)
     return str(package.files[name])
 
 
-def _until(package: TrainingPackage) -> str:
+def secret_until(package: TrainingPackage) -> str:
     """The end of the time in which a source is not public, in words."""
     if package.published_at is not None:
         return f"until {package.published_at:%Y-%m-%d}"

@@ -13,7 +13,7 @@ from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
 from server.base.models import Charge, Submission, Verification
-from server.base.models.visibility import may_see
+from server.base.models.visibility import is_source_public, may_see
 from server.base.settings import Settings
 from server.base.standing import (
     OPEN,
@@ -30,6 +30,7 @@ from server.people.signed_in import viewer_for
 from server.people.token_issue import require_maker
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission
+from server.submissions.sources import secret_until
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import (
     cancel_verification,
@@ -47,7 +48,7 @@ def ask_for_verification(
     """
     submission = find_submission(session, submission_id)
     if wanted.kind == ABLATION.name:
-        _require_no_embargo(submission)
+        _require_public_source(submission)
     verification = request_verification(
         session,
         submission,
@@ -69,13 +70,13 @@ def ask_for_verification(
     return verification
 
 
-def _require_no_embargo(submission: Submission) -> None:
+def _require_public_source(submission: Submission) -> None:
     """Raise ConflictError for a package whose factors nobody may read yet: the runs name them."""
-    until = None if submission.package is None else submission.package.embargo_until
-    if until is not None and until > utc_now():
+    package = submission.package if submission.trained_with == "package" else None
+    if package is not None and not is_source_public(package):
         raise ConflictError(
-            f"The source of this package is under embargo until {until:%Y-%m-%d}, and the runs of "
-            "an ablation name its factors. Ask for them from that day on."
+            "The runs of an ablation name the factors of a package, and the source of this one is "
+            f"its submitter's and the organisers' {secret_until(package)}. Ask for them then."
         )
 
 

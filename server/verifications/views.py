@@ -26,7 +26,7 @@ from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import run_utilisations
 from finishline.rules.verification.ablation import ABLATION, factor_effects
-from finishline.rules.verification.duel import interleave, judge_duel, pair_runs
+from finishline.rules.verification.duel_pairs import interleave, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
@@ -38,7 +38,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
-from server.base.models.visibility import hidden_runs, is_hidden, sees_output
+from server.base.models.visibility import hidden_runs, is_hidden, sees_source
 from server.base.standing import (
     ENDED,
     decision_word,
@@ -147,7 +147,7 @@ def _shows_output(verification: Verification) -> bool:
     session = object_session(verification)
     viewer = ORGANISER if session is None else viewer_of(session)
     sides = (verification.submission, verification.against)
-    return all(side is None or sees_output(viewer, side) for side in sides)
+    return all(side is None or sees_source(viewer, side) for side in sides)
 
 
 def shown_report(verification: Verification) -> Any:

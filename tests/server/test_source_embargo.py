@@ -149,3 +149,16 @@ def test_an_embargo_ends_within_thirty_days_and_is_chosen_in_the_browser_too(
     assert datetime.fromisoformat(seen["published_at"]) <= utc_now()
     assert len(seen["files"]) == 2
     assert 'name="embargo_until"' in Console(client, alice).get("/submit").text
+
+
+def test_lines_that_runs_wrote_are_no_more_public_than_the_source(
+    entries: Entries,  # noqa: F811
+    alice: Person,
+    client: TestClient,
+) -> None:
+    entry = entries.hand_in(alice).json()["id"]
+    entries.measure(entry, failed="entry_died", log=f"  x = {WORD}")
+    measurement = entries.measurement(entry)
+    for address in (f"/api/v1/verifications/{measurement}", f"/submissions/{entry}?tab=runs"):
+        assert WORD not in client.get(address).text, address
+        assert WORD in client.get(address, headers=alice.headers).text, address

@@ -94,17 +94,13 @@ def has_public_source() -> ColumnElement[bool]:
 
 
 def sees_source(viewer: Viewer, submission: Submission) -> bool:
-    """Whether a viewer may read what a submission's package is made of; also of one without."""
+    """Whether a viewer may read a submission's package, and the lines of it that its runs wrote.
+
+    True of a submission without a package.
+    """
     package = submission.package if submission.trained_with == "package" else None
     is_theirs = viewer.sees_all or submission.user_id in viewer.user_ids
     return package is None or is_theirs or is_source_public(package)
-
-
-def sees_output(viewer: Viewer, submission: Submission) -> bool:
-    """Whether a viewer may read what runs wrote, which may be lines of a source under embargo."""
-    package = submission.package if submission.trained_with == "package" else None
-    is_kept_back = package is not None and package.embargo_until is not None
-    return not is_kept_back or sees_source(viewer, submission)
 
 
 def _is_theirs(
