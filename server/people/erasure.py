@@ -219,8 +219,16 @@ def _rewrite(
 
 
 def _rename_in_evidence(session: Session, user: User) -> None:
-    """Proofs are signed when they are read, from what was kept: the submitter's name alone."""
+    """Proofs are signed when they are read, from what was kept: the submitters' names alone."""
     own = select(Submission.id).where(Submission.user_id == user.id)
-    checked = select(Verification.id).where(Verification.submission_id.in_(own))
+    ids = set(session.scalars(own))
+    about = or_(Verification.submission_id.in_(own), Verification.against_id.in_(own))
+    checked = select(Verification.id).where(about)
     for kept in session.scalars(select(Evidence).where(Evidence.verification_id.in_(checked))):
-        kept.submission = kept.submission | {"submitter": user.name}
+        kept.submission = _renamed(kept.submission, ids, user.name)
+
+
+def _renamed(part: dict[str, Any], own: Collection[str], name: str) -> dict[str, Any]:
+    """Submission of a proof, and the holder of a duel in it, by another name if they are `own`."""
+    holder = {"against": _renamed(part["against"], own, name)} if "against" in part else {}
+    return part | holder | ({"submitter": name} if part["id"] in own else {})

@@ -180,6 +180,8 @@ def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
     assert "verdict" in failed(lambda forged: forged["verdict"].update(outcome="holder_faster"))
     assert {"times", "verdict"} <= failed(turned)
     assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"]["seeds"].reverse())
+    # No number in a stranger's file is a number of seeds to draw.
+    assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"].update(runs=10**9))
 
 
 def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
@@ -247,6 +249,8 @@ def test_a_challenger_that_is_withdrawn_while_it_is_trained_has_lost(
 
     assert (ended["state"], ended["duel"]["won"]) == ("cancelled", False)
     assert [reason["code"] for reason in ended["reasons"]] == ["duel_withdrawn"]
+    document = client.get(f"/api/v1/verifications/{duel}/proof?format=json").json()
+    assert "fail" not in {check.result for check in check_proof(document, None)}
     page = client.get(f"/verifications/{duel}").text
     assert "The challenge is lost: the challenger was withdrawn while it was trained." in page
     refused = ask()
@@ -275,6 +279,31 @@ def test_a_challenge_that_is_won_on_a_worker_of_no_organiser_moves_nothing_and_s
     assert holders(client) == [holder]
     assert client.get(f"/api/v1/verifications/{duel}").json()["duel"]["won"] is None
     assert "The challenge has no result" in client.get(f"/verifications/{duel}").text
+
+
+def test_the_proof_of_an_organisers_duel_of_packages_does_not_name_an_erased_holder(
+    entries: Entries,  # noqa: F811
+    two: tuple[str, str],
+    client: TestClient,
+    olivia: Person,
+    ada: Person,
+) -> None:
+    challenger, holder = two
+    body = {"challenger": challenger, "holder": holder, "pairs": 2}
+    duel = client.post("/api/v1/duels", json=body, headers=olivia.headers).json()["id"]
+    fight(entries, entries.lease(challenger), gain=0.6)
+    proof = f"/api/v1/verifications/{duel}/proof"
+    for page in (f"/verifications/{duel}", f"/submissions/{challenger}?tab=history"):
+        assert f'href="{proof}"' in client.get(page).text
+
+    answer = client.post("/api/v1/users/alice/erasure", json={"name": "alice"}, headers=ada.headers)
+
+    assert answer.status_code == 200, answer.text
+    document = client.get(f"{proof}?format=json").json()
+    sides = (document["submission"], document["submission"]["against"])
+    assert [side["submitter"] for side in sides] == ["bob", answer.json()["name"]]
+    checked = {check.name: check.result for check in check_proof(document, None)}
+    assert "fail" not in checked.values(), checked
 
 
 def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(

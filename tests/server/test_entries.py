@@ -23,6 +23,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerHello,
 )
+from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.database import Database
 from server.base.models import Attempt, JobTraining, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
@@ -662,6 +663,9 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     assert {"seal", "seeds"} <= failed(other_seed)
     assert failed(verified) == {"verdict"}
     assert failed(lambda forged: forged["submission"].update(claim_sha256="0" * 64))
+    # No number in a stranger's file is a number of seeds to draw.
+    endless = {FRESH_RUNS: 10**9}
+    assert {"seal", "verdict"} <= failed(lambda forged: forged["draw"]["beside"].update(endless))
 
 
 def test_an_export_has_the_source_of_a_package_from_its_verdict(

@@ -57,5 +57,5 @@ def planned_duel(proof: Proof, benchmark: Benchmark, claims: Sequence[Claim]) ->
     """
     if len(claims) != 2 or any(claim.package is None for claim in claims):
         raise RuleError("a side without a package", field="submission", expected="two packages")
-    entropy, pairs = bytes.fromhex(proof.draw.nonce), proof.draw.runs // 2
+    entropy, pairs = bytes.fromhex(proof.draw.nonce), len(proof.draw.seeds) // 2
     return plan_duel(Request(benchmark, entropy, claims=claims, wishes={"pairs": pairs}))

@@ -6,7 +6,13 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.proof.proof import Proof
-from finishline.rules.proof.replay import NO_REPORT, check_verdict_again, open_seal, report_of
+from finishline.rules.proof.replay import (
+    NO_REPORT,
+    check_verdict_again,
+    open_seal,
+    report_of,
+    sealed_fresh_runs,
+)
 from finishline.rules.proof.score import WITHOUT_LOGS, Logs
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.entry import judge_entry, plan_entry
@@ -67,7 +73,7 @@ def check_entry_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str
 
 
 def _planned(proof: Proof, benchmark: Benchmark, claim: Claim) -> list[Training]:
-    beside = proof.draw.beside
-    wishes = {FRESH_RUNS: beside[FRESH_RUNS]} if FRESH_RUNS in beside else {}
+    fresh = sealed_fresh_runs(proof)
+    wishes = {} if fresh is None else {FRESH_RUNS: fresh}
     entropy = bytes.fromhex(proof.draw.nonce)
     return plan_entry(Request(benchmark, entropy, claims=[claim], wishes=wishes))

@@ -69,8 +69,9 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
 
 def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes) -> Draw:
     """Draw again from the nonce, with as many fresh runs as were sealed beside it."""
-    if FRESH_RUNS in proof.draw.beside:
-        return draw_seeds(entropy, runs=proof.draw.beside[FRESH_RUNS])
+    fresh = sealed_fresh_runs(proof)
+    if fresh is not None:
+        return draw_seeds(entropy, runs=fresh)
     return draw_replay(
         benchmark,
         claim,
@@ -78,6 +79,14 @@ def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes
         claimed_seeds=[run.seed for run in proof.submission.runs],
         own_seeds=proof.draw.own_runs,
     )
+
+
+def sealed_fresh_runs(proof: Proof) -> int | None:
+    """Number of fresh runs as sealed, None without. Raises RuleError unless each has a seed."""
+    found, seeds = proof.draw.beside.get(FRESH_RUNS), len(proof.draw.seeds)
+    if found not in (None, seeds):
+        raise RuleError(f"{found} fresh runs", field="draw.beside", expected=f"{seeds}, the seeds")
+    return found
 
 
 def check_calibration(proof: Proof, benchmark: Benchmark) -> str | None:
