@@ -137,9 +137,8 @@ def _precision_of(session: Session, submission: Submission) -> PrecisionName | N
 
 def is_uncalibrated(session: Session, submission: Submission) -> bool:
     """Whether nobody has calibrated the reference in the precision that a submission states."""
-    precision = _precision_of(session, submission)
-    found = adopted_calibration(session, submission.benchmark_sha256, precision)
-    return precision is not None and found is None
+    precision, sha256 = _precision_of(session, submission), submission.benchmark_sha256
+    return precision is not None and adopted_calibration(session, sha256, precision) is None
 
 
 def _why_uncalibrated(benchmark_id: str, precision: str) -> str:

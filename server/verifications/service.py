@@ -36,7 +36,7 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.quota_check import charge
-from server.verifications.jobs import order_about, queue_job
+from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.proofs import keep_evidence
 from server.verifications.record_candidates import confirm_rank, confirm_risen, follow_measurement
@@ -90,7 +90,12 @@ def request_verification(
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
-    """Request the verification that a benchmark's policy requires, and charge its submitter."""
+    """Request the verification that a benchmark's policy requires, and charge its submitter.
+
+    A claim in a precision that nobody has calibrated yet waits for somebody to ask for it.
+    """
+    if is_uncalibrated(session, event.submission):
+        return
     verification = request_verification(
         session,
         event.submission,

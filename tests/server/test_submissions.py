@@ -269,10 +269,16 @@ def test_the_answer_to_a_submission_is_what_is_stored(
     assert read["provisional_rank"] == 1
 
 
+@pytest.mark.parametrize(
+    ("stated", "status", "states"),
+    [({}, "verifying", ["queued"]), ({"precision": "bf16", "notes": "mixed"}, "claimed", [])],
+    ids=["its own precision", "one that nobody calibrated"],
+)
 def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an_archive(
     digits_submission: Any, alice: Any, olivia: Any, settings: Settings, benchmarks_dir: Path,
-    tmp_path: Path,
+    tmp_path: Path, stated: dict[str, str], status: str, states: list[str],
 ) -> None:  # fmt: skip
+    digits_submission.claim |= stated
     settings.benchmarks_dir = tmp_path / "benchmarks"
     shutil.copytree(benchmarks_dir, settings.benchmarks_dir)
     definition = settings.benchmarks_dir / "digits.toml"
@@ -285,7 +291,7 @@ def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an
 
         read = client.get(f"{SUBMISSIONS}/{own['id']}", headers=alice.headers)
         assert own == without_place(read.json())
-    assert (own["status"], [v["state"] for v in own["verifications"]]) == ("verifying", ["queued"])
+    assert (own["status"], [v["state"] for v in own["verifications"]]) == (status, states)
     assert (other["status"], other["verifications"]) == ("claimed", [])
 
 
