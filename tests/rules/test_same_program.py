@@ -27,6 +27,11 @@ def program_of(files: Mapping[str, bytes]) -> str:
 
 
 ORIGINAL = GOOD | {"train.py": TRAIN}
+KERNEL = b"""#include <cmath>
+float f(float x) { return x * 1'000; }  // it is fast
+const char *said = "/* no */", *raw = R"end(// no)end";
+"""
+COMPILED = {"training.toml": MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")}
 
 
 @pytest.mark.parametrize(
@@ -84,3 +89,24 @@ def test_names_of_files_and_bytes_of_other_files_make_another_program() -> None:
     weights = program_of(ORIGINAL | {"weights.txt": b"1 2\n"})
     assert weights != same
     assert program_of(ORIGINAL | {"weights.txt": b"1  2\n"}) != weights
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        (b"it is fast", b"it's mine", True),
+        (b"float f", b"/* mine\n*/ float  f", True),
+        (b"{ return", b"{\\\n  return", True),
+        (b"/* no */", b"/* yes */", False),
+        (b"// no", b"// yes", False),
+        (b"1'000", b"1'001", False),
+        (b"float x", b"floatx", False),
+    ],
+)
+def test_of_cpp_too_comments_and_layout_alone_make_no_other_program(
+    old: bytes, new: bytes, *, is_same: bool
+) -> None:
+    kernel = KERNEL.replace(old, new)
+    assert kernel != KERNEL
+    one, other = (ORIGINAL | COMPILED | {"kernel.cpp": text} for text in (KERNEL, kernel))
+    assert (program_of(one) == program_of(other)) is is_same

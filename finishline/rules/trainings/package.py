@@ -23,15 +23,13 @@ from finishline.rules.trainings.environment import (
 )
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-from finishline.rules.trainings.program import program_sha256
+from finishline.rules.trainings.program import COMPILED_SUFFIXES, program_sha256
 
 MOST_FILES = 33  # training.toml and 32 others
 LARGEST_FILE_BYTES = 128 << 10
 LONGEST_LINE = 1_000
 LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
-# Also of a package whose environment has a compiler.
-COMPILED_SUFFIXES = (".cpp", ".h")
 FUNCTIONS = {"prepare": 1, "train": 3}
 _NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
 
