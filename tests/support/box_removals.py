@@ -123,7 +123,7 @@ def all_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def no_masks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Cover no folder of packages below the interpreter."""
     for backend in (bubblewrap, oci):
-        monkeypatch.setattr(backend, "masked_folders", lambda binds: [])
+        monkeypatch.setattr(backend, "hidden_folders", list)
 
 
 def no_watch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

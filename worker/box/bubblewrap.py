@@ -16,12 +16,13 @@ from worker.box.order import (
     Order,
     Started,
     filter_path,
+    hidden_folders,
+    require_filter,
     runner_command,
     seen_binds,
-    system_binds,
     variables,
 )
-from worker.box.packages import Bind, library_binds, masked_folders
+from worker.box.packages import Bind, library_binds
 
 # bubblewrap's own, which ends the box and has none of its limits. A package that writes to its
 # memory outlives the run, so its files are hidden.
@@ -109,7 +110,7 @@ def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bin
     for number, bind in enumerate(binds):
         source = f"{staged}/{number}" if staged is not None else str(bind.source)
         found += ["--ro-bind", source, bind.target]
-    for folder in masked_folders(system_binds()):
+    for folder in hidden_folders():
         found += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     found += [
         "--proc", "/proc", "--tmpfs", FIRST_PROCESS, "--dev", "/dev",
@@ -154,6 +155,5 @@ def find_bubblewrap() -> str:
         version = (0, 0)
     if version < OLDEST_BUBBLEWRAP:
         raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
-    if not filter_path().exists():
-        raise BoxUnavailableError(f"no filter for {filter_path().stem}")
+    require_filter()
     return found

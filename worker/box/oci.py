@@ -25,12 +25,13 @@ from worker.box.order import (
     Order,
     Started,
     filter_path,
+    hidden_folders,
+    require_filter,
     runner_command,
     seen_binds,
-    system_binds,
     variables,
 )
-from worker.box.packages import Bind, interpreter_binds, library_binds, masked_folders
+from worker.box.packages import Bind, interpreter_binds, library_binds
 
 KEEPER = RUNNER.with_name("keeper.py")
 # Constants of keeper.py: the worker's socket, the filter, the number of the runner's channel.
@@ -86,19 +87,37 @@ def launch(order: Order, folder: Path) -> Started:
         while channel is None and process.poll() is None and time.monotonic() < give_up_at:
             life, channel = life or _accepted(listener), life and _accepted(listener)
     if life is None or channel is None:
+        if life is not None:
+            life.close()
         process.kill()
         said = process.communicate()[0].decode(errors="replace").strip().splitlines()
         raise BoxUnavailableError(f"a box did not start: {said[-1] if said else 'no word of it'}")
-    pid, _, _ = PEER.unpack(life.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+    pid, _ = _peer(life)
     return Started(process, channel, pid, _killer(process, pid), held=life)
 
 
 def _accepted(listener: socket.socket) -> socket.socket | None:
-    """A connection, if one comes soon."""
+    """A connection of the user of boxes, if one comes soon: any user may open the socket."""
     listener.settimeout(POLL_SECONDS)
     with suppress(TimeoutError):
-        return listener.accept()[0]
+        end = listener.accept()[0]
+        _, uid = _peer(end)
+        if uid == uid_of_boxes():
+            return end
+        end.close()
     return None
+
+
+def _peer(end: socket.socket) -> tuple[int, int]:
+    """The process and the user that opened the other end, as this host numbers them."""
+    found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+    pid, uid, _ = PEER.unpack(found)
+    return pid, uid
+
+
+def uid_of_boxes() -> int:
+    """The uid that the processes of a container have on this host."""
+    return own_uid.BOX_UID if os.geteuid() == 0 else os.geteuid()
 
 
 def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
@@ -133,7 +152,7 @@ def command(
 ) -> list[str]:
     """The command of podman for a box. Without cgroups the runner's limits and the watch stay."""
     limits = order.limits
-    hidden = [*MASKED, *([] if order.gpus else [HOST_DEVICES]), *masked_folders(system_binds())]
+    hidden = [*MASKED, *([] if order.gpus else [HOST_DEVICES]), *hidden_folders()]
     runs = "exec" if order.has_compiler else "noexec"
     found = [
         "podman", "run", "--rm", "--log-driver", "passthrough", "--passwd=false", "--no-hosts",
@@ -176,8 +195,7 @@ def check_host() -> None:
     """Raise BoxUnavailableError where podman is missing or too old, or no filter is here."""
     if _version() < OLDEST_PODMAN:
         raise BoxUnavailableError(PODMAN_NEEDED)
-    if not filter_path().exists():
-        raise BoxUnavailableError(f"no filter for {filter_path().stem}")
+    require_filter()
 
 
 def _version() -> tuple[int, ...]:

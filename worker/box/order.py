@@ -12,7 +12,14 @@ from typing import Any, Literal
 from finishline.rules.trainings.protocol import Limits
 from worker.box import compiler
 from worker.box.cgroup import BoxCgroup
-from worker.box.packages import SITE, Bind, interpreter_binds, library_binds, package_binds
+from worker.box.packages import (
+    SITE,
+    Bind,
+    interpreter_binds,
+    library_binds,
+    masked_folders,
+    package_binds,
+)
 
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"
@@ -116,6 +123,11 @@ def system_binds() -> list[Bind]:
     return [*libraries, *interpreter]
 
 
+def hidden_folders() -> list[str]:
+    """Folders below those that a box sees which show it nothing."""
+    return masked_folders(system_binds())
+
+
 def variables(order: Order) -> dict[str, str]:
     """The whole environment of the processes in a box."""
     threads = str(order.limits.threads)
@@ -136,3 +148,9 @@ def variables(order: Order) -> dict[str, str]:
 def filter_path(machine: str | None = None) -> Path:
     """The seccomp filter of a machine, or of this one: bytes that a test builds again."""
     return Path(__file__).parent / f"{machine or platform.machine()}.bpf"
+
+
+def require_filter() -> None:
+    """Raise BoxUnavailableError if this machine has no seccomp filter."""
+    if not filter_path().exists():
+        raise BoxUnavailableError(f"no filter for {filter_path().stem}")

@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.worker.box.conftest import LIMITS
 from worker import entries
 from worker.box import oci
 from worker.box.check import check_box
-from worker.box.order import Order
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import Bind
 from worker.box.start import Box
 from worker.child_process import Host
@@ -120,3 +122,16 @@ def test_a_container_ends_with_its_worker(containers: None, tmp_path: Path) -> N
 
         assert box.exit_status(wait_seconds=10) == 0
         assert time.monotonic() - began < 5
+
+
+def test_another_user_who_opens_the_socket_is_no_box(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect = "socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    program = f"import socket, sys; {connect}; {connect}"
+    stranger = [sys.executable, "-c", program, str(tmp_path / "socket")]
+    monkeypatch.setattr(oci, "command", lambda *_, **__: stranger)
+    monkeypatch.setattr(oci, "uid_of_boxes", lambda: os.geteuid() + 1)
+
+    with pytest.raises(BoxUnavailableError, match="a box did not start"):
+        oci.launch(ORDER, tmp_path)
