@@ -6,10 +6,9 @@ next step, and last the result. Exit code 2 with a sentence where something cann
 """
 
 import argparse
-import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +23,7 @@ from finishline.rules.scoring.measurements import Figure, ModelWork
 from finishline.rules.scoring.normalisation import calibrated_epochs
 from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
+from worker.json_events import tell
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import describe_surroundings, probe
@@ -73,9 +73,13 @@ class BenchError(RuntimeError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, tell, return the exit code."""
+    return tell_result(lambda: run_bench(read_arguments(arguments), measure_apart))
+
+
+def tell_result(measured: Callable[[], Mapping[str, Any]]) -> int:
+    """Tell a result; returns the exit code, 2 with a sentence where it cannot be measured."""
     try:
-        asked = read_arguments(arguments)
-        tell({"kind": "result", "result": run_bench(asked, measure_apart)})
+        tell("result", result=measured())
     except (RuleError, BenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -153,14 +157,8 @@ def place_under_roofs(
 
 
 def _measure(what: str, asked: Bench, measure: Measure, seconds: float) -> Answer | None:
-    tell({"kind": "doing", "doing": what})
+    tell("doing", doing=what)
     return measure(MODULES[what], asked.orders(), seconds + START_SECONDS)
-
-
-def tell(event: Mapping[str, Any]) -> None:
-    """One event as one line on standard output, at once."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Bench:

@@ -6,13 +6,12 @@ is continued by the next one; a file has its name once it is whole and has its p
 
 import argparse
 import http.client
-import json
 import shutil
 import sys
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,33 +26,27 @@ from reference_models.data import (
     how_to_get,
     look_for,
 )
+from worker.json_events import tell
 
 # Of a host that does not respond, said within half a minute; a download that stopped goes on later.
 TIMEOUT_SECONDS = 10.0
-Tell = Callable[..., None]
-
-
-def tell(**event: object) -> None:
-    """One event as one line, at once."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
 
 
 def check(reference: str, data_dir: Path) -> bool:
     """Tell of every file and folder; whether a training can begin."""
     needs = NEEDS.get(reference)
     if needs is None:
-        tell(kind="answer", whole=True, how="it reads no files: its data are made or installed")
+        tell("answer", whole=True, how="it reads no files: its data are made or installed")
         return True
     whole = True
     for found in look_for(needs, data_dir, hashed=True):
         whole = whole and found.is_usable
-        tell(kind="file", expected=found.expected, **asdict(found))
-    tell(kind="answer", whole=whole, how="" if whole else how_to_get(reference, data_dir))
+        tell("file", expected=found.expected, **asdict(found))
+    tell("answer", whole=whole, how="" if whole else how_to_get(reference, data_dir))
     return whole
 
 
-def fetch(reference: str, data_dir: Path, told: Tell = tell) -> None:
+def fetch(reference: str, data_dir: Path) -> None:
     """Download the files that are missing. Raises DataSetError, OSError."""
     needs = NEEDS.get(reference)
     if needs is None:
@@ -70,12 +63,12 @@ def fetch(reference: str, data_dir: Path, told: Tell = tell) -> None:
                 file=str(data_dir / found.name),
             )
         if not found.is_usable:
-            download(file, data_dir, told)
+            download(file, data_dir)
     if needs.archive is not None and not (data_dir / needs.folder).is_dir():
         unpack(data_dir / needs.archive.name)
 
 
-def download(file: DataFile, data_dir: Path, told: Tell) -> None:
+def download(file: DataFile, data_dir: Path) -> None:
     """Download a file, from where an earlier try stopped. Raises DataSetError if it is another."""
     assert file.url is not None  # noqa: S101
     path = data_dir / file.name
@@ -85,7 +78,7 @@ def download(file: DataFile, data_dir: Path, told: Tell) -> None:
     if path.is_file() and not zipped:
         path.replace(part)  # A file that is half there goes on from its end.
     try:
-        _receive(file.url, part, told)
+        _receive(file.url, part)
     except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise DataSetError(
@@ -101,7 +94,7 @@ def download(file: DataFile, data_dir: Path, told: Tell) -> None:
         part.replace(path)
 
 
-def _receive(url: str, part: Path, told: Tell) -> None:
+def _receive(url: str, part: Path) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
     try:
@@ -117,7 +110,7 @@ def _receive(url: str, part: Path, told: Tell) -> None:
         while chunk := answer.read(CHUNK_BYTES):
             out.write(chunk)
             have += len(chunk)
-            told(kind="progress", name=part.name.removesuffix(".part"), have=have, total=total)
+            tell("progress", name=part.name.removesuffix(".part"), have=have, total=total)
     if total is not None and have < total:
         raise OSError(f"it stopped at {have:,} of {total:,} bytes")
 

@@ -14,7 +14,8 @@ from typing import Any
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution, nearest_rank
-from worker.bench import BenchError, tell
+from worker.bench import BenchError, tell_result
+from worker.json_events import tell
 from worker.measuring import Measure, measure_apart
 from worker.model_bench import check_precision, check_spec, read_batch_sizes
 from worker.probe import describe_surroundings, probe
@@ -44,22 +45,14 @@ class GenerationBench:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, tell, return the exit code."""
-    try:
-        asked = read_arguments(arguments)
-        tell({"kind": "result", "result": run_generation(asked, measure_apart)})
-    except (RuleError, BenchError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return tell_result(lambda: run_generation(read_arguments(arguments), measure_apart))
 
 
 def run_generation(asked: GenerationBench, measure: Measure) -> dict[str, Any]:
     """Every batch size in turn. Raises BenchError where the model cannot be run."""
     results, latencies = [], []
     for batch_size in asked.batch_sizes:
-        tell({"kind": "doing", "doing": f"{asked.scenario}, batches of {batch_size}"})
+        tell("doing", doing=f"{asked.scenario}, batches of {batch_size}")
         orders = asdict(asked) | {"batch_size": batch_size}
         found = measure("worker.generation", orders, LIMIT_SECONDS)
         if found is None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from finishline.rules.errors import RuleError
 from finishline.rules.scoring.kernels import Kernel, read_kernels
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
-from worker.bench import BenchError, tell
+from worker.bench import BenchError, tell_result
 from worker.group_runs import run_group
+from worker.json_events import tell
 from worker.kernels import make_calls, time_calls
 from worker.latency import first_line
 from worker.model_speed import ARITHMETIC
@@ -43,14 +43,7 @@ class KernelBench:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, tell, return the exit code."""
-    try:
-        tell({"kind": "result", "result": run_kernels(read_arguments(arguments))})
-    except (RuleError, BenchError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return tell_result(lambda: run_kernels(read_arguments(arguments)))
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> KernelBench:
@@ -76,7 +69,7 @@ def run_kernels(asked: KernelBench) -> dict[str, Any]:
     check_device(asked.kernels, device)
     rows: list[dict[str, Any]] = []
     for kernel in asked.kernels:
-        tell({"kind": "doing", "doing": kernel.words})
+        tell("doing", doing=kernel.words)
         rows.append(figures_of(kernel, time_kernel(kernel, asked)))
     system = probe(
         worker=platform.node() or "local",

@@ -18,7 +18,15 @@ from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import distribution
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import best_roof_tflops, samples_per_joule
-from worker.bench import DEFAULT_SECONDS, ROOFS_SECONDS, START_SECONDS, TERA, BenchError, tell
+from worker.bench import (
+    DEFAULT_SECONDS,
+    ROOFS_SECONDS,
+    START_SECONDS,
+    TERA,
+    BenchError,
+    tell_result,
+)
+from worker.json_events import tell
 from worker.measuring import Measure, measure_apart
 from worker.probe import describe_surroundings, probe
 
@@ -62,23 +70,14 @@ class ModelBench:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, tell, return the exit code."""
-    try:
-        tell(
-            {"kind": "result", "result": run_model_bench(read_arguments(arguments), measure_apart)}
-        )
-    except (RuleError, BenchError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return tell_result(lambda: run_model_bench(read_arguments(arguments), measure_apart))
 
 
 def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError where the model cannot be built or run."""
-    tell({"kind": "doing", "doing": "model"})
+    tell("doing", doing="model")
     work = _require(measure("worker.model_speed", asked.orders(), 2 * START_SECONDS), asked)
-    tell({"kind": "doing", "doing": "roofs"})
+    tell("doing", doing="roofs")
     absent: dict[str, str] = {}
     peak = measure_peak(asked, measure)
     if peak is None:
@@ -92,7 +91,7 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for phase in asked.phases:
         for batch_size in asked.batch_sizes:
-            tell({"kind": "doing", "doing": f"{phase}, batches of {batch_size}"})
+            tell("doing", doing=f"{phase}, batches of {batch_size}")
             orders = asked.orders() | {"phase": phase, "batch_size": batch_size}
             limit = START_SECONDS + ROW_FACTOR * asked.seconds
             row = _require(measure("worker.model_speed", orders, limit), asked)

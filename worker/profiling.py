@@ -18,7 +18,8 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import reference_of
-from worker.bench import TERA, tell
+from worker.bench import TERA
+from worker.json_events import tell
 from worker.local import hyperparameters
 from worker.roofs import Roofs, find_device
 from worker.step_parts import PARTS, WARM_UP_STEPS, watch_steps
@@ -30,14 +31,14 @@ Points = list[list[float]]
 
 def run_profile(orders: dict[str, Any], *, steps: int, out: Path) -> dict[str, Any]:
     """Time the steps, then trace some, then measure the roof that they are compared with."""
-    tell({"kind": "doing", "doing": "steps"})
+    tell("doing", doing="steps")
     watch = watch_steps(orders, steps=steps)
     step_seconds = fmean(watch.step_seconds[WARM_UP_STEPS:])
     timed = watch.parts_seconds[WARM_UP_STEPS:]
     parts: dict[str, float | None] = {part: fmean(one[part] for one in timed) for part in PARTS}
     idle = max(0.0, step_seconds - sum(value or 0.0 for value in parts.values()))
     parts |= {"communication": None, "idle": idle}
-    tell({"kind": "doing", "doing": "trace"})
+    tell("doing", doing="trace")
     traced = min(steps, TRACED_STEPS)
     operators, rates = trace_steps(orders, steps=traced, out=out)
     peak = peak_flops_per_second(orders["device"])
@@ -131,7 +132,7 @@ def main() -> int:
     except (RuleError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    tell({"kind": "result", "result": json.loads(json.dumps(result))})
+    tell("result", result=json.loads(json.dumps(result)))
     return 0
 
 

@@ -12,8 +12,9 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
-from worker.bench import BenchError, tell
+from worker.bench import BenchError
 from worker.group_runs import run_group
+from worker.json_events import tell
 from worker.local import hyperparameters
 
 
@@ -83,7 +84,7 @@ def measure_group(
     asked: Scaling, processes: int, batch_size: int, *, all_reduce: bool = False
 ) -> dict[str, Any]:
     """Time steps in so many processes. Raises BenchError with the training's last words."""
-    tell({"kind": "doing", "doing": f"{processes} processes, batches of {batch_size}"})
+    tell("doing", doing=f"{processes} processes, batches of {batch_size}")
     orders = {
         "reference": reference_of(asked.benchmark).reference,
         "hyperparameters": hyperparameters(asked.benchmark, {"batch_size": batch_size}),
@@ -186,7 +187,7 @@ def main() -> int:
             data=given.data,
         )
         asked.check()
-        tell({"kind": "result", "result": run_scaling(asked)})
+        tell("result", result=run_scaling(asked))
     except (RuleError, BenchError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -8,7 +8,6 @@ packages run without a box; the task keeps its own.
 """
 
 import argparse
-import json
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
@@ -31,6 +29,7 @@ from worker.box.order import BoxUnavailableError, Order
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError
+from worker.json_events import tell
 
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.compare is not None:
             racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
         state = check_box()
-        _say("box", entries=state.entries, why=state.why)
+        tell("box", entries=state.entries, why=state.why)
         if state.entries == "off":
             raise BoxUnavailableError(state.why or "this host has no box")
         with open_task(given.benchmark.with_suffix(""), benchmark) as task:
@@ -84,7 +83,7 @@ def _train(
     for index in range(given.runs):
         seed = seeds[index] if given.seed is None else given.seed + index
         for racer in racers[:: -1 if index % 2 else 1]:
-            say = partial(_say, run=index, compared=racer.compared)
+            say = partial(tell, run=index, compared=racer.compared)
             course = draw_course(task, benchmark, racer.manifest, nonce=nonce, index=index)
             say("run_started", seed=seed, nonce=nonce)
             result = race(racer.order, course, seed=seed, on_ask=partial(_asked, say))
@@ -183,11 +182,6 @@ def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
         message=result.message,
         log_tail=result.log_tail,
     )
-
-
-def _say(kind: str, **facts: Any) -> None:
-    sys.stdout.write(json.dumps({"kind": kind} | facts) + "\n")
-    sys.stdout.flush()
 
 
 def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -6,7 +6,6 @@ code 0 if it was tried, 2 for wrong usage, 4 where no box can be started.
 """
 
 import hashlib
-import json
 import math
 import re
 import secrets
@@ -28,6 +27,7 @@ from worker.box.order import PACKAGE, BoxUnavailableError
 from worker.box.race import Course
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError
+from worker.json_events import tell
 
 UNAVAILABLE, USAGE = 4, 2
 MOST_SECONDS = 10.0
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         benchmark = load_benchmark(path)
         state = check_box()
-        _say("box", entries=state.entries, why=state.why)
+        tell("box", entries=state.entries, why=state.why)
         if state.entries == "off":
             raise BoxUnavailableError(state.why or "this host has no box")
         try:
@@ -100,7 +100,7 @@ def _try(folder: Path, benchmark: Benchmark) -> None:
     if not is_other and trainings is not None and trainings.trust == "ranked":
         expected = 'data that the nonce draws, or trust = "demonstration"'
         _problem("draws of different nonces are equal", expected=expected)
-    _say(
+    tell(
         "drawn",
         train=_listed(drawn.course.train),
         inputs=_listed(drawn.course.inputs),
@@ -143,7 +143,7 @@ def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
                 )
                 break
     if best is not None:
-        _say("guessed", by=best[0], qualities=best[1])
+        tell("guessed", by=best[0], qualities=best[1])
 
 
 def _better(found: Sequence[float], best: Sequence[float], benchmark: Benchmark) -> bool:
@@ -188,12 +188,7 @@ def _place(log: str) -> dict[str, Any]:
 
 def _problem(message: str, **place: Any) -> None:
     told = {"file": TASK, "line": None, "field": "draw", "expected": None} | place
-    _say("problem", message=message, **told)
-
-
-def _say(kind: str, **facts: Any) -> None:
-    sys.stdout.write(json.dumps({"kind": kind} | facts) + "\n")
-    sys.stdout.flush()
+    tell("problem", message=message, **told)
 
 
 if __name__ == "__main__":
