@@ -6,24 +6,21 @@ bar is missed.
 """
 
 import argparse
-import json
-import socket
 import statistics
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from perf.harness import Bars, in_turn, percentiles
-from worker.box import bubblewrap
-from worker.box.order import RUNNER, Order, variables
+from worker.box.order import Order
 from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.start import Box
@@ -81,40 +78,6 @@ def prepare(task):
 
 
 @contextmanager
-def plain() -> Iterator[None]:
-    """Start runners as plain processes instead of boxes."""
-    boxed = bubblewrap._start
-
-    def unboxed(
-        order: Order, inside: socket.socket, stage: str | None, cgroup: object
-    ) -> "subprocess.Popen[bytes]":
-        orders = {
-            "channel": inside.fileno(),
-            "module": order.module,
-            "site": sysconfig.get_path("purelib"),
-            "package": str(order.package),
-            "packages": list(order.packages),
-            "preload": list(order.preload),
-            "limits": {},
-        }
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", "-u", str(RUNNER), json.dumps(orders)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=variables(order),
-            pass_fds=(inside.fileno(),),
-            start_new_session=True,
-        )
-
-    bubblewrap._start = unboxed
-    try:
-        yield
-    finally:
-        bubblewrap._start = boxed
-
-
-@contextmanager
 def package(code: str) -> Iterator[Order]:
     """An order for a package of one module."""
     with tempfile.TemporaryDirectory() as name:
@@ -140,9 +103,9 @@ def run(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceRes
     return result
 
 
-def told(result: RaceResult) -> float:
-    """The number that the package printed last."""
-    return float(result.log_tail.split()[-1])
+def told(order: Order) -> float:
+    """The number that a package printed last."""
+    return float(run(order).log_tail.split()[-1])
 
 
 def start_seconds(order: Order) -> float:
@@ -168,15 +131,11 @@ def worker_share(order: Order) -> float:
     return (last - first) / (ended - began)
 
 
-def both(measure: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
+def both(measure: Callable[[Order], float], order: Order, rounds: int) -> list[list[float]]:
     """A measure of a box and of a plain process, in turn."""
-
-    def unboxed() -> float:
-        with plain():
-            return measure()
-
-    found = in_turn({"box": measure, "plain": unboxed}, rounds, warm=True)
-    return found["box"], found["plain"]
+    plain = replace(order, backend="plain")
+    cases = {"box": partial(measure, order), "plain": partial(measure, plain)}
+    return list(in_turn(cases, rounds, warm=True).values())
 
 
 def main() -> int:
@@ -192,14 +151,14 @@ def main() -> int:
     training = TRAINING.replace("STEPS", str(given.steps))
 
     with package("def prepare(task): pass\ndef train(*_): yield from ()") as order:
-        boxed, bare = both(lambda: start_seconds(order), given.starts)
+        boxed, bare = both(start_seconds, order, given.starts)
     more = 1000 * (statistics.median(boxed) - statistics.median(bare))
     bars.hold(
         f"start over a plain process, median of {given.starts}", more, " ms", at_most=START_MS
     )
 
     with package(training) as order:
-        boxed, bare = both(lambda: told(run(order)), given.pairs)
+        boxed, bare = both(told, order, given.pairs)
         share = statistics.median(worker_share(order) for _ in range(3))
     ratios = [one / other for one, other in zip(boxed, bare, strict=True)]
     bars.say(f"ratios of {given.pairs} pairs: {min(ratios):.3f} to {max(ratios):.3f}")
@@ -209,9 +168,9 @@ def main() -> int:
     bars.hold("worker's own processor share", share, at_most=WORKER_SHARE)
 
     with package(ASKING.replace("TRIPS", str(TRIPS))) as order:
-        boxed, bare = both(lambda: 1e6 * told(run(order)), given.trips)
-    bars.say(f"round trip of a plain process {statistics.median(bare):.1f} us")
-    bars.hold("round trip", statistics.median(boxed), " us", at_most=ROUND_TRIP_US)
+        boxed, bare = both(told, order, given.trips)
+    bars.say(f"round trip of a plain process {1e6 * statistics.median(bare):.1f} us")
+    bars.hold("round trip", 1e6 * statistics.median(boxed), " us", at_most=ROUND_TRIP_US)
 
     with package(SPINNING) as order:
         median, p99 = percentiles([1000 * kill_seconds(order) for _ in range(given.kills)])

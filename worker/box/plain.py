@@ -28,7 +28,7 @@ def launch(order: Order, folder: Path) -> Started:
     with inside:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-u", str(order.runner), json.dumps(orders)],
+                [sys.executable, "-I", "-S", "-B", "-u", str(order.runner), json.dumps(orders)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
