@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from finishline.callbacks.training_log import TrainingLog
+from finishline.callbacks.training_log import LoggedCallback
 
 try:
     from lightning.pytorch import Callback
@@ -11,24 +11,11 @@ except ImportError:  # The same code under its older name.
     from pytorch_lightning import Callback
 
 
-class FinishlineCallback(Callback):  # type: ignore[misc]  # Lightning may be absent.
+class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lightning may be absent.
     """Log the metric `quality` of each validation, times `scale`; the rest as finishline.log.run.
 
     With `stop_at_target` the training ends at the target.
     """
-
-    def __init__(
-        self,
-        benchmark: str,
-        *,
-        quality: str,
-        seed: int,
-        scale: float = 1.0,
-        stop_at_target: bool = False,
-        **options: Any,
-    ) -> None:
-        self._log = TrainingLog(benchmark, quality=quality, seed=seed, scale=scale, **options)
-        self._stop_at_target = stop_at_target
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Open the log before the model and the data are set up."""
@@ -46,7 +33,7 @@ class FinishlineCallback(Callback):  # type: ignore[misc]  # Lightning may be ab
         batches = trainer.num_training_batches
         share = (trainer.fit_loop.batch_idx + 1) / batches if math.isfinite(batches) else 1.0
         epoch = trainer.current_epoch + share
-        if self._log.evaluate(trainer.callback_metrics, epoch=epoch) and self._stop_at_target:
+        if self._log.evaluate(trainer.callback_metrics, epoch=epoch):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

@@ -1,11 +1,14 @@
 """The log of a training whose framework calls back: opened, closed, and fed with its metrics."""
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from finishline import log
+
+if TYPE_CHECKING:
+    from finishline.log.recorder import Recorder
 
 
 class TrainingLog:
@@ -15,10 +18,10 @@ class TrainingLog:
     """
 
     def __init__(
-        self, benchmark: str, *, quality: str, seed: int, scale: float, **options: Any
+        self, make: Callable[[], "Recorder"], *, quality: str, scale: float, stop_at_target: bool
     ) -> None:
-        self._quality, self._scale = quality, scale
-        self._make = partial(log.run, benchmark, seed=seed, **options)
+        self._make, self._quality, self._scale = make, quality, scale
+        self._stop_at_target = stop_at_target
         self._run = self._make()  # Refuses an unknown benchmark before anything is trained.
         self.is_open = False
 
@@ -37,12 +40,12 @@ class TrainingLog:
         self._run.start()
 
     def evaluate(self, metrics: Mapping[str, Any], *, epoch: float) -> bool:
-        """Log an evaluation; whether the target is reached. Raises ValueError without a metric."""
+        """Log an evaluation; whether to end the training. Raises ValueError without a metric."""
         if self._quality not in metrics:
             known = ", ".join(sorted(metrics)) or "none"
             raise ValueError(f"There is no metric {self._quality!r}; this training has: {known}.")
         quality = self._scale * float(metrics[self._quality])
-        return self._run.evaluation(epoch=epoch, quality=quality)
+        return self._run.evaluation(epoch=epoch, quality=quality) and self._stop_at_target
 
     def close(self, error: BaseException | None = None) -> None:
         """Stop the clock, where it runs; with an error the run is aborted."""
@@ -50,3 +53,20 @@ class TrainingLog:
             self.is_open = False
             atexit.unregister(self.close)
             self._run.__exit__(None if error is None else type(error), error, None)
+
+
+class LoggedCallback:
+    """Options of a callback, which keeps its log. Frameworks make their own callbacks of it."""
+
+    def __init__(
+        self,
+        benchmark: str,
+        *,
+        quality: str,
+        seed: int,
+        scale: float = 1.0,
+        stop_at_target: bool = False,
+        **options: Any,
+    ) -> None:
+        make = partial(log.run, benchmark, seed=seed, **options)
+        self._log = TrainingLog(make, quality=quality, scale=scale, stop_at_target=stop_at_target)

@@ -5,27 +5,14 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from finishline.callbacks.training_log import TrainingLog
+from finishline.callbacks.training_log import LoggedCallback
 
 
-class FinishlineCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be absent.
+class FinishlineCallback(LoggedCallback, TrainerCallback):  # type: ignore[misc]  # Transformers may be absent.
     """Log the metric `quality` of each evaluation, times `scale`; the rest as finishline.log.run.
 
     With `stop_at_target` the training ends at the target.
     """
-
-    def __init__(
-        self,
-        benchmark: str,
-        *,
-        quality: str,
-        seed: int,
-        scale: float = 1.0,
-        stop_at_target: bool = False,
-        **options: Any,
-    ) -> None:
-        self._log = TrainingLog(benchmark, quality=quality, seed=seed, scale=scale, **options)
-        self._stop_at_target = stop_at_target
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Open the log and start the clock."""
@@ -38,7 +25,7 @@ class FinishlineCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         """Log an evaluation; one before the first step is none."""
         if not self._log.is_open or state.global_step == 0:
             return
-        if self._log.evaluate(metrics, epoch=state.epoch) and self._stop_at_target:
+        if self._log.evaluate(metrics, epoch=state.epoch):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

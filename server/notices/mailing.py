@@ -17,7 +17,7 @@ from server.base.database import moment_text
 from server.base.models import MailSubscription, NoticeEvent
 from server.base.settings import MailServer
 from server.notices.announce import CONFIRM, SWITCHED_OFF, TEST, link_token
-from server.notices.webhooks import ANSWER_CHARACTERS, Answer
+from server.notices.webhooks import ANSWER_CHARACTERS, Answer, milliseconds_since
 
 LIMIT_SECONDS = 10.0
 # RFC 5321: a mail that is refused so is refused for good.
@@ -67,24 +67,20 @@ def send_mail(server: MailServer, message: EmailMessage) -> Answer:
     try:
         with _connect(server) as connection:
             connection.send_message(message)
-        return Answer(ACCEPTED, _milliseconds_since(began))
+        return Answer(ACCEPTED, milliseconds_since(began))
     except smtplib.SMTPResponseException as error:
         said = _said(error.smtp_error)
-        return Answer(error.smtp_code, _milliseconds_since(began), text=said, error="It refused.")
+        return Answer(error.smtp_code, milliseconds_since(began), text=said, error="It refused.")
     except smtplib.SMTPRecipientsRefused as error:
         code, words = next(iter(error.recipients.values()))
-        return Answer(code, _milliseconds_since(began), text=_said(words), error="It refused.")
+        return Answer(code, milliseconds_since(began), text=_said(words), error="It refused.")
     except (smtplib.SMTPException, OSError) as error:
-        return Answer(None, _milliseconds_since(began), error=str(error)[:ANSWER_CHARACTERS])
+        return Answer(None, milliseconds_since(began), error=str(error)[:ANSWER_CHARACTERS])
 
 
 def _said(words: bytes | str) -> str:
     text = words.decode(errors="replace") if isinstance(words, bytes) else words
     return text.replace("\0", "\ufffd")[:ANSWER_CHARACTERS]
-
-
-def _milliseconds_since(began: float) -> float:
-    return round((time.monotonic() - began) * 1000, 1)
 
 
 def _connect(server: MailServer) -> smtplib.SMTP:

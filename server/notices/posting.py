@@ -9,7 +9,13 @@ from functools import cache, partial
 import httpcore2
 import httpx2
 
-from server.notices.webhooks import ANSWER_CHARACTERS, Answer, NoAllowedAddressError, resolve
+from server.notices.webhooks import (
+    ANSWER_CHARACTERS,
+    Answer,
+    NoAllowedAddressError,
+    milliseconds_since,
+    resolve,
+)
 
 LIMIT_SECONDS = 10.0
 
@@ -87,7 +93,7 @@ def post(
     """Post a body; returns the outcome, also of a failed connection. Follows no redirects."""
     began = time.monotonic()
     backend = _CheckedBackend(began + limit_seconds, private_allowed=private_allowed)
-    took = partial(_milliseconds_since, began)
+    took = partial(milliseconds_since, began)
     try:
         with (
             httpcore2.ConnectionPool(ssl_context=_trust(), network_backend=backend) as pool,
@@ -109,10 +115,6 @@ def post(
 def _trust() -> ssl.SSLContext:
     """TLS context with the trusted certificate authorities, cached."""
     return httpx2.create_ssl_context()
-
-
-def _milliseconds_since(began: float) -> float:
-    return round((time.monotonic() - began) * 1000, 1)
 
 
 def _with_host(url: str, headers: Mapping[str, str]) -> list[tuple[str, str]]:

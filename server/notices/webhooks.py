@@ -6,6 +6,7 @@ import hmac
 import logging
 import secrets
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -189,6 +190,11 @@ class Answer:
     def is_success(self) -> bool:
         """Whether the receiver accepted it: 200 to 299, and nothing else."""
         return self.status is not None and 200 <= self.status < 300
+
+
+def milliseconds_since(began: float) -> float:
+    """Milliseconds since a moment of the monotonic clock, with one decimal."""
+    return round((time.monotonic() - began) * 1000, 1)
 
 
 log = logging.getLogger(__name__)
