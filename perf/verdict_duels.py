@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from finishline.rules.ranking.records import DUEL_ALPHA
-from finishline.rules.verification.duel import (
-    RECORD_PAIRS,
+from finishline.rules.verification.duel import RECORD_PAIRS
+from finishline.rules.verification.duel_pairs import (
     DuelRun,
     Pair,
     interleave,

@@ -8,7 +8,8 @@ from typing import Any
 
 from finishline.rules.ranking.records import AGAIN_AFTER, DUEL_ALPHA
 from finishline.rules.text import count_text
-from finishline.rules.verification.duel import P_CHALLENGER, Side
+from finishline.rules.verification.duel import P_CHALLENGER
+from finishline.rules.verification.duel_pairs import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.speed_up import side_of_run
 from web.formats import DASH

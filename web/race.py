@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.verification.duel import SIDES
+from finishline.rules.verification.duel_pairs import SIDES
 from web.chart_parts import even_sample
 from web.formats import DASH, SECONDS, TimeFormat, number, quality
 from web.progress import ghost_label, side_of

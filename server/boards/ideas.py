@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.pairs import PairedGap
 from finishline.rules.trainings.lineage import Gain, gain_of_pairs, gain_of_runs
 from finishline.rules.verification.ablation import factor_effects
-from finishline.rules.verification.duel import judge_duel, pair_runs
+from finishline.rules.verification.duel_pairs import judge_duel, pair_runs
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, DUEL
 from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verification

@@ -10,16 +10,14 @@ from scipy import stats
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.duel import (
+from finishline.rules.verification.duel import duel_reasons, duel_sentence, why_no_duel
+from finishline.rules.verification.duel_pairs import (
     Duel,
     DuelRun,
     Pair,
-    duel_reasons,
-    duel_sentence,
     interleave,
     judge_duel,
     pair_runs,
-    why_no_duel,
 )
 from finishline.rules.verification.messages import (
     Failure,

@@ -26,7 +26,12 @@ from finishline.rules.ranking.records import (
     measured_history,
     record_history,
 )
-from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, p_challenger_no_faster
+from finishline.rules.verification.duel_pairs import (
+    DuelRun,
+    Pair,
+    judge_duel,
+    p_challenger_no_faster,
+)
 
 
 def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:
