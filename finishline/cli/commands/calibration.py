@@ -48,12 +48,12 @@ def calibrate(
     """
     screen = open_screen(as_json=as_json)
     sizes = read_batch_sizes(batch_sizes) if batch_sizes is not None else None
+    if continued is not None and precision is not None:
+        raise CliError(
+            "--continue goes on in the calibration's own precision. Remove --precision.",
+            exit_code=ExitCode.USAGE,
+        )
     with ServerClient(url, token) as server:
-        if continued is not None and precision is not None:
-            raise CliError(
-                "--continue goes on in the calibration's own precision. Remove --precision.",
-                exit_code=ExitCode.USAGE,
-            )
         if continued is None:
             view = start(server, benchmark, sizes, runs, precision=precision, reason=reason)
         else:
