@@ -101,7 +101,6 @@ for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
-app.add_typer(admin.tokens_app, name="token")
 benchmark.app.command("init")(own_benchmark.init)
 benchmark.app.command("check")(own_benchmark.check)
 benchmark.app.command("add")(own_benchmark.add)

@@ -132,7 +132,7 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline: Finishline) -> No
 @pytest.mark.parametrize(
     "arguments",
     [["show"], ["frobnicate"], ["show", "a", "b"], ["leaderboard", "x", "--limit", "many"],
-     ["token", "create", "ann", "--role", "king"], ["up", "--port", "70000"],
+     ["admin", "token", "make", "ann", "--role", "king"], ["up", "--port", "70000"],
      ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
      ["up", "--demo", "derby"]],
 )  # fmt: skip
@@ -572,20 +572,6 @@ def test_what_only_some_may_see_is_asked_for_with_the_token(
     standin.answer(f"GET /api/v1/{path}", {"title": "Missing", "detail": "-"}, status=404)
     assert finishline(*arguments, "--token", "fl_o").code == 6
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
-
-
-def test_tokens_are_made_listed_and_revoked(finishline: Finishline, standin: StandIn) -> None:
-    made = {"id": "t1", "user": "ann", "role": "organiser", "token": "fl_x", "expires_at": None}
-    standin.answer("POST /api/v1/tokens", made, status=201)
-    standin.answer("GET /api/v1/tokens", {"tokens": [made | {"token": None}]})
-    standin.answer("DELETE /api/v1/tokens/7", {"revoked": [7]})
-    ran = finishline("token", "create", "ann", "--role", "organiser", "--days", "7")
-    assert ran.out.splitlines()[0] == "fl_x"
-    assert json.loads(standin.asked[0].body) == {
-        "user": "ann", "role": "organiser", "expires_in_days": 7,
-    }  # fmt: skip
-    assert "fl_x" not in finishline("token", "list").out
-    assert finishline("token", "revoke", "7", "--json").json() == {"revoked": [7]}
 
 
 def test_demo_without_kept_tokens_says_what_to_start(

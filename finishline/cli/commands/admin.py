@@ -72,10 +72,6 @@ def make_token(
     return int(ExitCode.OK)
 
 
-# As it is called since there are tokens.
-tokens_app.command("create", hidden=True)(make_token)
-
-
 @tokens_app.command("rotate")
 def rotate_token(
     token_id: TokenId,
