@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from finishline.cli.bench_compare import compare as compare_results
-from finishline.cli.bench_compare import compare_lines, compare_table
 from finishline.cli.benching import (
     BenchOptions,
     Measured,
@@ -54,11 +52,6 @@ Out = Annotated[Path | None, typer.Option(help="Also write the result to this fi
 Csv = Annotated[
     Path | None, typer.Option("--csv", help="Also write a model's results to this file (CSV).")
 ]
-
-Compare = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option(metavar="A.json B.json", help="Shows two results of --out side by side."),
-]
 Scenario = Annotated[
     str | None,
     typer.Option(help="Generates tokens: single-stream, offline or server, as MLPerf names them."),
@@ -87,7 +80,6 @@ def bench(
     ] = None,
     model: Model = None,
     kernels: Kernels = None,
-    compare: Compare = None,
     precision: Annotated[
         str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
     ] = None,
@@ -123,7 +115,7 @@ def bench(
 
     With --model any model is measured, with random weights; nothing is downloaded. With --kernels
     single kernels are timed. With --scenario a model, or that of grammar, answers requests by
-    tokens. With --compare nothing is measured: two results are shown side by side.
+    tokens.
     """
     given: Given = {
         "--precision": precision,
@@ -141,10 +133,6 @@ def bench(
         "--set": settings or None,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    if compare is not None:
-        return _compare(
-            compare, given, as_json=as_json, named=(benchmark, model, kernels, scenario)
-        )
     options: Measured
     if kernels is not None and benchmark is None and model is None:
         _refuse(given, "a list of kernels", takes=())
@@ -184,19 +172,6 @@ def bench(
     if csv is not None:
         write_file(csv, results_csv(result))
     screen.answer(result, _shown(result))
-    return int(ExitCode.OK)
-
-
-def _compare(
-    files: tuple[Path, Path], given: Given, *, as_json: bool, named: Sequence[object]
-) -> int:
-    """Show two results; the exit code."""
-    if any(name is not None for name in named):
-        raise _usage("--compare measures nothing. Leave the benchmark, model and kernels out.")
-    _refuse(given, "--compare", takes=())
-    result = compare_results(*files)
-    shown: list[RenderableType] = [compare_table(result), *compare_lines(result)]
-    open_screen(as_json=as_json).answer(result, shown)
     return int(ExitCode.OK)
 
 
