@@ -53,6 +53,7 @@ SPEED = (
     "slower_than_claimed",
     "hardware_differs",
     "noisy_host",
+    "processor_waited",
     "worker_drifted",
     "time_not_compared",
     "claim_has_no_time",

@@ -1,7 +1,6 @@
 """Train the packages of an attempt in a box: grant and task first, then one run after another."""
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -38,7 +37,6 @@ from worker.link import WorkerLink
 from worker.outbox import Announcer, StopReason
 
 MIB = 1 << 20
-log = logging.getLogger(__name__)
 
 
 def box_word(*, host: Host, off: str | None = None) -> BoxWord:
@@ -98,9 +96,6 @@ class Entries:
             )
         except (BoxUnavailableError, TaskError, PackageMissingError) as error:
             result = RaceResult("failed", (), Ledger(), code="box_unavailable", message=str(error))
-        if result.cpu_seconds is not None:
-            peak_mib = result.peak_bytes // MIB
-            log.info("run %d: %d MiB, %.1f s of processors", index, peak_mib, result.cpu_seconds)
         run = run_of(result, index=index, seed=training.seed, reason=stop())
         announcer.run_finished(
             index,
@@ -142,6 +137,7 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
         ledger=asdict(result.ledger),
         tta_seconds=result.seconds if status == "reached" else None,
         parent_seconds=span or None,
+        processor_share=result.processor_share,
         failure=why,
         log_tail=result.log_tail,
     )

@@ -468,7 +468,9 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
         seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
     assert (len(seeds), seeds[6], nonces[6]) == (7, seeds[0], nonces[0])
 
-    answer = entries.report(lease, boxed_report(seeds, repeats=repeats))
+    report = boxed_report(seeds, repeats=repeats)
+    report.runs[0] = replace(report.runs[0], processor_share=0.43)
+    answer = entries.report(lease, report)
 
     assert answer.status_code == 200, answer.text
     shown = client.get(f"/api/v1/submissions/{made['id']}").json()
@@ -477,7 +479,9 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
     with database.read() as session:
         assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
     verification = client.get(f"/api/v1/verifications/{entries.measurement(made['id'])}").json()
-    last = verification["reasons"][-1]
+    last, waited = verification["reasons"][-2:]
+    assert (waited["code"], waited["weight"]) == ("processor_waited", "note")
+    assert "one of its runs had a processor in 43% of the time" in waited["message"]
     assert (last["code"], verification["outcome"]) == (
         "repeat_equal" if repeats else "repeat_differs",
         "verified",

@@ -33,10 +33,9 @@ class NoCgroupError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """Use of memory and processors by a whole box; None where the kernel does not tell it."""
+    """Use of memory by a whole box; None where the kernel does not tell it."""
 
     peak_bytes: int | None = None
-    cpu_seconds: float | None = None
     was_killed: bool = False  # for memory
 
 
@@ -67,11 +66,9 @@ class BoxCgroup:
 
     def usage(self) -> Usage:
         """The use so far; of the whole run once the box has ended."""
-        events, cpu = self._read("memory.events"), self._read("cpu.stat")
-        used_us = cpu.get("usage_usec")
+        events = self._read("memory.events")
         return Usage(
             peak_bytes=self._read("memory.peak").get(""),
-            cpu_seconds=None if used_us is None else used_us / 1e6,
             was_killed=events.get("oom_kill", 0) > 0,
         )
 

@@ -177,7 +177,7 @@ def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
         second_half=result.asks[-1].second_half if result.asks else None,
         ledger=asdict(result.ledger),
         peak_bytes=result.peak_bytes,
-        cpu_seconds=result.cpu_seconds,
+        processor_share=result.processor_share,
         code=result.code,
         message=result.message,
         log_tail=result.log_tail,

@@ -29,7 +29,7 @@ from worker.box.order import BoxUnavailableError, Order
 from worker.box.scorer import Scorer
 from worker.box.start import Box
 from worker.box.wake_up import waking_first
-from worker.box.watch import MemoryWatch
+from worker.box.watch import MemoryWatch, ProcessorTime, processor_time
 
 EXIT_SECONDS = 5.0
 RaceStatus = Literal["reached", "not_reached", "failed", "cancelled"]
@@ -79,7 +79,8 @@ class Ask:
 class RaceResult:
     """A run in a box. `code` names a failure; `seconds` is the time to the target.
 
-    `cpu_seconds` are those of the whole box, from its start, where it has a cgroup.
+    `processor_share` is the part of the time on the clock, up to the last ask, in which its threads
+    that were ready to run had a processor.
     """
 
     status: RaceStatus
@@ -90,7 +91,7 @@ class RaceResult:
     message: str | None = None
     log_tail: str = ""
     peak_bytes: int = 0
-    cpu_seconds: float | None = None
+    processor_share: float | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -156,6 +157,8 @@ class _Runner:
         self._last = box.started_at
         self._asks: list[Ask] = []
         self._started_at: float | None = None
+        self._before = ProcessorTime(0.0, 0.0)
+        self._share: float | None = None
         self._over_memory: int | None = None
         self._hello: Mapping[str, Any] = {}
         self._status: RaceStatus = "failed"
@@ -203,7 +206,7 @@ class _Runner:
             message=self._message,
             log_tail=self._box.log_tail(),
             peak_bytes=usage.peak_bytes or peak_bytes,
-            cpu_seconds=usage.cpu_seconds,
+            processor_share=self._share,
             hello=self._hello,
         )
         last = self._asks[-1] if self._asks else None
@@ -267,6 +270,7 @@ class _Runner:
         }
         body = json.dumps(go).encode()
         self._on_start(self._ledger)
+        self._before = processor_time(self._box.pid)
         self._started_at = self._last = time.perf_counter()
         self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 
@@ -283,6 +287,7 @@ class _Runner:
             ledger=self._ledger,
         )
         self._scorer.put(partial(self._score, ask, bytes(frame.body)))
+        self._share = processor_time(self._box.pid).share_since(self._before)
 
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
         """Score an ask: whether the target is met."""

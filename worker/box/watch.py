@@ -1,8 +1,9 @@
-"""Watch the memory of a box: all processes below one, ten times a second."""
+"""Watch a box, all processes below one: its memory ten times a second, and its processor time."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_SECONDS = 0.1
@@ -67,6 +68,31 @@ def below(pid: int | str) -> Iterator[str]:
             for child in (thread / "children").read_text().split():
                 yield child
                 yield from below(child)
+
+
+@dataclass(frozen=True)
+class ProcessorTime:
+    """Seconds that threads ran, and that they were ready to and waited for a processor."""
+
+    ran: float
+    waited: float
+
+    def share_since(self, before: "ProcessorTime") -> float | None:
+        """The part of the ready time in which they ran; None where the kernel counts neither."""
+        ran, waited = self.ran - before.ran, self.waited - before.waited
+        return ran / (ran + waited) if ran > 0.0 and waited >= 0.0 else None
+
+
+def processor_time(pid: int) -> ProcessorTime:
+    """Processor time of the processes below one, those that have ended left out."""
+    ran = waited = 0
+    for one in below(pid):
+        with suppress(OSError):
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                with suppress(OSError, ValueError):
+                    used, ready, _ = (thread / "schedstat").read_text().split()
+                    ran, waited = ran + int(used), waited + int(ready)
+    return ProcessorTime(ran / 1e9, waited / 1e9)
 
 
 def can_watch() -> bool:

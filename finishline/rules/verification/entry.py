@@ -7,6 +7,7 @@ from dataclasses import replace
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.scoring.measured_time import measured_seconds
+from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.trainings.halves import HalvesOutcome, judge_halves
@@ -69,6 +70,7 @@ def judge_entry(case: Case) -> Verdict:
         reasons.append(_judge_control(benchmark, [run for run in made if run.index in controls]))
     reasons += [_judge_repeat(made, repeat=index) for index in sorted(repeats)]
     hardware_class = case.require_claim().system.hardware_class
+    reasons += _judge_processor(trained)
     untimed = why_not_timed(case.report, hardware_class=hardware_class)
     if untimed is not None:
         reasons.append(replace(untimed, weight="leaves_open"))
@@ -141,6 +143,22 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
         return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)
     message += f"reached {reached} where {needed.value:g} shows learning"
     return Reason("carried_knowledge", "leaves_open", message, numbers)
+
+
+def _judge_processor(trained: Sequence[ReplayRun]) -> list[Reason]:
+    """Note that a run waited for a processor, so that its seconds are longer than on a quiet host.
+
+    It changes no outcome: a package that starts more threads than it is granted waits as well.
+    """
+    shares = [run.processor_share for run in trained if run.processor_share is not None]
+    least = min(shares, default=1.0)
+    if least >= QUIET_CPU_SHARE:
+        return []
+    message = (
+        f"one of its runs had a processor in {least:.0%} of the time in which it could use one: "
+        "other work ran on the host, or it has more threads than it is granted"
+    )
+    return [Reason("processor_waited", "note", message, {"share": least, "quiet": QUIET_CPU_SHARE})]
 
 
 def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:

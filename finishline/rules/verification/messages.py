@@ -334,8 +334,9 @@ class ReplayRun:
     `status` is "reached" for a run that was at the target, whether or not it went on after it.
     `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
     and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
-    of the span (low against the span on a CPU: a neighbour was in the way). `telemetry` is None
-    where the run was not observed.
+    of the span (low against the span on a CPU: a neighbour was in the way). `processor_share` is
+    that of a box: the part of the time in which its threads that were ready to run had a processor.
+    `telemetry` is None where the run was not observed.
     """
 
     index: int
@@ -347,6 +348,7 @@ class ReplayRun:
     parent_seconds: float | None = None
     child_seconds: float | None = None
     cpu_seconds: float | None = None
+    processor_share: float | None = None
     failure: Failure | None = None
     log_tail: str = ""
     latency: list[BackendLatency] = field(default_factory=list)

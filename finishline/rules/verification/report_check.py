@@ -40,6 +40,9 @@ def check_report(
         if run.index != position:
             raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
         _check_times(position, run, stop_at, two_clocks=two_clocks)
+        share = run.processor_share
+        if share is not None and not 0 <= share <= 1:
+            raise _impossible(position, "processor_share", f"{share:g}", "a number from 0 to 1")
 
 
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:

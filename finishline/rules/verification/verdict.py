@@ -54,6 +54,7 @@ ReasonCode = Literal[
     "repeat_equal",
     "repeat_differs",
     "repeat_not_compared",
+    "processor_waited",
     "factor_effect",
     "speed_up",
 ]

@@ -34,6 +34,28 @@ def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) 
     assert result.ledger.init > 0
 
 
+def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code: RunCode) -> None:
+    result = run_code(
+        """
+        import os, time
+
+        def train(prepared, data, seed):
+            for _ in range(2 * len(os.sched_getaffinity(0))):
+                if os.fork() == 0:
+                    while True:
+                        pass
+            until = time.process_time() + 0.5
+            while time.process_time() < until:
+                pass
+            yield lambda inputs: bytes(range(8))
+        """
+    )
+
+    assert result.status == "reached", (result.message, result.log_tail)
+    assert result.processor_share is not None
+    assert 0.0 < result.processor_share < 0.8
+
+
 def test_the_clock_is_outside_and_never_pauses(run_code: RunCode) -> None:
     begun = time.perf_counter()
     result = run_code(
