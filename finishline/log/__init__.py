@@ -2,7 +2,7 @@
 
     import finishline.log
 
-    with finishline.log.run("digits", seed=7, hyperparameters={"batch_size": 64}) as run:
+    with finishline.log.run("digits", seed=7, division="open") as run:
         ...                                       # load, compile, warm up
         run.start()                               # the clock starts
         for epoch in range(1, 21):
@@ -29,7 +29,7 @@ def run(
     benchmark: str,
     *,
     seed: int,
-    division: str = "closed",
+    division: str | None = None,
     hyperparameters: Mapping[str, float] = NONE,
     model: str | None = None,
     framework: str | None = None,
@@ -37,9 +37,11 @@ def run(
 ) -> "Recorder":
     """Log of one training, for a `with`; it writes the next run_N.log and renews submission.json.
 
-    They lie in `out`, else in FINISHLINE_OUT, else in runs/TIME. Where RANK is not 0 nothing is
-    written. Raises RuleError for an unknown benchmark, with near names, and for settings that the
-    division does not allow.
+    The division is "closed" for the reference's own training, "open" for any other. None takes that
+    of `finishline run`, else the benchmark's first one: closed, where there is one, which is then
+    said on standard error. The log lies in `out`, else in FINISHLINE_OUT, else in runs/TIME. Where
+    RANK is not 0 nothing is written. Raises RuleError for an unknown benchmark, with near names,
+    and for settings that the division does not allow.
     """
     recorder: Recorder = import_module("finishline.log.recorder").open_recorder(
         benchmark,

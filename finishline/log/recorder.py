@@ -1,9 +1,11 @@
 """The log of one training while it runs."""
 
+import logging
 import math
 import os
 import time
 from collections.abc import Mapping
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +22,14 @@ from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.submissions.claim import MAX_SEED, read_hyperparameters
 
+LOGGER = logging.getLogger("finishline.log")
+# Names the division of each run of `finishline run`.
+DIVISION_VARIABLE = "FINISHLINE_DIVISION"
+CLOSED_BY_DEFAULT = (
+    "%s is logged in the closed division, because no division was named: that says you train as "
+    "the reference does, and a replay compares your epochs with its. For a network, optimiser or "
+    'schedule of your own pass division="open".'
+)
 # Every run of a process that names no folder lies in one.
 RUNS_OF_THIS_PROCESS = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
 
@@ -28,7 +38,7 @@ def open_recorder(
     benchmark: str,
     *,
     seed: int,
-    division: str,
+    division: str | None,
     hyperparameters: Mapping[str, float],
     model: str | None,
     framework: str | None,
@@ -37,6 +47,8 @@ def open_recorder(
     """The recorder of `finishline.log.run`. Raises RuleError."""
     given = os.environ.get("FINISHLINE_BENCHMARKS_DIR")
     definition = find_definition(benchmark, Path(given) if given else None, chosen_server())
+    named = division or os.environ.get(DIVISION_VARIABLE) or None
+    division = named or definition.divisions[0]
     root = Fields(
         {"division": division, "seed": seed, "hyperparameters": dict(hyperparameters)},
         file="finishline.log.run",
@@ -57,7 +69,16 @@ def open_recorder(
     )
     folder = Path(out or os.environ.get("FINISHLINE_OUT") or RUNS_OF_THIS_PROCESS)
     writes = os.environ.get("RANK", "0") == "0"
-    return Recorder(submission, seed=seed, folder=folder if writes else None)
+    is_guess = named is None and division == "closed" and len(definition.divisions) > 1
+    return Recorder(
+        submission, seed=seed, folder=folder if writes else None, warns_of_division=is_guess
+    )
+
+
+@cache
+def warn_of_division(benchmark_id: str) -> None:
+    """Say once in a process that a run is logged in the closed division."""
+    LOGGER.warning(CLOSED_BY_DEFAULT, benchmark_id)
 
 
 class Recorder:
@@ -67,11 +88,19 @@ class Recorder:
     stops where it is left. The run is a success if it reached the target and ended by itself.
     """
 
-    def __init__(self, submission: Submission, *, seed: int, folder: Path | None) -> None:
+    def __init__(
+        self,
+        submission: Submission,
+        *,
+        seed: int,
+        folder: Path | None,
+        warns_of_division: bool = False,
+    ) -> None:
         self.file: Path | None = None
         self._submission = submission
         self._seed = seed
         self._folder = folder
+        self._warns_of_division = warns_of_division
         self._log: BinaryIO | None = None
         self._is_open = self._is_started = False
         self._entered_ms = self._entered_at = 0.0
@@ -95,6 +124,8 @@ class Recorder:
         if self._folder is not None:
             self._log = create_log(self._folder, self._submission)
             self.file = Path(self._log.name)
+            if self._warns_of_division:
+                warn_of_division(self.benchmark.benchmark_id)
         self._entered_ms = time.time_ns() / 1e6
         self._entered_at = time.perf_counter()
         self._is_open = True

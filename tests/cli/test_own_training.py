@@ -83,8 +83,12 @@ def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
 def test_the_count_of_runs_is_that_of_the_option(
     command: Finishline, program: list[str], tmp_path: Path
 ) -> None:
-    ran = command("run", "digits", "--runs", "5", "--out", str(tmp_path / "mine"), "--", *program)
+    out = str(tmp_path / "mine")
+    ran = command(
+        "run", "digits", "--runs", "5", "--division", "open", "--out", out, "--", *program
+    )
     assert ran.code == 0
+    assert claim_in(tmp_path / "mine")["division"] == "open"
     assert "Next: finishline check" in ran.out
     seeds = [int(each["SEED"]) for each in told(tmp_path / "mine")]
     assert seeds == list(range(seeds[0], seeds[0] + 5))

@@ -14,7 +14,7 @@ import pytest
 
 import finishline.log
 from finishline.cli.main import main
-from finishline.log.recorder import Recorder
+from finishline.log.recorder import Recorder, warn_of_division
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
@@ -94,6 +94,28 @@ def test_three_runs_are_a_submission_that_the_rules_accept(
     assert [(each.epoch, each.quality) for each in run.evaluations[:2]] == [(1, 60), (2, 90)]
     assert main(["check", str(tmp_path)]) == 0
     assert "3 of 3 runs reached the target" in capsys.readouterr().out
+
+
+def test_a_division_that_nobody_named_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def division_of(benchmark: str, folder: str, **options: Any) -> str:
+        options = {"seed": 1, "out": tmp_path / folder, **options}
+        with finishline.log.run(benchmark, **options):
+            pass
+        with finishline.log.run(benchmark, **{**options, "seed": 2}):
+            pass
+        return str(claim_in(tmp_path / folder)["division"])
+
+    warn_of_division.cache_clear()
+    assert division_of("digits", "default") == "closed"
+    assert [each.getMessage().count('pass division="open"') for each in caplog.records] == [1]
+    caplog.clear()
+    assert division_of("digits", "named", division="open") == "open"
+    assert division_of("cifar10", "the only one") == "open"
+    monkeypatch.setenv("FINISHLINE_DIVISION", "open")
+    assert division_of("digits", "by finishline run") == "open"
+    assert caplog.records == []
 
 
 def test_model_and_framework_are_filled_in_from_the_process(

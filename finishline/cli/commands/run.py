@@ -33,10 +33,16 @@ from finishline.cli.training import (
 from finishline.client.files import problems_of
 from finishline.definitions import folders_of
 from finishline.log.folder import logs_in
+from finishline.log.recorder import DIVISION_VARIABLE
 from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.utilisation import find_shared
+
+CLOSED_TICKET = (
+    "The ticket is of the closed division, where you train as the reference does. "
+    "For a network, optimiser or schedule of your own: --division open."
+)
 
 
 def run(
@@ -127,6 +133,8 @@ def run(
         training = replace(training, ticket=ticket, runs=len(open_ticket(ticket).seeds))
     elif seed is None and (url is not None or token is not None):
         training = _with_ticket(training, definition.benchmark_id, chosen, url, token, screen)
+        if command and division is None and "open" in definition.divisions[1:]:
+            screen.say(*([CLOSED_TICKET] if training.ticket is not None else []))
     if command:
         return _run_own(training, definition, command, chosen, benchmarks_dir, screen)
     progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)
@@ -154,6 +162,8 @@ def _run_own(
         ticket = open_ticket(training.ticket)
         keep_ticket(training.ticket, training.out)
     surroundings = {"FINISHLINE_DATA_DIR": str(training.data.resolve())}
+    if ticket is not None or training.division is not None:
+        surroundings[DIVISION_VARIABLE] = ticket.division if ticket else str(training.division)
     if training.device is not None:
         surroundings["FINISHLINE_DEVICE"] = training.device
     if benchmarks_dir is not None or training.benchmark_file.parent not in folders_of(None):
