@@ -18,7 +18,7 @@ class Role:
     may_withdraw: bool
     may_verify: bool
     organises: bool
-    owns: bool = False
+    may_challenge: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def actions_of(
         actions.append(Action(words, "/console/verify", fields, is_main=True))
         if submission["kind"] == "train" and not is_package:
             actions.append(Action("Duel", "/console/duels", {"challenger": name}))
-    if is_package and role.owns and submission["evidence"] == "measured":
+    if role.may_challenge:
         actions.append(Action("Challenge the record", f"{here}/challenge"))
     if is_package and submission["package"]["factors"] and (role.may_verify or role.organises):
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))

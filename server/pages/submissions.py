@@ -50,6 +50,7 @@ from server.people.signed_in import (
 from server.submissions.service import find_submission
 from server.submissions.waivers import revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
+from server.verifications.challenges import holds_record
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
@@ -265,7 +266,11 @@ def _for_its_owner(
         may_withdraw=may and submission.withdrawn_at is None,
         may_verify=may_verify and no_room is None,
         organises=caller is not None and caller.role in ORGANISERS and caller.may("organise"),
-        owns=caller is not None and submission.user_id == caller.user_id,
+        may_challenge=caller is not None
+        and submission.user_id == caller.user_id
+        and is_package
+        and context["submission"]["evidence"] == "measured"
+        and not holds_record(session, submission),
     )
     return {
         "embargo_until": until.isoformat() if until is not None else None,

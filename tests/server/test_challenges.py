@@ -384,6 +384,8 @@ def test_the_page_shows_the_cost_and_starts_what_the_holder_is_told_of(
     hook = {"url": "https://hooks.slack.com/services/a", "kinds": kinds}
     assert client.post("/api/v1/webhooks", json=hook, headers=alice.headers).status_code == 201
     page = f"/submissions/{challenger}/challenge"
+    hers = Console(client, alice).get(f"/submissions/{holder}").text
+    assert ("Withdraw" in hers, "Challenge the record" in hers) == (True, False)
     browser = Console(client, bob)
     assert f'href="{page}"' in browser.get("/benchmarks/digits/challenge").text
     assert "/benchmarks/digits/challenge" in browser.get("/benchmarks/digits/charts/records").text
