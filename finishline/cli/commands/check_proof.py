@@ -24,8 +24,12 @@ from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import open_screen
 from finishline.cli.submission_tables import check_table
+from finishline.rules.errors import StatisticsMissingError
 from finishline.rules.text import count_text
 
+IN_BROWSER = (
+    "Without it the server's page /proof checks signature, hashes and seal, but no verdict."
+)
 FILE_ENDINGS = (".zip", ".json")
 WHERE_THEY_ARE = "`finishline show SUBMISSION` lists a submission's verifications."
 # Checks that derive figures by rules; at the verdict other rules may have been in force.
@@ -74,7 +78,11 @@ def check_proof_of(
     else:
         content, listed = _fetch(url, token, proof, with_keys=key is None)
         keys = keys or listed
-    checked = check_bundle(content, keys)
+    try:
+        checked = check_bundle(content, keys)
+    except StatisticsMissingError as error:
+        told = f"Nothing was checked. {error} {IN_BROWSER}"
+        raise CliError(told, exit_code=ExitCode.SERVER) from error
     if not offline:
         _require_asked_for(checked.document, proof)
     view = {
