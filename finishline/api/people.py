@@ -124,9 +124,13 @@ class InvitationView(Schema):
 
 
 class InvitationCreated(InvitationView):
-    """A link just made: the only time its address is shown."""
+    """A link just made: the only time its address is shown.
+
+    `remark` says that packages of those who join will wait for an organiser's approval.
+    """
 
     link: str
+    remark: str | None = None
 
 
 class InvitationList(Schema):

@@ -36,6 +36,8 @@ def make(request: Request, console: OrganiserDep, form: FormDep) -> Response:
         made, code = invitations.make_invitation(session, console.caller, wanted)
         people = "1 person" if made.uses_allowed == 1 else f"{made.uses_allowed} people"
         told = f"Link {made.id} is made: {people} may join as {made.role}."
+        if (remark := invitations.remark_on(session, made)) is not None:
+            told += f" {remark}"
         return ADDRESS, Notice(told, once_only=f"{site}/join/{code}")
 
     return console.submit(InvitationCreate, filled(form), give, partial(_page, console, form))

@@ -26,7 +26,7 @@ from server.base.errors import (
     NotFoundError,
     problem,
 )
-from server.base.models import Invitation, User
+from server.base.models import Invitation, User, WorkerRow
 from server.people.accounts import (
     ORGANISERS,
     RANK,
@@ -44,6 +44,12 @@ from server.people.token_issue import lock_tokens, may_give
 from server.people.users import find_organisation, set_display_name
 
 USUAL_DAYS = 7
+RECENTLY = timedelta(days=7)
+UNKNOWN = (
+    "The workers here have no memory cgroup, so they train no packages of those who join until an "
+    "organiser approves each of them. If you know who joins, revoke this link and make one that "
+    "approves them (--approve)."
+)
 TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")
 ASK = "Ask whoever sent it to you for another one."
@@ -88,6 +94,24 @@ def make_invitation(
     session.flush()
     _record(session, caller, "invitation.create", made, before=None, after=_logged(made))
     return made, f"{made.id}-{secret}"
+
+
+def remark_on(session: Session, made: Invitation) -> str | None:
+    """Warning that packages of those who join will wait for an organiser, one by one; else None."""
+    if made.known or made.role != "submitter" or not _boxes_are_for_known_alone(session):
+        return None
+    return UNKNOWN
+
+
+def _boxes_are_for_known_alone(session: Session) -> bool:
+    """Whether workers train packages here, and only those of known participants."""
+    statement = select(WorkerRow.box).where(
+        WorkerRow.confirmed_at.is_not(None),
+        WorkerRow.witness_for.is_(None),
+        WorkerRow.last_seen_at >= utc_now() - RECENTLY,
+    )
+    words = {(box or {}).get("entries", "off") for box in session.scalars(statement)}
+    return "known" in words and "anyone" not in words
 
 
 def _end_of(last_day: date | None) -> datetime:

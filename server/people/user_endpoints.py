@@ -106,9 +106,9 @@ def create_invitation(
     """Make a link by which one person joins, or a class. Its address is shown only once."""
     with services.database.write() as session:
         made, code = invitations.make_invitation(session, caller, body)
-        view = invitations.invitation_view(made)
+        view, remark = invitations.invitation_view(made), invitations.remark_on(session, made)
     link = f"{site_address(request, services.settings)}/join/{code}"
-    return InvitationCreated(**view.model_dump(), link=link)
+    return InvitationCreated(**view.model_dump(), link=link, remark=remark)
 
 
 @router.delete("/invitations/{invitation_id}")

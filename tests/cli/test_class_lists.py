@@ -55,7 +55,10 @@ def test_a_list_of_any_spreadsheet_is_read(
 def test_each_person_has_one_link_and_a_line_that_repeats_another_is_told(
     invited: Any, standin: StandIn
 ) -> None:
+    made = {"link": LINK, "remark": "Approve them."}
+    standin.answers["POST /api/v1/invitations"] = [(201, made)]
     ran = invited("name,email\nAnn,a@u.example\nBo O'Hara,b@u.example\nAnne,A@u.example\n")
+    assert ran.err.count("warning: Approve them.") == 1
     assert [row["name"] for row in rows(ran)] == ["Ann", "Bo O Hara"]
     assert "line 4 repeats line 2 (A@u.example): left out" in ran.err
     assert len(standin.asked) == 2

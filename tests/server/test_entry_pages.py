@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
@@ -331,11 +331,20 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(
     assert choose(client, "another", broken).status_code == 403
 
 
-def test_workers_say_whose_packages_they_train(entries: Entries, client: TestClient) -> None:
+def test_workers_say_whose_packages_they_train(
+    entries: Entries, client: TestClient, olivia: Person
+) -> None:
+    def remark_on(**link: Any) -> str | None:
+        made = client.post("/api/v1/invitations", json=link, headers=olivia.headers)
+        return cast("str | None", made.json()["remark"])
+
+    assert remark_on() is None
     assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers")
     assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers/walter-1")
     entries.greet(entries="known")
     assert "participants whom an organiser knows: numpy-2.4" in words_of(client, "/workers")
+    assert "--approve" in str(remark_on(uses=200))
+    assert remark_on(uses=200, known=True) is None
     entries.greet(entries="off")
     assert "trains no packages" in words_of(client, "/workers")
 

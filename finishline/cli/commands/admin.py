@@ -364,6 +364,7 @@ def invite(
         return _invite_class(file, body, url=url, token=token, screen=screen)
     with ServerClient(url, token) as server:
         view = server.post("/invitations", body | given(uses=uses, name=name))
+    _warn(view, screen)
     screen.answer(view, [as_it_is(view["link"])])
     return int(ExitCode.OK)
 
@@ -382,12 +383,20 @@ def _invite_class(
     with ServerClient(url, token) as server:
         for each in students:
             view = server.post("/invitations", body | given(name=each.name))
+            if not made:
+                _warn(view, screen)
             made.append({"name": each.name, "email": each.email, "link": view["link"]})
             if not screen.as_json:
                 typer.echo(csv_line(each.name, each.email, view["link"]))
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
     return int(ExitCode.OK)
+
+
+def _warn(view: View, screen: Screen) -> None:
+    """Pass the server's remark on a link on, beside the output that is kept in a file."""
+    if view.get("remark") and not screen.as_json:
+        typer.echo(f"warning: {view['remark']}", err=True)
 
 
 @invitations.command("list")
