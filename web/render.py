@@ -32,6 +32,8 @@ submissions.html   rows, filters, is_filtered, older and newest (addresses of ot
                    benchmarks (ids), address
 verifications.html as submissions.html
 search.html        words, groups (names with addresses by heading), near (names)
+install.html       site (an address), wheel (its name, content and SHA-256), source (an address
+                   or None), commit (or None)
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 round.html         family (Family), benchmarks (BenchmarkViews), matrix (Matrix), divisions,
@@ -47,7 +49,8 @@ verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)
 verification.html  shown (verification, race, picture or None, ghost (its role), place (of the
                    queue: "queue" of its class and "item", or None), halves (whether a second half
-                   of the test items judges an entry)), submission (or None), benchmark_title;
+                   of the test items judges an entry), untimed (names of its runs that measure no
+                   time, by index)), submission (or None), benchmark_title;
                    optional against (a duel's holder)
 challenge.html     preview (ChallengeView), challenger, holder (or None; names), csrf
 challenges.html    benchmark, entries (each as challenge.html has it)

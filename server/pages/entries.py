@@ -161,7 +161,8 @@ def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
     """The reported runs of a measurement; the run that ended an attempt where there is none."""
     report = report_of(verification)
     if report is not None and verification.state != "cancelled":
-        return [_run(benchmark, run) | _kind(verification, run.index) for run in report.runs]
+        untimed = untimed_runs(verification)
+        return [_run(benchmark, run) | {"untimed": untimed.get(run.index)} for run in report.runs]
     return [
         _blank(attempt.number - 1, "failed")
         | {"failure": attempt.failure, "log_tail": attempt.log_tail}
@@ -170,12 +171,10 @@ def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
     ]
 
 
-def _kind(verification: Verification, index: int) -> Context:
-    """Whether a run is a control or a repeat of the first one: these measure no time."""
-    return {
-        "control": index in verification.control_runs,
-        "repeat": index in verification.repeat_runs,
-    }
+def untimed_runs(verification: Verification) -> dict[int, str]:
+    """Names of the runs that measure no time, by their index: a control, a repeat of the first."""
+    controls = dict.fromkeys(verification.control_runs, "control")
+    return controls | dict.fromkeys(verification.repeat_runs, "repeat of run 1")
 
 
 def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
@@ -197,13 +196,12 @@ def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
 
 def _blank(index: int, status: str) -> Context:
     figures = dict.fromkeys(("seed", "seconds", "quality", "second_half", "failure", "log_tail"))
-    kind = {"control": False, "repeat": False}
-    return {"index": index, "status": status, "asks": 0, **kind, **figures}
+    return {"index": index, "status": status, "asks": 0, "untimed": None, **figures}
 
 
 def _in_short(runs: Iterable[Context]) -> Context:
     """How many runs reached the target of those shown, and how far their times vary."""
-    all_runs = [run for run in runs if not (run["control"] or run["repeat"])]
+    all_runs = [run for run in runs if run["untimed"] is None]
     times = [run["seconds"] for run in all_runs if run["seconds"] is not None]
     return {
         "reached": len(times),
@@ -222,7 +220,7 @@ def measured_curves(session: Session, submission_id: str) -> list[Context]:
     for verification in measurements_of(session, submission_id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
-            untimed = verification.control_runs | verification.repeat_runs
+            untimed = untimed_runs(verification)
             return [_curve(benchmark, run) for run in report.runs if run.index not in untimed]
     return []
 

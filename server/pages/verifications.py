@@ -11,7 +11,7 @@ from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import definition
 from server.boards.service import read_race
-from server.pages.entries import has_halves
+from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
@@ -56,7 +56,8 @@ def shown_verification(
     """A verification as its page and its submission's show it, with its race and its place."""
     verification_id = verification["id"]
     race = read_race(session, verification_id).model_dump(mode="json")
-    judged_by = definition(session, find_verification(session, verification_id).benchmark_sha256)
+    row = find_verification(session, verification_id)
+    judged_by = definition(session, row.benchmark_sha256)
     return {
         "verification": verification,
         "race": race,
@@ -64,6 +65,7 @@ def shown_verification(
         "ghost": ghost,
         "place": _place(session, services, verification),
         "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
+        "untimed": untimed_runs(row),
     }
 
 

@@ -699,7 +699,7 @@ def make_worker(**changes: Any) -> View:
 def make_shown(verification: View, race: Any = NO_RACE, **changes: Any) -> View:
     """A verification as a page shows it."""
     drawn = verification_picture(verification, race)
-    parts = {"ghost": None, "place": None, "halves": False}
+    parts = {"ghost": None, "place": None, "halves": False, "untimed": {}}
     return parts | {"verification": verification, "race": race, "picture": drawn} | changes
 
 
@@ -731,7 +731,9 @@ def make_submission_page(**changes: Any) -> View:
 def make_verification_page(verification: View, **changes: Any) -> View:
     """The context of a verification's page."""
     shown = {
-        name: changes.pop(name) for name in ("race", "ghost", "place", "halves") if name in changes
+        name: changes.pop(name)
+        for name in ("race", "ghost", "place", "halves", "untimed")
+        if name in changes
     }
     submission = changes.pop("submission", make_submission())
     return {
