@@ -31,6 +31,7 @@ from server.pages import (
     feeds,
     home,
     ideas,
+    install,
     join,
     lists,
     mail_links,
@@ -91,6 +92,7 @@ PAGES = (
     console_tokens,
     console_users,
     docs,
+    install,
     well_known,
     static_files,
 )

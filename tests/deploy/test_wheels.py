@@ -5,6 +5,7 @@ copied from the running environment, so that nothing is fetched. The server's en
 running one's, as torch alone is a gigabyte.
 """
 
+import io
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from server.pages.client_wheel import client_wheel
 from tests.support.processes import asking, free_port, stop
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -110,6 +112,20 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     run_pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder / "built"),
             str(source / "finishline"), str(source))  # fmt: skip
     return {path.name.split("-")[0]: path for path in (folder / "built").glob("*.whl")}
+
+
+def test_a_server_hands_out_the_wheel_that_the_source_makes(wheels: dict[str, Path]) -> None:
+    built = wheels["finishline_tta"]
+    made = client_wheel()
+    assert made.name == built.name
+    with zipfile.ZipFile(built) as theirs, zipfile.ZipFile(io.BytesIO(made.content)) as ours:
+        names = {name for name in theirs.namelist() if not name.endswith("RECORD")}
+        assert {name for name in ours.namelist() if not name.endswith("RECORD")} == names
+        different = [name for name in names if theirs.read(name) != ours.read(name)]
+        # Its own metadata are those of the installation, which may be older than the source.
+        assert [name for name in different if ".dist-info/" not in name] == []
+        recorded = ours.read(f"{built.name.removesuffix('-py3-none-any.whl')}.dist-info/RECORD")
+        assert len(recorded.decode().splitlines()) == len(names) + 1
 
 
 @pytest.fixture(scope="module")
