@@ -33,6 +33,7 @@ from server.verifications.reruns import compare_verifications, decide
 from web.decisions import decision_headline, decision_rows, run_dots
 
 router = APIRouter(include_in_schema=False)
+DECIDED = {"publish": "to publish it", "keep": "to keep it back"}
 ADDRESS = "/console/decide"
 Context = dict[str, Any]
 
@@ -149,7 +150,8 @@ def _settled(verification: Verification) -> str:
     decision = verification.decision
     if decision is None:
         return f"This verification is {verification.state}: it has no verdict to decide about."
-    return f"The decision on this verdict was {decision.decision}: {decision.reason}"
+    words = DECIDED.get(decision.decision, decision.decision)
+    return f"The decision on this verdict was {words}: {decision.reason}"
 
 
 def _comparison(

@@ -1,0 +1,34 @@
+// Where a table is wider than a small window each row is a card: a cell gets the head of its column,
+// and its role stays.
+"use strict";
+(() => {
+  const tables = document.querySelectorAll(".scroll > table:not(.decision, .board)");
+
+  function label(table) {
+    const heads = [...table.querySelectorAll("thead th")];
+    table.setAttribute("role", "table");
+    for (const group of table.querySelectorAll("thead, tbody")) group.setAttribute("role", "rowgroup");
+    for (const row of table.rows) {
+      row.setAttribute("role", "row");
+      const isHead = row.parentElement.tagName === "THEAD";
+      let column = 0;
+      for (const cell of row.cells) {
+        cell.setAttribute("role", isHead ? "columnheader" : cell.tagName === "TH" ? "rowheader" : "cell");
+        const head = heads[column];
+        if (!isHead && head && !head.querySelector(".sr")) cell.dataset.head = head.textContent;
+        column += cell.colSpan;
+      }
+    }
+  }
+
+  function stack() {
+    for (const table of tables) {
+      table.classList.remove("stacked");
+      if (innerWidth < 900 && table.scrollWidth > table.parentElement.clientWidth) table.classList.add("stacked");
+    }
+  }
+
+  for (const table of tables) label(table);
+  stack();
+  addEventListener("resize", stack);
+})();
