@@ -52,10 +52,12 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
     read_mllog_chunks).
     """
 
+    needless = _NeedlessLines(content)
+
     def refuse(error: LogFormatError) -> None:
         keyless = error.code == "bad_line" and error.field == "key"
-        cut = error.code == "bad_json" and _is_needless(content, error.line)
-        if not (archive and (keyless or cut)):
+        broken = error.line if error.code == "bad_json" else None
+        if not (archive and (keyless or (broken is not None and broken in needless))):
             raise error
 
     def pass_over(error: LogFormatError) -> None:
@@ -76,13 +78,24 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
     ).run
 
 
-def _is_needless(content: bytes, line: int | None) -> bool:
-    """Whether no figure needs a line of a log, counted from 1, or the log is cut off in it."""
-    if line is None:
-        return False
-    lines = content.split(b"\n", line)
-    is_last = not b"".join(lines[line:]).strip()
-    return is_last or next(_FIGURE_LINES.find_in(lines[line - 1]), None) is None
+class _NeedlessLines:
+    """Lines that no figure needs, by number from 1, and the one that a log is cut off in.
+
+    Cheap for lines asked for in their order: a log may have a broken one after the other.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._written = len(content.rstrip())
+        self._line, self._start = 1, 0
+
+    def __contains__(self, line: int) -> bool:
+        while self._line < line:
+            self._line, self._start = self._line + 1, self._content.index(b"\n", self._start) + 1
+        end = self._content.find(b"\n", self._start)
+        is_last = end < 0 or end >= self._written
+        text = self._content[self._start : None if is_last else end]
+        return is_last or next(_FIGURE_LINES.find_in(text), None) is None
 
 
 def read_mllog_chunks(

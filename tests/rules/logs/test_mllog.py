@@ -1,5 +1,6 @@
 """MLLOG files: regular ones, and odd ones that are read or refused."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -173,6 +174,12 @@ def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(
         with pytest.raises(LogFormatError) as caught:
             parse_mllog(content, name="r", benchmark=resnet9, archive=True)
         assert (caught.value.line, caught.value.code) == (10, "bad_json")
+    began = time.process_time()
+    many = (good_log[:at] + 50_000 * needless + good_log[at:]).encode()
+    again = parse_mllog(many, name="r", benchmark=resnet9, archive=True)
+    assert [each.quality for each in again.evaluations] == [90.0, 94.5]
+    # Each of them was looked for from the first line on, which takes minutes.
+    assert time.process_time() - began < 30
 
 
 def test_a_log_of_another_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
