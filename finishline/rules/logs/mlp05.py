@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_clock import ROUNDING_MS
 from finishline.rules.logs.mllog_lines import MAX_MLLOG_LINES, Report
 from finishline.rules.logs.mllog_record import is_number
 from finishline.rules.logs.mllog_run import Reading
@@ -131,6 +132,7 @@ class _RunReader:
         self._metrics = metrics
         self._benchmark: str | None = None
         self._start: float | None = None
+        self._last = 0.0  # Of the lines that count.
         self._stop: float | None = None
         self._status: str | None = None
         self._seeds: list[int] = []
@@ -205,7 +207,7 @@ class _RunReader:
 
     def _read_run_start(self, line: _Line) -> None:
         if self._start is None:
-            self._start = line.seconds
+            self._start = self._last = line.seconds
         else:
             self._refuse(line, "a second run_start", "one run_start; the first counts")
 
@@ -214,9 +216,10 @@ class _RunReader:
             self._contradicted = True
             self._refuse(line, "a second run_stop", "exactly one run_stop")
             return
-        if self._start is None or line.seconds < self._start:
+        if self._start is None or line.seconds < self._last - ROUNDING_MS / 1000:
             self._contradicted = True
-            self._refuse(line, "run_stop before run_start", "run_start first")
+            before = "run_start" if not self._evaluations else "the last evaluation"
+            self._refuse(line, f"run_stop before {before}", "run_start and evaluations first")
             return
         self._stop = line.seconds
         success = line.value.get("success") if type(line.value) is dict else None
@@ -229,11 +232,15 @@ class _RunReader:
             message, expected = f"eval_accuracy {where}", "evaluations within the run"
             self._notice(self._problem(line, message, expected, code="lines_out_of_order"))
             return
+        if line.seconds < self._last:
+            message = f"eval_accuracy at {line.seconds:.3f} s after a line at {self._last:.3f} s"
+            self._refuse(line, message, "times that do not decrease", code="times_decrease")
+            return
         epoch, quality, others = _measurement(line.value, self._metrics)
         if quality is None:
             self._refuse(line, f"{line.value!r}"[:60], "a finite number", code="bad_value")
             return
-        seconds = line.seconds - self._start
+        self._last, seconds = line.seconds, line.seconds - self._start
         self._evaluations.append(
             Evaluation(epoch=epoch, seconds=seconds, quality=quality, others=others)
         )

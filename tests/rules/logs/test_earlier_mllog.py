@@ -85,6 +85,9 @@ def test_a_quality_is_a_number_or_one_of_several(value: str, quality: float) -> 
         ("run_clear_caches", 'run_stop: {"success": true}', 1),
         ("run_final", "run_start", 8),
         ("run_final", "eval_accuracy: 0.9", 8),
+        ("1541720500.0", "1541720300.0", 5),  # Before run_start: no negative seconds.
+        ("1541720700.0", "1541720400.0", 6),
+        ("1541720701.25", "1541720650.0", 7),
         ("resnet 1541720702.0 (utils.py:49) run_final", "ssd 1.0 () seed: 1", 8),
     ],
 )
