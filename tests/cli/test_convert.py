@@ -166,6 +166,25 @@ def test_hostile_event_files_are_refused_in_a_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("-1,5,90", "field epoch: got -1"),
+        ("1,1e300,90", "field time: got 1e+300"),
+        ("1,5,1e307", "field acc: got inf"),
+    ],
+)
+def test_a_figure_that_no_log_holds_is_refused(
+    finishline: Finishline, tmp_path: Path, row: str, said: str
+) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text(f"epoch,time,acc\n{row}\n")
+    ran = convert(finishline, "csv", file, "--quality", "acc", "--time", "time", "--scale", "100")
+    assert ran.code == 1
+    assert said in ran.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_large_records_are_passed_over_and_many_events_are_read(
     finishline: Finishline, tmp_path: Path
 ) -> None:

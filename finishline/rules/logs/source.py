@@ -1,16 +1,20 @@
 """Logs of other tools made into run logs: what they tell is kept, nothing is made up."""
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_evaluation import MAX_COUNT
+from finishline.rules.logs.mllog_record import MAX_TIME_MS
 from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.text import did_you_mean
 
 EPOCH, STEP = "epoch", "step"
+LARGEST = sys.float_info.max
 MOST_NAMES_SHOWN = 20
 
 
@@ -85,6 +89,7 @@ def convert_rows(
         before = time_ms
         metadata = {"epoch_num": epoch}
         value = scale * row.values[name]
+        _refuse_impossible(epoch, where, time_ms, value, name, file=file)
         lines.append(mllog_line("eval_accuracy", value, time_ms=time_ms, metadata=metadata))
     unknown = [] if start_seconds is not None else ["run_start"]
     unknown += ["run_stop"] if seed is not None else ["run_stop", "seed"]
@@ -95,6 +100,20 @@ def convert_rows(
         epochs_from=" and ".join(sorted(told_by)),
         unknown=tuple(unknown),
     )
+
+
+def _refuse_impossible(
+    epoch: float, where: str, time_ms: float, value: float, name: str, *, file: str
+) -> None:
+    """Raise LogFormatError for an evaluation that no run log holds."""
+    for field, found, least, most in (
+        (where, epoch, 0.0, MAX_COUNT),
+        ("time", time_ms / 1000, 0.0, MAX_TIME_MS / 1000),
+        (name, value, -LARGEST, LARGEST),
+    ):
+        if not least <= found <= most:
+            expected = f"a number from {least:g} to {most:g}"
+            raise LogFormatError(f"got {found:g}", file=file, field=field, expected=expected)
 
 
 def read_moment(text: str) -> float | None:
@@ -123,7 +142,7 @@ def _quality_name(
 ) -> str:
     """The name asked for, else the benchmark's metric, else the only one there is."""
     names = [name for name in names_in(rows) if name not in (EPOCH, STEP)]
-    shown = ", ".join(names[:MOST_NAMES_SHOWN]) or "no number at all"
+    shown = ", ".join(name[:80] for name in names[:MOST_NAMES_SHOWN]) or "no number at all"
     if asked is not None:
         if asked in names:
             return asked

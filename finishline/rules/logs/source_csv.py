@@ -44,7 +44,7 @@ def _check_header(header: list[str], time: str | None, *, file: str) -> None:
             f"time unknown: no column {time[:80]!r}",
             file=file,
             line=1,
-            expected=f"--time with one of {', '.join(header[:20])}",
+            expected=f"--time with one of {', '.join(name[:80] for name in header[:20])}",
         )
 
 
