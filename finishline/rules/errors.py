@@ -1,5 +1,7 @@
 """Errors of rules: the fault, its place and the expectation."""
 
+LONGEST_FIELD = 300  # A stranger's table may have a name of any length.
+
 
 class RuleError(ValueError):
     """A rule cannot accept this input.
@@ -23,7 +25,7 @@ class RuleError(ValueError):
         self.code = code
         self.file = file
         self.line = line
-        self.field = field
+        self.field = field if field is None else field[:LONGEST_FIELD]
         self.expected = expected
         super().__init__(message)
 

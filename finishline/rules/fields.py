@@ -9,8 +9,11 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean, near_miss
 
 TEXT_LIMIT = 4_000
-# Characters that command a terminal, end a line unseen, or turn the direction of writing.
-MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Characters that command a terminal, end a line unseen, or turn the direction of writing; and
+# halves of one, which no file and no terminal takes.
+MISLEADING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class Fields:

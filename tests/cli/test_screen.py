@@ -154,11 +154,11 @@ def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
 def test_no_text_gives_a_terminal_orders(capsys: pytest.CaptureFixture[str]) -> None:
     table = make_table("package")
     table.add_row("\x9b2J\u202egnp")
-    for text in (as_it_is("a\x1b]0;b\x07\n c"), "\x1b[2Jd", table):
+    for text in (as_it_is("a\x1b]0;b\x07\n c"), "\x1b[2Jd\ud800", table):
         open_console().print(text)
 
     shown = capsys.readouterr().out
-    assert shown.splitlines()[:3] == ["a\ufffd]0;b", " c", "\ufffd[2Jd"]
+    assert shown.splitlines()[:3] == ["a\ufffd]0;b", " c", "\ufffd[2Jd\ufffd"]
     assert "\ufffd2J\ufffdgnp" in shown
 
 

@@ -163,6 +163,16 @@ def test_a_wrong_claim_names_file_field_and_what_was_expected(
     assert len(str(error)) < 400
 
 
+def test_a_name_of_any_length_is_told_in_a_line(read: Callable[[object], Claim]) -> None:
+    table = good()
+    put("hyperparameters." + "a" * 5000, 1)(table)
+
+    with pytest.raises(ClaimError, match="unknown hyperparameter") as caught:
+        read(table)
+
+    assert len(str(caught.value)) < 1_000
+
+
 @pytest.mark.parametrize(
     ("field", "said"),
     [
