@@ -13,9 +13,11 @@ from finishline.rules.verification.control_points import KnownCurve, check_curve
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.report_check import (
     OffClock,
+    check_amounts,
     check_ledgers,
     check_off_clock,
     check_qualities,
+    check_second_halves,
     check_spans,
     off_clock,
 )
@@ -58,9 +60,12 @@ def why_refused(
             check_ledgers(run, benchmark.clock, division=_division(verification, benchmark))
             check_spans(run)
         check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
+        check_amounts(report)
         for run in report.runs:
             check_qualities(run, benchmark)
         if trains_packages(verification):
+            for run in report.runs:
+                check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(

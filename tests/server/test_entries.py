@@ -663,6 +663,19 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     def verified(forged: dict[str, Any]) -> None:
         forged["verdict"]["outcome"] = "rejected"
 
+    def halved(forged: dict[str, Any]) -> None:
+        text = forged["benchmark"]["definition"]
+        assert text.count("[trainings]\n") == 1
+        text = text.replace("[trainings]\n", "[trainings]\nhalves = true\n")
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        forged["benchmark"] |= {"definition": text, "sha256": sha256}
+
+    def half_left_out(forged: dict[str, Any]) -> None:
+        halved(forged)
+        forged["report"]["runs"][4]["evaluations"][1]["second_half"] = None
+
+    assert "runs" not in failed(halved)
+    assert "runs" in failed(half_left_out)
     assert "times" in failed(faster)
     assert {"seal", "seeds"} <= failed(other_seed)
     assert failed(verified) == {"verdict"}

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import AuditRecord
@@ -132,6 +133,21 @@ def beyond_all(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streame
     return lie, streamed(lie)
 
 
+def second_half_beyond(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    runs = [
+        replace(run, evaluations=[replace(each, second_half=101.0) for each in run.evaluations])
+        for run in honest.runs
+    ]
+    lie = replace(honest, runs=runs)
+    return lie, streamed(lie)
+
+
+def less_than_no_energy(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    sensors = RunTelemetry(energy_joules=-1.0, temperature_max_celsius=-5.0)
+    runs = [replace(run, telemetry=sensors) for run in honest.runs]
+    return replace(honest, runs=runs), streamed(honest)
+
+
 def early(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
     runs = [_ended(replace(run, evaluations=run.evaluations[:5])) for run in honest.runs]
     lie = replace(honest, runs=runs)
@@ -150,6 +166,8 @@ LIES: dict[str, tuple[Lie, str]] = {
     "seconds warped by 0.08": (warped, "s that passed"),
     "a quality of 2e300": (impossible, "a percent from 0 to 100"),
     "a quality of 100.5 %": (beyond_all, "a percent from 0 to 100"),
+    "a second half of 101 %": (second_half_beyond, "evaluations[0].second_half"),
+    "less than no energy": (less_than_no_energy, "runs[0].telemetry.energy_joules: -1"),
     "reached at no evaluation": (early, "reached without an evaluation"),
     "nothing posted": (not_posted, "8 reported; expected 0, as posted"),
 }

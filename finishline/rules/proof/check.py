@@ -148,7 +148,7 @@ def _package_steps(
         _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
               check_drawn),
         _Step("runs", f"every sealed seed reported, in order: {runs}",
-              lambda: check_entry_runs(proof)),
+              lambda: check_entry_runs(proof, benchmark)),
         _Step("times", "seconds against the ledger of every evaluation",
               lambda: check_times(proof, benchmark)),
         _Step("posted", "every evaluation as it was posted, by the server's clock",

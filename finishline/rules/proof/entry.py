@@ -19,7 +19,7 @@ from finishline.rules.verification.entry import judge_entry, plan_entry
 from finishline.rules.verification.job import Case, Request
 from finishline.rules.verification.messages import Training
 from finishline.rules.verification.replay_plan import FRESH_RUNS
-from finishline.rules.verification.report_check import check_report
+from finishline.rules.verification.report_check import check_report, check_second_halves
 
 
 def check_package(proof: Proof, logs: Logs | None) -> str | None:
@@ -52,12 +52,17 @@ def check_plan(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | None:
     return None
 
 
-def check_entry_runs(proof: Proof) -> str | None:
-    """Every run that was sealed is reported, in order, with its seed; none is left out."""
+def check_entry_runs(proof: Proof, benchmark: Benchmark) -> str | None:
+    """Every run that was sealed is reported, in order, with its seed; none is left out.
+
+    Nor is the second half of an evaluation, where the benchmark judges by it.
+    """
     report = report_of(proof)
     if report is None:
         return NO_REPORT
     check_report(report, seeds=proof.draw.seeds, two_clocks=False)
+    for run in report.runs:
+        check_second_halves(run, benchmark)
     return None
 
 

@@ -1,8 +1,9 @@
 """Checks of a replay report: its numbers are possible, its seconds add up."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
+from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -51,13 +52,46 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
     A run that reached the target has an evaluation at it.
     """
     for index, item in enumerate(run.evaluations):
-        if not is_possible(benchmark.target, item.quality):
-            field = f"evaluations[{index}].quality"
-            found, expected = f"{item.quality:g}", possible_in_words(benchmark.target)
-            raise _impossible(run.index, field, found, expected)
+        for name in ("quality", "second_half"):
+            found: float | None = getattr(item, name)
+            if found is not None and not is_possible(benchmark.target, found):
+                expected = possible_in_words(benchmark.target)
+                raise _impossible(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
     if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
         expected = benchmark.target.in_words
         raise _impossible(run.index, "status", "reached without an evaluation", expected)
+
+
+def check_second_halves(run: ReplayRun, benchmark: Benchmark) -> None:
+    """Raise RuleError, naming run and field, for an evaluation of a package without a second half.
+
+    Only a benchmark that draws two halves judges by it, and without any it would judge by none.
+    """
+    if benchmark.trainings is None or not benchmark.trainings.halves:
+        return
+    for index, item in enumerate(run.evaluations):
+        if item.second_half is None:
+            field = f"evaluations[{index}].second_half"
+            raise _impossible(run.index, field, "missing", "the quality on the second half")
+
+
+def check_amounts(report: ReplayReport) -> None:
+    """Raise RuleError, naming the field, for an amount below 0 that a worker has measured.
+
+    Such as joules or seconds of the processor. A temperature may be below, and so may a quality.
+    """
+    measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
+    for run in report.runs:
+        measured[f"runs[{run.index}].cpu_seconds"] = run.cpu_seconds
+        measured[f"runs[{run.index}].telemetry"] = run.telemetry
+    for place, found in measured.items():
+        amounts = {place: found}
+        if is_dataclass(found):
+            amounts = {f"{place}.{name}": value for name, value in vars(found).items()}
+        for field, amount in amounts.items():
+            is_number = isinstance(amount, int | float) and not field.endswith("_celsius")
+            if is_number and amount < 0:
+                raise RuleError(f"{amount:g}", field=field, expected="at least 0")
 
 
 def _check_times(position: int, run: ReplayRun, stop_at: StopAt, *, two_clocks: bool) -> None:
