@@ -233,6 +233,6 @@ def _signer(signature: Mapping[str, Any], keys: Sequence[bytes]) -> Check:
     compared = f"key {signed_by} against {len(keys)} trusted"
     if not keys:
         return Check("signer", "fail", compared, NO_KEY)
-    if signature.get("public_key") not in {key.hex() for key in keys}:
+    if not any(signature.get("public_key") == key.hex() for key in keys):
         return Check("signer", "fail", compared, NOT_TRUSTED)
     return Check("signer", "pass", compared)

@@ -15,9 +15,12 @@ def read_plain(kind: type[_Kind], value: object, *, path: str) -> _Kind:
     """Read a dataclass of plain values from the table it was written to.
 
     Whole numbers pass where a float is expected. Raises RuleError with the dotted field and the
-    expectation: also for a field that the class does not have.
+    expectation: also for a field that the class does not have, and for tables nested too deeply.
     """
-    return cast(_Kind, _read(kind, value, path))
+    try:
+        return cast(_Kind, _read(kind, value, path))
+    except RecursionError as error:
+        raise RuleError("nested too deeply", field=path or None, expected="fewer levels") from error
 
 
 def _read(kind: Any, value: object, path: str) -> Any:

@@ -65,6 +65,18 @@ def test_a_record_that_has_no_hash_is_a_problem_of_the_log() -> None:
     assert len(check_chain(records).problems) == 1
 
 
+@pytest.mark.parametrize("after", [None, [], "x", {"records": 7}, {"records": {"1": 7}}])
+def test_an_erasure_that_names_no_records_redacts_none(after: Any) -> None:
+    records = make_records(3)
+    records[0]["actor"] = "erased"
+    records[2] |= {"action": "user.erase", "after": after}
+    records[2]["sha256"] = record_sha256(records[2])
+    chain = check_chain(records)
+
+    assert [problem.field for problem in chain.problems] == ["record 1.sha256"]
+    assert chain.redacted == 0
+
+
 def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one() -> None:
     records = make_records(4)
     records[1]["actor"] = "eve"

@@ -394,12 +394,37 @@ def test_a_key_id_that_is_another_keys_fails_alone(old_bundle: Bundle) -> None:
 
 @pytest.mark.parametrize(
     "signature",
-    [None, {}, [], {"value": 1}, {"public_key": "zz"}, {"public_key": "ab" * 32, "value": "x"}],
+    [
+        None,
+        {},
+        [],
+        {"value": 1},
+        {"public_key": []},
+        {"public_key": "zz"},
+        {"public_key": "ab" * 32, "value": "x"},
+    ],
 )
 def test_a_signature_that_is_none_fails(old_bundle: Bundle, signature: Any) -> None:
     old_bundle.document["signature"] = signature
 
     assert {"signature", "signer", "format"} <= old_bundle.failed()
+
+
+def nested(document: dict[str, Any]) -> dict[str, Any]:
+    """The submission of a document as its own holder's, and again: deeper than Python calls."""
+    found: dict[str, Any] = dict(document["submission"])
+    for _ in range(300):
+        found = document["submission"] | {"against": found}
+    return found
+
+
+@pytest.mark.parametrize("change", [nested, lambda document: {"waivers": 7}])
+def test_a_document_that_no_server_writes_fails_its_format(
+    old_bundle: Bundle, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    old_bundle.document["submission"] |= change(old_bundle.document)
+
+    assert "format" in old_bundle.failed()
 
 
 def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:

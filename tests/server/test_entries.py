@@ -674,6 +674,10 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
         halved(forged)
         forged["report"]["runs"][4]["evaluations"][1]["second_half"] = None
 
+    def billion(forged: dict[str, Any]) -> None:
+        forged["draw"]["beside"]["fresh_runs"] = forged["draw"]["runs"] = 10**9
+
+    assert {"seal", "seeds", "verdict"} <= failed(billion)
     assert "runs" not in failed(halved)
     assert "runs" in failed(half_left_out)
     assert "times" in failed(faster)

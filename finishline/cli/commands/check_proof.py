@@ -151,7 +151,8 @@ def waiver_lines(document: Mapping[str, Any]) -> list[Text]:
     """Rules that organisers waived for the submission, as the proof tells them."""
     submission = document.get("submission")
     waivers = submission.get("waivers") if isinstance(submission, Mapping) else None
-    told = [each for each in waivers if isinstance(each, Mapping)] if waivers else []
+    listed = waivers if isinstance(waivers, list) else []
+    told = [each for each in listed if isinstance(each, Mapping)]
     return [
         Text(
             f"Waived by {each.get('by')}: {each.get('rule')}. {each.get('reason')}", style="yellow"

@@ -27,7 +27,7 @@ SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
 # Checks of claims that a benchmark may list below the numbered rows, by claimed time.
 LISTED_CHECKS = ("epochs_agree", "witnessed")
-MOST_CONFIRM_RUNS = 100
+MOST_RUNS = 100  # Of a verification.
 
 
 @dataclass(frozen=True)
@@ -386,7 +386,7 @@ def _replay(table: Fields | None) -> ReplayPolicy | None:
     policy = ReplayPolicy(
         reference=table.text("reference"),
         min_runs=min_runs,
-        max_runs=table.integer("max_runs", minimum=min_runs),
+        max_runs=table.integer("max_runs", minimum=min_runs, maximum=MOST_RUNS),
         alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
         time_tolerance=table.number("time_tolerance", minimum=0.0),
         run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
@@ -418,7 +418,7 @@ def _ranking(table: Fields | None) -> RankingRule:
         if not named <= known or not named & set(NUMBERED_EVIDENCE):
             expected = "measured, published or both, and beside them epochs_agree or witnessed"
             raise table.fail("numbers", f"{list(numbers)}", expected=expected)
-    runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_CONFIRM_RUNS)
+    runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_RUNS)
     table.refuse_unknown()
     return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)
 

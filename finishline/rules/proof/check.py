@@ -168,6 +168,7 @@ def _made(step: _Step) -> Check:
         ArithmeticError,
         AttributeError,
         LookupError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:

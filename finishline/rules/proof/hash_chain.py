@@ -129,7 +129,8 @@ def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 10
 
 
 def _named_in(erasure: Mapping[str, Any]) -> Mapping[str, str]:
-    named = (erasure["after"] or {}).get("records")
+    after = erasure["after"]
+    named = after.get("records") if isinstance(after, Mapping) else None
     return named if isinstance(named, dict) else {}
 
 
