@@ -119,6 +119,8 @@ def draw_parts(drawn: random.Random) -> Iterator[bytes]:
             frames.insert(at, drawn.choice(RIGHT))
         elif change == 2:
             frames[at] = (drawn.choice(list(FrameType)), frames[at][1])
+        elif drawn.random() < 0.2:
+            frames[at] = (frames[at][0], b"[" * 4000)
         else:
             frames[at] = (frames[at][0], drawn.randbytes(drawn.choice((0, 1, 63, 65, 5000))))
     for number, (kind, body) in enumerate(frames):

@@ -240,6 +240,8 @@ def test_arrays_begin_at_multiples_of_64_bytes() -> None:
     assert offsets(specs) == {"x": 0, "y": 76_672}  # 1,198 x 64 = 76,672
     with pytest.raises(ValueError, match="dimensions of at least 1"):
         ArraySpec("uint8", (0,))
+    with pytest.raises(ValueError, match="whole dimensions"):
+        ArraySpec("uint8", tuple(json.loads("[4.5]")))
     with pytest.raises(ValueError, match="expected one of"):
         ArraySpec("float16", (1,))
 

@@ -373,7 +373,7 @@ def public_task(course: Course) -> dict[str, Any]:
 def _read_hello(body: bytearray) -> Mapping[str, Any]:
     try:
         hello = json.loads(bytes(body))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ProtocolError("hello is no JSON") from None
     if not isinstance(hello, dict) or hello.get("protocol") != 1:
         raise ProtocolError("hello names another protocol; expected 1")

@@ -73,8 +73,8 @@ class ArraySpec:
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"dtype {self.dtype!r}; expected one of {', '.join(ITEM_BYTES)}")
-        if not self.shape or any(size < 1 for size in self.shape):
-            raise ValueError(f"shape {list(self.shape)}; expected dimensions of at least 1")
+        if not self.shape or any(type(size) is not int or size < 1 for size in self.shape):
+            raise ValueError(f"shape {list(self.shape)}; expected whole dimensions of at least 1")
 
     @property
     def nbytes(self) -> int:

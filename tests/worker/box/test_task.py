@@ -112,6 +112,7 @@ def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> Non
         "json.dumps({'prediction': ['uint8', [2**40]], 'train': {}, 'inputs': {}})",
         "json.dumps({'prediction': ['uint8', [4]], 'train': {'x': ['int8', [9]]}, 'inputs': {}})",
         "json.dumps({'prediction': ['uint8', [4]], 'train': [], 'inputs': {}})",
+        "json.dumps({'prediction': ['uint8', [4.5]], 'train': {}, 'inputs': {}})",
     ],
 )
 def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(
