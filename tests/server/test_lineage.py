@@ -1,5 +1,6 @@
 """Lineage of packages: parents that are there, and the difference from them on a page."""
 
+import time
 from typing import Any
 
 import pytest
@@ -97,6 +98,21 @@ def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared() -> N
     assert [kind for kind, _ in found["a.py"]] == ["place", "same", "removed", "added", "same"]
     assert found["a.py"][2:4] == (("removed", "-y = 2"), ("added", "+y = 3"))
     assert found["d.txt"] is None
+
+
+def test_the_slowest_difference_keeps_nobody_waiting() -> None:
+    """Every other line is in both files, many times, and no two of them stand together."""
+    lines = MOST_LINES // 4
+    old, new = (
+        {"a.txt": "\n".join(f"{n % (lines // 20)}\n{side}{n}" for n in range(lines))}
+        for side in ("a", "b")
+    )
+    began = time.process_time()
+
+    (found,) = difference(old, new)
+
+    assert found.lines is not None
+    assert time.process_time() - began < 6  # 1 s; it grows with the third power of the lines.
 
 
 def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_known(

@@ -8,7 +8,7 @@ from typing import Literal
 LineKind = Literal["place", "same", "removed", "added"]
 _KINDS: dict[str, LineKind] = {"@": "place", " ": "same", "-": "removed", "+": "added"}
 # Longer sources would keep a server busy: beyond as many lines nothing is compared.
-MOST_LINES = 10_000
+MOST_LINES = 4_000
 
 
 @dataclass(frozen=True)
