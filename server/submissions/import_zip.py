@@ -32,7 +32,15 @@ LONGEST_COMMENT = 65_535
 ENCRYPTED = 0x1
 NO_ZIP = "This is no zip, or one of the kind for 4 GiB and more. Choose the folder itself."
 # Each is a fault of the file, found while it is read.
-FAULTS = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
+FAULTS = (
+    BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
+    struct.error,
+)
 
 
 @contextmanager
@@ -44,6 +52,8 @@ def open_zip(path: Path) -> Iterator[ZipFile]:
     except (*FAULTS, ValueError) as error:
         raise ContentError(NO_ZIP) from error
     with opened:
+        if any(info.header_offset < 0 for info in opened.infolist()):
+            raise ContentError(NO_ZIP)  # The system refuses to read there.
         yield opened
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import struct
 import zipfile
 from html import unescape
 from typing import Any
@@ -119,6 +120,14 @@ def symlink() -> bytes:
     return kept.getvalue()
 
 
+def before_its_begin() -> bytes:
+    """A zip whose directory says that it lies later than it does, so that all files lie earlier."""
+    stored = bytearray(zipped(TREE))
+    (at,) = struct.unpack_from("<I", stored, len(stored) - 6)
+    struct.pack_into("<I", stored, len(stored) - 6, at + 100)
+    return bytes(stored)
+
+
 def damaged() -> bytes:
     stored = bytearray(zipped({"CIFAR10/train/a.json": TREE["repo/CIFAR10/train/a.json"]}))
     at = stored.index(b"CIFAR10/train/a.json") + 24
@@ -131,6 +140,7 @@ def damaged() -> bytes:
     [
         (b"no zip", 422, "This is no zip"),
         (b"", 422, "This is no zip"),
+        (before_its_begin(), 422, "This is no zip"),
         (zipped({}), 422, "Nothing to import in there"),
         (zipped({"../../etc/x.json": "{}"}), 422, "Nothing to import in there"),
         (zipped({"results/S/b/result_0.txt": ":::MLLOG {}"}), 422, "folder around `results`"),
