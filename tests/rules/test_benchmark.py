@@ -121,6 +121,8 @@ def test_a_good_file_is_read_whole() -> None:
         ("dropped = 1", "dropped = -1", "runs.dropped"),
         ("count = 5", "count = true", "runs.count"),
         ("max_runs = 4", "max_runs = 1", "replay.max_runs"),
+        ("max_runs = 4", "max_runs = 101", "replay.max_runs"),
+        ("lease_seconds = 8", "lease_seconds = 1e300", "replay.lease_seconds"),
         ("alpha = 0.01", "alpha = 0.9", "replay.alpha"),
         ("alpha = 0.01", "alpha = 0", "replay.alpha"),
         ("lease_seconds = 8", "lease_secs = 8", "replay.lease_seconds"),

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from finishline.rules.benchmarks.benchmark import Benchmark
 
 
+LONGEST_SECONDS = 30 * 86_400.0
+
+
 def check_offered(benchmark: "Benchmark", *, file: str) -> None:
     """Refuse a definition that makes no sense. Raises BenchmarkError naming file and field."""
     for number, also in enumerate(benchmark.target.also):
@@ -20,6 +23,21 @@ def check_offered(benchmark: "Benchmark", *, file: str) -> None:
     _check_target(benchmark.target, file=file, field="target")
     _check_direction(benchmark, file=file)
     _check_trainings(benchmark, file=file)
+    _check_limits(benchmark, file=file)
+
+
+def _check_limits(benchmark: "Benchmark", *, file: str) -> None:
+    """Refuse limits that no calendar holds: a lease of 1e300 seconds has no end to store."""
+    for name in ("replay", "trainings"):
+        policy = getattr(benchmark, name)
+        for field in ("run_limit_seconds", "lease_seconds"):
+            if policy is not None and getattr(policy, field) > LONGEST_SECONDS:
+                raise BenchmarkError(
+                    f"{getattr(policy, field):g}",
+                    file=file,
+                    field=f"{name}.{field}",
+                    expected=f"at most {LONGEST_SECONDS:g} seconds",
+                )
 
 
 def _check_trainings(benchmark: "Benchmark", *, file: str) -> None:
