@@ -42,6 +42,12 @@ def test_another_hash_names_the_file_the_expected_and_the_found() -> None:
     ]
 
 
+def test_a_file_that_is_not_pinned_is_named() -> None:
+    assert problems_of(own_files() | {"more.csv": b"1\n"}) == [
+        "more.csv, field trainings.files: not pinned; expected its SHA-256 in the definition"
+    ]
+
+
 def test_problems_of_every_part_are_told_together() -> None:
     files = own_files()
     del files["points.csv"]

@@ -211,7 +211,7 @@ class TaskConversation:
         magic, number, sequence, length = HEADER.unpack(header)
         if (magic, number, sequence) != (MAGIC, self.expected, self._sequence):
             raise ProtocolError(f"no frame of type {self.expected.name.lower()} came")
-        if not 2 <= length <= _MOST_OF_TASKS[self.expected]:
+        if length > _MOST_OF_TASKS[self.expected]:
             raise ProtocolError(f"{self.expected.name.lower()} has {length} bytes")
         self._sequence += 1
         return self.expected, length
