@@ -94,6 +94,9 @@ class FakeBox:
         """An exit status that no runner gives."""
         return 1
 
+    def killed_by(self) -> None:
+        """Nothing: its runner ended by itself."""
+
     def usage(self) -> Usage:
         """Nothing: no process is counted."""
         return Usage()

@@ -345,6 +345,9 @@ class _Runner:
             return "memory_limit", f"the package held more than {most} MiB of memory"
         if status is None:
             return "entry_died", "the package closed its connection to the worker"
+        killed_by = self._box.killed_by()
+        if killed_by is not None:
+            return "child_died", f"the box was ended from outside by {killed_by}"
         known = EXITS.get(status)
         return known or ("entry_died", f"the package's process ended with exit status {status}")
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -67,6 +68,16 @@ class Box:
             return self._process.wait(wait_seconds)
         except subprocess.TimeoutExpired:
             return None
+
+    def killed_by(self) -> str | None:
+        """The signal that ended the program above the box, in words; None if it ended otherwise.
+
+        Nothing inside a box can reach that program.
+        """
+        status = self._process.poll()
+        if status is None or status >= 0:
+            return None
+        return f"signal {-status} ({signal.strsignal(-status) or 'unknown'})"
 
     def stop(self) -> None:
         """Kill every process of the box. May be called from any thread, and again."""

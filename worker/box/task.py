@@ -146,7 +146,9 @@ class TaskBox:
 
     def _failed(self) -> TaskError:
         self._box.exit_status(wait_seconds=1.0)
-        log = self._box.log_tail()
+        log, killed_by = self._box.log_tail(), self._box.killed_by()
+        if killed_by is not None:
+            return TaskError(f"the task's box was ended from outside by {killed_by}", log=log)
         lines = log.strip().splitlines()
         message = f"the task's module failed: {lines[-1] if lines else 'it ended in silence'}"
         return TaskError(message, log=log)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
@@ -71,6 +72,13 @@ def course(score: Score = share_right) -> Course:
         score=score,
         target=0.75,
     )
+
+
+def kill_boxes() -> None:
+    """Kill every box of bubblewrap that this process has started, as the kernel may."""
+    for child in psutil.Process().children():
+        if child.name() == "bwrap":
+            child.kill()
 
 
 RunCode = Callable[..., RaceResult]

@@ -9,7 +9,7 @@ from finishline.rules.trainings import protocol
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.protocol import Limits
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
-from tests.worker.box.conftest import LIMITS, RunCode
+from tests.worker.box.conftest import LIMITS, RunCode, kill_boxes
 from worker.box import race
 from worker.box.order import RUNNER, BoxUnavailableError
 
@@ -87,6 +87,14 @@ def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code: RunCo
     result = run_code("def train(prepared, data, seed):\n    yield lambda inputs: bytes(8)\n")
 
     assert (result.status, result.code, len(result.asks)) == ("not_reached", None, 1)
+
+
+def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code: RunCode) -> None:
+    code = "import time\ndef train(*_):\n    yield lambda inputs: bytes(8)\n    time.sleep(60)\n"
+    result = run_code(code, on_ask=lambda _ask: kill_boxes())
+
+    assert (result.status, result.code) == ("failed", "child_died")
+    assert result.message == "the box was ended from outside by signal 9 (Killed)"
 
 
 @pytest.mark.parametrize(

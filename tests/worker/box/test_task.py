@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.worker.box.conftest import kill_boxes
 from worker.box.packages import requirements_of
 from worker.box.race import Course
 from worker.box.shipped import task_module
@@ -174,4 +175,11 @@ def test_a_task_that_gives_no_answer_is_told(
     with TaskBox(module) as task:
         monkeypatch.setattr("worker.box.task.ANSWER_SECONDS", 0.2)
         with pytest.raises(TaskError, match=r"gave no answer in 0\.2 s"):
+            task.draw(bytes(32), facts={}, target=1)
+
+
+def test_a_task_whose_box_something_outside_kills_is_not_blamed(write_task: WriteTask) -> None:
+    with TaskBox(write_task("")) as task:
+        kill_boxes()
+        with pytest.raises(TaskError, match=r"ended from outside by signal 9 \(Killed\)"):
             task.draw(bytes(32), facts={}, target=1)
