@@ -13,11 +13,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from server.base.database import INSERTS, Database, state_of
+from server.base.database import INSERTS, OUTAGES, Database, state_of
 from server.base.models import Board, BoardChange
 from server.base.viewer import seeing_as_anybody
 
@@ -166,7 +164,7 @@ class VersionReader:
             if self._sqlite is None:
                 self._sqlite = self._database.engine.raw_connection()
             return dict(self._sqlite.cursor().execute(VERSIONS).fetchall())
-        except (DBAPIError, PoolTimeoutError, sqlite3.Error):
+        except (*OUTAGES, sqlite3.Error):
             return None
         except Exception:  # The waiting requests are answered after any error.
             log.exception("the versions of the boards could not be read")

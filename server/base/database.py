@@ -22,13 +22,16 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from server.base.viewer import ANYBODY, VIEWER, Viewer
 from server.base.write_turns import WriteTurns
 
+# Of a database that is away, or that has no connection free.
+OUTAGES = (DBAPIError, PoolTimeoutError)
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.
 # A server that was started again took longer to come back.

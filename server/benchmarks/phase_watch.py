@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.phases import is_frozen
 from server.base.board_versions import raise_board_version
-from server.base.database import Database, utc_now
+from server.base.database import OUTAGES, Database, utc_now
 from server.base.models import BenchmarkPhases
 from server.base.services import OfferedBenchmarks
 from server.base.settings import Settings
@@ -122,9 +120,7 @@ class PhaseWatch:
         self._definitions = definitions
         self._settings = settings
         self._lock = Lock()
-        self.thread = PeriodicThread(
-            "phases", INTERVAL_SECONDS, self.look_once, outages=(DBAPIError, PoolTimeoutError)
-        )
+        self.thread = PeriodicThread("phases", INTERVAL_SECONDS, self.look_once, outages=OUTAGES)
 
     def look_once(self) -> None:
         """Freeze and reveal due benchmarks. Raises SQLAlchemyError if the database is away."""

@@ -9,11 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
-from sqlalchemy.exc import DBAPIError
-
 from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.database import Database, utc_now
+from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import ContentError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.settings import MailServer, Settings, parse_smtp_url
@@ -140,7 +138,7 @@ class NoticeLoop:
         self._prune_at = utc_now() + timedelta(minutes=1)
         self._pool = ThreadPoolExecutor(PLACES, thread_name_prefix="notice")
         self._thread = PeriodicThread(
-            "notices", AWAY_SECONDS, self.run_once, self._wake, outages=(DBAPIError,)
+            "notices", AWAY_SECONDS, self.run_once, self._wake, outages=OUTAGES
         )
 
     @property
@@ -210,6 +208,8 @@ class NoticeLoop:
             answer = deliver(self._database, self._settings, item)
             if answer is not None and not answer.is_success:
                 log.info("delivery %s failed: %s", item.id, answer.error or answer.status)
+        except OUTAGES as error:
+            log.warning("delivery %s could not be settled; it is sent again: %s", item.id, error)
         except Exception:
             log.exception("delivery %s could not be settled; it is sent again", item.id)
         finally:

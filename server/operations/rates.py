@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.base.database import OUTAGES
 from server.base.error_answers import refuse
 from server.base.request_context import SignedIn, signed_in
 from server.base.request_metrics import RequestMetrics
@@ -243,7 +244,10 @@ class RateLimiting:
             return name, seconds
         if not seconds:
             # Somebody at this address guesses; a token that is good is no guess.
-            found = await run_in_threadpool(self._find_signed_in, requester.secret_sha256)
+            try:
+                found = await run_in_threadpool(self._find_signed_in, requester.secret_sha256)
+            except OUTAGES:  # The application looks for it too, and answers that it cannot.
+                return name, 0
             if found is not None:
                 self._known.note(found.secret_sha256, found.role, found.user_id)
                 return name, 0

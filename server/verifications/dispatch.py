@@ -16,12 +16,11 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, select
-from sqlalchemy.exc import DBAPIError
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
-from server.base.database import Database, utc_now
+from server.base.database import OUTAGES, Database, utc_now
 from server.base.models import Attempt
 from server.base.settings import Settings
 from server.base.wakeup import DispatchWakeup
@@ -68,7 +67,7 @@ class Dispatcher:
             settings.dispatch_interval_seconds,
             self._round,
             database.state.of(DispatchWakeup),
-            outages=(DBAPIError,),
+            outages=OUTAGES,
         )
 
     @property

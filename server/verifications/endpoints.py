@@ -1,5 +1,6 @@
 """Endpoints of verifications: request, read, cancel, watch, rerun, decide; duels and pools."""
 
+import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from finishline.api.verifications import (
     WitnessCreate,
     WitnessToken,
 )
+from server.base.database import OUTAGES
 from server.base.models import Verification
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
@@ -36,6 +38,7 @@ from server.verifications.requests import ask_as_caller, cancel, make_witness_to
 from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])
+log = logging.getLogger(__name__)
 
 
 def _view(services: Services, session: Session, verification: Verification) -> VerificationView:
@@ -155,7 +158,11 @@ async def watch_verification(
     read = partial(read_news, services, viewer, verification_id)
     with services.of(Feeds).follow((verification_id, viewer), read) as follower:
         while True:
-            news = await follower.next(position)
+            try:
+                news = await follower.next(position)
+            except OUTAGES as error:  # Its reader comes again, and is told when.
+                log.warning("a live stream of %s ends: %s", verification_id, error)
+                return
             if news.state != shown:
                 shown = news.state
                 yield ServerSentEvent(

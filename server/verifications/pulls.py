@@ -11,10 +11,9 @@ from contextlib import contextmanager
 
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import select
-from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.verification.messages import ReplayJob
-from server.base.database import Database
+from server.base.database import OUTAGES, Database
 from server.base.errors import NotFoundError
 from server.base.models import Attempt
 from server.people.dependencies import Caller
@@ -82,7 +81,7 @@ class PullDesk:
         while self._waiting:
             try:
                 drawn = await run_in_threadpool(self._drawn)
-            except DBAPIError as error:
+            except OUTAGES as error:
                 log.warning("no work was looked up for %d workers: %s", len(self._waiting), error)
                 drawn = []
             for name, attempt_id in drawn:

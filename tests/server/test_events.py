@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from server.base.database import Database, utc_now
 from server.verifications import endpoints as events
@@ -171,6 +172,20 @@ def test_while_it_runs_a_change_of_state_is_told_before_the_end(
     ]
     ids = [f"1.{sequence}" for sequence in range(count)]
     assert [e["id"] for e in seen] == ["0.-1", "0.-1", *ids, ids[-1], ids[-1]]
+
+
+def test_a_stream_ends_when_the_database_goes_away(
+    replay: Any, watch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_news, reads = events.read_news, iter((True, False))
+
+    def read_once(*arguments: Any) -> Any:
+        if next(reads):
+            return read_news(*arguments)
+        raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr(events, "read_news", read_once)
+    assert [event["event"] for event in watch(replay.verification_id)] == ["state"]
 
 
 class Written:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 from starlette.types import Message, Receive, Scope, Send
 
 from server.app import create_app
@@ -23,6 +24,7 @@ from server.operations.rates import (
 )
 from server.people.sessions import HOST_PREFIX, NAME
 from tests.support.loops import run_async
+from tests.support.services import services_of
 
 SECRET = hashlib.sha256(b"fl_secret").hexdigest()
 
@@ -155,6 +157,22 @@ def test_a_good_token_that_is_seen_first_passes_where_others_guess(
     assert wrong == [401, 401, 401, 401, 429]
     assert read(client, **alice.headers) == 200
     assert read(client, Authorization="Bearer fl_guess") == 429
+
+
+@pytest.mark.usefixtures("within_one_hour")
+def test_a_good_token_is_no_guess_while_the_database_is_away(
+    client: TestClient, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        assert read(client, Authorization=f"Bearer fl_guess-{number}") == 401
+
+    def fail() -> Any:
+        raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
+
+    database = services_of(client).database
+    for name in ("read", "read_columns"):
+        monkeypatch.setattr(database, name, fail)
+    assert read(client, **alice.headers) == 503
 
 
 @pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
