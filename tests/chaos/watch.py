@@ -4,13 +4,18 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import httpx2
+import psutil
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from server.base.database import Database, utc_now
-from server.base.models import Attempt, WorkerRow
+from finishline.rules.verification.purposes import SPEED_UP
+from server.base.database import utc_now
+from server.base.models import Attempt, Verification, WorkerRow
+from tests.chaos.cluster import Cluster, runs
+from tests.support.processes import asking
 
 LOOK_SECONDS = 0.5
 HELLO_SECONDS = 12.0  # A worker that was heard within two hellos is there to work.
@@ -19,14 +24,18 @@ HELLO_SECONDS = 12.0  # A worker that was heard within two hellos is there to wo
 class Watch:
     """Longest times that attempts stood still: `overdue` past the lease, `idle` with a free worker.
 
-    An attempt that is queued while no worker is free stands still for a good reason.
+    An attempt that is queued while no worker is free stands still for a good reason, and so does
+    one beside the reference, which waits for all others. Nothing is held against a server that is
+    down, and an expired lease only from its return. `trainings` are all that were seen.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.overdue_seconds = 0.0
         self.idle_seconds = 0.0
         self._idle: dict[str, float] = defaultdict(float)
-        self._database = database
+        self._back_at: datetime | None = None
+        self.trainings: set[psutil.Process] = set()
+        self._cluster = cluster
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -38,29 +47,48 @@ class Watch:
         self._over.set()
         self._thread.join()
 
+    def left_trainings(self) -> list[psutil.Process]:
+        """Training processes and boxes that no worker has any more and that run all the same."""
+        return [each for each in self.trainings - set(self._cluster.trainings()) if runs(each)]
+
     def _work(self) -> None:
         last = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             now = time.monotonic()
+            self.trainings |= set(self._cluster.trainings())
             with contextlib.suppress(SQLAlchemyError):  # The database may be restarting.
                 self._look(now - last)
             last = now
 
     def _look(self, passed_seconds: float) -> None:
         now = utc_now()
-        with self._database.read() as session:
+        if not self._server_answers():
+            self._back_at = None
+            return
+        back_at = self._back_at = self._back_at or now
+        with self._cluster.database.read() as session:
             running = session.scalars(
                 select(Attempt.lease_expires_at).where(Attempt.state == "running")
             ).all()
-            queued = session.scalars(select(Attempt.id).where(Attempt.state == "queued")).all()
+            queued = session.scalars(
+                select(Attempt.id)
+                .join(Verification)
+                .where(Attempt.state == "queued", Verification.kind != SPEED_UP.name)
+            ).all()
             free = session.scalar(
                 select(WorkerRow.name)
                 .where(WorkerRow.state == "idle")
                 .where(WorkerRow.last_seen_at > now - timedelta(seconds=HELLO_SECONDS))
                 .limit(1)
             )
-        late = [(now - expiry).total_seconds() for expiry in running if expiry is not None]
+        expired = [max(expiry, back_at) for expiry in running if expiry is not None]
+        late = [(now - expiry).total_seconds() for expiry in expired]
         self.overdue_seconds = max([self.overdue_seconds, *late])
         for attempt_id in queued if free is not None else ():
             self._idle[attempt_id] += passed_seconds
         self.idle_seconds = max([self.idle_seconds, *self._idle.values()])
+
+    def _server_answers(self) -> bool:
+        with contextlib.suppress(httpx2.TransportError):
+            return asking.get(f"{self._cluster.url}/healthz", timeout=5.0).is_success
+        return False

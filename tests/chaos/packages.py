@@ -1,0 +1,18 @@
+"""Training packages of digits, made of the example of `finishline training init`."""
+
+from importlib.resources import files
+
+from tests.chaos.stroll import Part
+
+EXAMPLE = files("finishline.rules.trainings").joinpath("template")
+RIDGE = "3.0, 1.0, 400, 5"
+
+
+def digits_package(number: int) -> list[Part]:
+    """The parts of an honest package; every number makes another program."""
+    text = EXAMPLE.joinpath("train.py.example").read_text()
+    assert RIDGE in text
+    changed = text.replace(RIDGE, f"3.0, {1 + number / 100}, 400, 5")
+    manifest = EXAMPLE.joinpath("training.toml.example").read_text()
+    found = {"train.py": changed, "training.toml": manifest}
+    return [("files", (name, content.encode())) for name, content in found.items()]
