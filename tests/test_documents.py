@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs" / "decisions"
@@ -79,14 +80,27 @@ def test_ci_runs_targets_that_the_makefile_has() -> None:
 
 
 def test_the_versions_told_are_that_of_the_distributions() -> None:
+    """Between releases a number of development, so that no build calls itself a release."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    images = re.findall(r"/finishline-worker:(\S+)", (ROOT / "docs" / "slurm.md").read_text())
 
     assert citation["version"] == version
     assert citation["license"] == "Apache-2.0"
-    assert newest is not None
-    assert newest[1] == version
+    assert set(images) == {version}
+
+
+def test_the_changelog_begins_with_the_version_or_what_comes_after_it() -> None:
+    version = Version(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    if version.is_devrelease:
+        assert heads.pop(0) == "Unreleased"
+    released = [re.fullmatch(r"(\d+\.\d+\.\d+) \((\d{4}-\d\d-\d\d)\)", head) for head in heads]
+    newest = [(Version(each[1]), each[2]) for each in released if each is not None]
+
+    assert len(newest) == len(released)
+    assert newest == sorted(newest, reverse=True)
+    assert newest[0][0] < version if version.is_devrelease else newest[0][0] == version
 
 
 def test_hooks_and_forms_of_issues_are_yaml() -> None:
