@@ -25,7 +25,6 @@ from worker.roofs import Roofs, find_device
 from worker.step_parts import PARTS, WARM_UP_STEPS, watch_steps
 
 TRACED_STEPS = 5
-AVOIDABLE = {"data": "data loading", "optimizer": "optimizer", "idle": "idle"}
 Points = list[list[float]]
 
 
@@ -58,7 +57,7 @@ def run_profile(orders: dict[str, Any], *, steps: int, out: Path) -> dict[str, A
             "of_peak": cumulative([rate / peak for rate in rates]) if rates and peak else None,
         },
         "peak_flops_per_second": peak,
-        "bottleneck": AVOIDABLE[max(AVOIDABLE, key=lambda part: parts[part] or 0.0)],
+        "bottleneck": max(parts, key=lambda part: parts[part] or 0.0),
         "absent": absent,
     }
 

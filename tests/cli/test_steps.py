@@ -87,7 +87,8 @@ def test_the_parts_of_a_step_add_up(finishline: Finishline, tmp_path: Path) -> N
     assert min(parts[name] for name in ("data", "forward", "backward", "optimizer")) > 0
     total = sum(value for value in parts.values() if value is not None)
     assert total == pytest.approx(document["step_seconds"], rel=0.03)
-    assert document["bottleneck"] in {"data loading", "optimizer", "idle"}
+    known = {name: value for name, value in parts.items() if value is not None}
+    assert document["bottleneck"] == max(known, key=known.__getitem__)
     for points in document["cdf"].values():
         assert points == sorted(points)
         assert points[-1][1] == 1.0
