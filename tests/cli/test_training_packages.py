@@ -225,3 +225,18 @@ def test_an_environment_that_is_not_here_is_named(
 
     assert main(["training", "run", str(package)]) == 1
     assert "environment numpy-1.0 is not installed here" in capsys.readouterr().err
+
+
+def test_a_task_of_ones_own_needs_no_box_with_its_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # There is no bubblewrap.
+    main(["benchmark", "init", str(tmp_path / "mine")])
+    capsys.readouterr()
+    given = ["training", "run", str(tmp_path / "mine" / "reference"), "--runs", "1", "--json"]
+
+    assert main(given) == 4
+    assert "bubblewrap" in capsys.readouterr().err
+    assert main([*given, "--plain"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (run["status"], run["quality"] >= 90.0) == ("reached", True)

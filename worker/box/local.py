@@ -4,7 +4,7 @@
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
 when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
 With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A. With `--plain`
-packages run without a box; the task keeps its own.
+packages run without a box; the task keeps its own, unless `--plain-task` says that it is yours too.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.job import draw
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
-from worker.box.order import BoxUnavailableError, Order
+from worker.box.order import AnyBackend, BoxUnavailableError, Order
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError
@@ -51,11 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         racers = [_racer(given.package, benchmark, plain=given.plain)]
         if given.compare is not None:
             racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
-        state = check_box()
-        tell("box", entries=state.entries, why=state.why)
-        if state.entries == "off":
-            raise BoxUnavailableError(state.why or "this host has no box")
-        with open_task(given.benchmark.with_suffix(""), benchmark) as task:
+        if given.plain_task:
+            tell("box", entries="off", why="--plain")
+        else:
+            require_box()
+        backend: AnyBackend = "plain" if given.plain_task else "bwrap"
+        with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
             return _train(given, racers, benchmark, task)
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -63,6 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BoxUnavailableError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNAVAILABLE
+
+
+def require_box() -> None:
+    """Test this host's box, and say whose packages it takes. Raises BoxUnavailableError."""
+    state = check_box()
+    tell("box", entries=state.entries, why=state.why)
+    if state.entries == "off":
+        raise BoxUnavailableError(state.why or "this host has no box")
 
 
 def _racer(
@@ -130,9 +139,11 @@ def limits_of(benchmark: Benchmark) -> Limits:
 
 
 @contextmanager
-def open_task(folder: Path, benchmark: Benchmark) -> Iterator[TaskBox]:
+def open_task(
+    folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap"
+) -> Iterator[TaskBox]:
     """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
-    with TaskBox(task_module(folder, benchmark.benchmark_id)) as task:
+    with TaskBox(task_module(folder, benchmark.benchmark_id), backend=backend) as task:
         yield task
 
 
@@ -190,6 +201,7 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--compare", type=Path, help="folder of a package to train in turn")
     parser.add_argument("--plain", action="store_true", help="run packages without a box")
+    parser.add_argument("--plain-task", action="store_true", help="run the task without a box")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
     parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")

@@ -25,6 +25,7 @@ RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"
 SCRATCH = "/scratch"
 Backend = Literal["bwrap", "oci"]
+AnyBackend = Backend | Literal["plain"]
 
 
 class BoxUnavailableError(Exception):
@@ -46,7 +47,7 @@ class Order:
     limits: Limits = field(default_factory=Limits)
     extra: Sequence[Bind] = ()
     runner: Path = RUNNER
-    backend: Backend | Literal["plain"] = "bwrap"
+    backend: AnyBackend = "bwrap"
     gpus: Sequence[str] = ()
     has_compiler: bool = False
 

@@ -24,7 +24,7 @@ from finishline.rules.trainings.protocol import (
     offsets,
 )
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError
-from worker.box.order import RUNNER, Backend, Order
+from worker.box.order import RUNNER, AnyBackend, Order
 from worker.box.packages import Bind
 from worker.box.race import Course
 from worker.box.start import Box
@@ -57,7 +57,7 @@ class TaskModule:
 class TaskBox:
     """A running task. Use it as a context; the box is killed at its end."""
 
-    def __init__(self, task: TaskModule, *, backend: Backend = "bwrap") -> None:
+    def __init__(self, task: TaskModule, *, backend: AnyBackend = "bwrap") -> None:
         extra = [Bind(RUNNER, "/runner.py")]
         extra += [Bind(path, f"/data/{name}") for name, path in (task.data or {}).items()]
         order = Order(

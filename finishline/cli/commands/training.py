@@ -22,6 +22,7 @@ from finishline.cli.training import require_server
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
+from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
@@ -87,7 +88,9 @@ def run(
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="Run the package without a box, with all that you may do here."
+            "--plain",
+            help="Run the package without a box, and a task of your own, with all that you may do "
+            "here.",
         ),
     ] = False,
     compare: Annotated[
@@ -123,6 +126,8 @@ def run(
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     arguments += ["--plain"] if plain else []
+    # A task of one's own alone: the folder of another's has been fetched as NAME.toml beside NAME/.
+    arguments += ["--plain-task"] if plain and tasks[name].name == FILE else []
     finished: list[dict[str, Any]] = []
     drawn = nonce
     code = 0
@@ -204,8 +209,9 @@ def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     """Lines for people on an event of a training."""
     sign = " %" if unit == "percent" else ""
     if event["kind"] == "box":
-        told = "in a box" if event["why"] is None else f"in a box ({event['why']})"
-        yield Text(f"Training {told}.", style="dim")
+        how = "without a box" if event["entries"] == "off" else "in a box"
+        why = "" if event["why"] is None else f" ({event['why']})"
+        yield Text(f"Training {how}{why}.", style="dim")
     elif event["kind"] == "asked":
         seconds = seconds_text(event["seconds"])
         yield Text(f"{_run_name(event)}{event['quality']:.2f}{sign} after {seconds}")
