@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from finishline.rules.benchmarks.quality import UNITS
-from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
+from finishline.rules.benchmarks.quality import LARGEST_QUALITY, UNITS
 from web.formats import TimeFormat, milliseconds, number, significant
 
 Entry = Mapping[str, Any]

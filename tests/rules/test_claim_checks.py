@@ -147,10 +147,27 @@ def test_a_percentage_lies_between_0_and_100(digits: Benchmark, quality: float) 
 def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
     make_benchmark: Callable[..., Benchmark], quality: float
 ) -> None:
-    loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
+    score = make_benchmark(target=QualityTarget("score", 0.2, "score", "lower"))
 
-    assert found_in(loss, quality) == [("impossible_quality", 17)]
-    assert found_in(loss, 0.6) == found_in(loss, 0.0) == found_in(loss, -40.0) == []
+    assert found_in(score, quality) == [("impossible_quality", 17)]
+    assert found_in(score, 0.6) == found_in(score, 0.0) == found_in(score, -40.0) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "codes"),
+    [
+        ("nats/byte", 0.2, ["impossible_quality"]),
+        ("loss", 0.2, ["impossible_quality"]),
+        ("BLEU", 25.0, ["impossible_quality"]),
+        ("loss", -1.5, []),  # A log-likelihood, say.
+    ],
+)
+def test_a_metric_is_negative_only_where_its_unit_or_its_target_says_so(
+    make_benchmark: Callable[..., Benchmark], unit: str, value: float, codes: list[str]
+) -> None:
+    benchmark = make_benchmark(target=QualityTarget("m", value, unit, "lower"))
+
+    assert [code for code, _ in found_in(benchmark, -0.01)] == codes
 
 
 def test_every_metric_of_a_target_is_held_to_its_unit(
@@ -179,7 +196,7 @@ def test_what_was_expected_is_said_in_the_words_of_the_log(
         quality, epoch = check_figures(run, loss)
         (time,) = check_times([run], [RunScore("run_0.log", 1, True, 0.0, 1.0, 1.0, None)], digits)
 
-        assert quality.expected == "0, or 1e-12 to 1e+06 with either sign"
+        assert quality.expected == "0, or 1e-12 to 1e+06"
         assert (epoch.field, time.field) == names
 
 

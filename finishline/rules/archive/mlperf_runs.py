@@ -17,9 +17,11 @@ from finishline.rules.logs.mllog_lines import MLLOG_MARK
 from finishline.rules.logs.mllog_run import Reading
 from finishline.rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
 from finishline.rules.logs.mlp06 import MLP06_MARK, read_mlp06_chunks
-from finishline.rules.scoring.convergence import convergence_of_run
+from finishline.rules.logs.text import refuse_other_content
+from finishline.rules.scoring.convergence import ConvergenceUnit, convergence_of_run
 from finishline.rules.scoring.run import INIT_ALLOWANCE_SECONDS, Run
 from finishline.rules.scoring.tta import excess_preparation_seconds, first_evaluation_at_target
+from finishline.rules.submissions.claim_checks import check_published_run
 
 # The ranks of a run start within minutes of each other.
 CLOSE_TO_LIMIT_MS = INIT_ALLOWANCE_SECONDS["closed"] * 1000 / 2
@@ -123,7 +125,15 @@ def read_run(
     details: tuple[Detail, ...] = ("all",) if every_line else ("last", "figures")
     for detail in details:
         found = Problems()
-        reading, version = _read(file, archive, allowed, detail, target, found)
+        reading, version = _read(
+            file,
+            archive,
+            allowed,
+            detail,
+            target,
+            found,
+            counted=benchmark.convergence_unit if benchmark is not None else None,
+        )
         if version or detail != "last" or has_reached(reading.run, benchmark):
             break
     for problem in found:
@@ -150,10 +160,13 @@ def _read(
     detail: Detail,
     target: QualityTarget | LoggedQuality | None,
     found: Problems,
+    *,
+    counted: ConvergenceUnit | None,
 ) -> tuple[Reading, str | None]:
     report, notice = found.reporter("error"), found.reporter("warning")
     try:
         first, chunks = _peek(archive.chunks(file))
+        refuse_other_content(first, name=file.path)
         older = MLLOG_MARK not in first
         if older and MLP_MARK in first:
             reading = read_mlp05_chunks(
@@ -185,9 +198,12 @@ def _read(
             odd=notice,
             detail=detail,
             target=target,
+            counted=counted,
         )
         if detail != "all" and may_exceed_allowance(first, reading.started_ms):
-            seconds = read_preparation_seconds(archive.chunks(file), name=file.path)
+            seconds = read_preparation_seconds((first,), name=file.path)
+            if seconds is None:  # The run starts further on, or its times contradict each other.
+                seconds = read_preparation_seconds(archive.chunks(file), name=file.path)
             reading = replace(reading, run=replace(reading.run, preparation_seconds=seconds))
     except RuleError as error:
         report(error)
@@ -221,6 +237,9 @@ def judge_run(
     stop_seconds = run.stop_seconds
     converged = bool(reading.trusted and stop_seconds is not None and willing and reached)
     _add_problems(run, reading, converged=converged, willing=willing, problems=problems)
+    if benchmark is not None:
+        for violation in check_published_run(run, benchmark, before_last=reading.before_last):
+            problems.violate(violation, file=run.name)
     status = "success" if converged else "not converged"
     judged = run if run.status == status else replace(run, status=status)
     excess = counted_preparation_seconds(run, benchmark, problems)

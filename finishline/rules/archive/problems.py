@@ -115,6 +115,7 @@ class Problems:
             violation.code,
             violation.message,
             file=violation.file or file,
+            line=violation.line,
             field=violation.field,
             expected=violation.expected,
         )

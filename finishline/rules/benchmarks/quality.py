@@ -19,6 +19,10 @@ UNITS: Mapping[str, float | None] = {
     "BLEU": None,
     "score": None,
 }
+# Greatest quality in each unit, None where there is none.
+GREATEST: Mapping[str, float | None] = {**UNITS, "BLEU": 100.0}
+# Smallest and largest quality, apart from 0, where the unit sets no bound. None is near these.
+SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,33 @@ class QualityTarget:
         if self.floor is None:
             return False
         return quality > self.floor if self.direction == "higher" else quality < self.floor
+
+    @property
+    def greatest(self) -> float | None:
+        """The greatest quality that the unit has, None where it sets no bound."""
+        return GREATEST[self.unit]
+
+    @property
+    def may_be_negative(self) -> bool:
+        """Whether the metric can be negative: a score can, and a loss whose target is."""
+        return self.unit == "score" or self.value < 0
+
+    def is_possible(self, quality: float) -> bool:
+        """Whether the metric can have a quality at all."""
+        if quality < 0 and not self.may_be_negative:
+            return False
+        greatest = GREATEST[self.unit]
+        if greatest is not None:
+            return quality <= greatest
+        return quality == 0 or SMALLEST_QUALITY <= abs(quality) <= LARGEST_QUALITY
+
+    @property
+    def possible_in_words(self) -> str:
+        """The qualities that the metric can have."""
+        if self.greatest is not None:
+            return f"a {self.unit} from 0 to {self.greatest:g}"
+        sign = " with either sign" if self.may_be_negative else ""
+        return f"0, or {SMALLEST_QUALITY:g} to {LARGEST_QUALITY:g}{sign}"
 
     def best(self, qualities: Iterable[float]) -> float:
         """The best of at least one quality."""

@@ -9,19 +9,10 @@ from finishline.rules.logs.mllog import parse_mllog
 from finishline.rules.logs.mllog_lines import MLLOG_MARK
 from finishline.rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
 from finishline.rules.logs.mlp06 import MLP06_MARK, read_mlp06_chunks
-from finishline.rules.logs.text import MAX_FILE_BYTES, refuse_long_lines
+from finishline.rules.logs.text import MAX_FILE_BYTES, refuse_long_lines, refuse_other_content
 from finishline.rules.scoring.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
-COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"PK\x03\x04": "zip",
-    b"PK\x05\x06": "zip",
-    b"PK\x07\x08": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bzip2",
-}
 
 Parser = Callable[[bytes, str, Benchmark, bool], Run]
 
@@ -34,17 +25,11 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     order, that no figure needs. Raises LogFormatError with file, line, field and expectation.
     """
     check_file_name(name)
-    if not content or content.isspace():
-        raise LogFormatError("an empty log", file=name, expected="one training run")
     if len(content) > MAX_FILE_BYTES:
         raise LogFormatError(
             f"{len(content):,} bytes", file=name, expected=f"at most {MAX_FILE_BYTES:,} bytes"
         )
-    for magic, kind in COMPRESSED.items():
-        if content.startswith(magic):
-            raise LogFormatError(
-                f"{kind} compressed; send plain text", file=name, expected="a plain text log"
-            )
+    refuse_other_content(content, name=name)
     return _parser(name, content)(content, name, benchmark, archive)
 
 

@@ -21,12 +21,17 @@ from finishline.rules.logs.mllog_run import (
 )
 from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.logs.text import Block, refuse_long_lines
+from finishline.rules.scoring.convergence import ConvergenceUnit
 from finishline.rules.scoring.run import Run
 
 __all__ = ["parse_mllog", "read_mllog_chunks", "read_preparation_seconds", "write_run_log"]
 
 Detail = Literal["all", "figures", "last"]
 
+_COUNTS: Mapping[ConvergenceUnit, re.Pattern[bytes]] = {
+    "epoch_num": re.compile(rb'"epoch_num": ([0-9]{1,15}(?:\.[0-9]{0,20})?)'),
+    "samples_count": re.compile(rb'"samples_count": ([0-9]{1,15})'),
+}
 _EVERY_LINE = every_line()
 _FIGURE_LINES = lines_that_count(FIGURE_KEYS)
 # The first group of an init_start has its time in these bytes.
@@ -108,6 +113,7 @@ def read_mllog_chunks(
     odd: Report | None = None,
     detail: Detail = "all",
     target: QualityTarget | LoggedQuality | None = None,
+    counted: ConvergenceUnit | None = None,
 ) -> Reading:
     """The run in an MLPerf log of any size, given piece by piece.
 
@@ -119,13 +125,22 @@ def read_mllog_chunks(
 
     With `detail` "figures" the lines that no figure needs are not parsed: there is no ledger, there
     are no hyperparameters, evaluations do not know their line, and errors in such lines are not
-    seen. With "last" the same holds for all evaluations but the last, which the run has alone.
+    seen. With "last" the same holds for all evaluations with a number but the last, which the run
+    has alone; of the one before it the count is known, in epochs or samples as `counted` says.
 
     `target` names the metrics of an evaluation that has several; then all of them are read, with
     any `detail`.
     """
     several = target is not None and bool(target.logged_names)
-    reader = RunReader(name, allowed, told=detail == "all", report=report, odd=odd, target=target)
+    reader = RunReader(
+        name,
+        allowed,
+        told=detail == "all",
+        report=report,
+        odd=odd,
+        target=target,
+        counts=_COUNTS[counted] if counted is not None else None,
+    )
     records = read_mllog(
         chunks,
         file=name,

@@ -33,7 +33,7 @@ AT_ONCE_BYTES = 256 * 1024  # A block takes many times its size in memory.
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
 
-EVALUATION = rb' \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "'
+EVALUATION = rb' \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "value": [-+.0-9e]++, "'
 _KEY_LETTERS = frozenset(string.ascii_letters + string.digits + "_")
 
 Report = Callable[[LogFormatError], None]

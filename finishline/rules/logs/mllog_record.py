@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, TypeGuard, final
 import orjson
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.text import MAX_MLLOG_LINE_BYTES, Block, parse_json, refuse_repeated_keys
+from finishline.rules.logs.text import (
+    MAX_MLLOG_LINE_BYTES,
+    Block,
+    parse_json,
+    refuse_repeated_keys,
+    replace_bad_bytes,
+    with_finite_numbers,
+)
 
 MAX_TIME_MS = 1e14  # The year 5138.
 MAX_KEY_LENGTH = 100
@@ -82,10 +89,23 @@ def _read_odd_line(
         expected = f"at most {MAX_MLLOG_LINE_BYTES:,} bytes"
         message = f"an MLLOG line of more than {MAX_MLLOG_LINE_BYTES:,} bytes"
         raise line_error(message, None, expected, "long_line")
-    record = _record(parse_json(text, file=""), block, offset)
+    try:
+        table = parse_json(text, file="")
+    except LogFormatError as error:
+        if error.code == "not_finite" and not _counts(text, counted_keys):
+            error.code = "bad_json"
+        raise
+    record = _record(table, block, offset)
     if record.key in counted_keys or text.count(b'"key"') != 1 or b"\\" in text:
         refuse_repeated_keys(text, file="")
     return record
+
+
+def _counts(text: bytes, keys: frozenset[str]) -> bool:
+    """Whether a line that is JSON but for its numbers has one of some keys."""
+    table = orjson.loads(with_finite_numbers(replace_bad_bytes(text)))
+    key = table.get("key") if type(table) is dict else None
+    return type(key) is str and key in keys
 
 
 def _record(table: Any, block: Block, offset: int) -> MllogRecord:

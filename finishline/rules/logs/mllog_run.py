@@ -38,7 +38,8 @@ class Reading:
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
     `evaluations` counts those it has, which may be more than were read. `started_ms` is the time of
-    its run_start, in milliseconds since 1970.
+    its run_start, in milliseconds since 1970. `before_last` counts the epochs or samples of the
+    evaluation before the last one, where that alone was read; see `RunReader`.
     """
 
     run: Run
@@ -46,6 +47,7 @@ class Reading:
     trusted: bool
     evaluations: int
     started_ms: float | None = None
+    before_last: float | None = None
 
 
 class RunReader:
@@ -55,7 +57,8 @@ class RunReader:
     Oddities of published logs that no figure rests on go to `odd`, where there is one. `told` is
     whether the lines of the phases are read too, so that there is a ledger, and whether evaluations
     are to know their line. `target` tells whether an evaluation is several metrics, and whether it
-    is made once the run is over; without it, a line may have several qualities.
+    is made once the run is over; without it, a line may have several qualities. `counts` finds the
+    epochs or samples in the line of an evaluation that is passed over.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class RunReader:
         report: Report,
         odd: Report | None = None,
         target: QualityTarget | LoggedQuality | None = None,
+        counts: re.Pattern[bytes] | None = None,
     ) -> None:
         self._file = file
         self._told = told
@@ -91,25 +95,31 @@ class RunReader:
         self._offline = target is not None and target.offline
         self._tables = target is None
         self._contradicted = False
+        self._counts = counts
         self._aside: tuple[re.Match[bytes], Block] | None = None
+        self._before: tuple[re.Match[bytes], Block] | None = None
         self._passed_over = 0
+        self._before_last: float | None = None
 
     def set_aside(self, line: re.Match[bytes], block: Block) -> bool:
         """Keep the line of an evaluation within the run until it is known to be the last."""
         if self._start is None or self._stop is not None:
             return False
         self._passed_over += 1
-        self._aside = (line, block)
+        self._before, self._aside = self._aside, (line, block)
         return True
 
     def _read_aside(self) -> None:
         if self._aside is None:
             return
-        (line, block), self._aside = self._aside, None
+        if self._before is not None and self._counts is not None:
+            count = self._counts.search(self._before[0][1])
+            self._before_last = float(count[1]) if count is not None else None
+        (line, block), self._before, self._aside = self._aside, None, None
         self._passed_over -= 1
-        text, offset = line[1], line.start()
+        offset = line.start()
         try:
-            record = read_record(text, block, offset, counted_keys=COUNTED_KEYS)
+            record = read_record(line[1], block, offset, counted_keys=COUNTED_KEYS)
         except LogFormatError as error:
             error.file, error.line = self._file, block.line_at(offset)
             self._report(error)
@@ -162,6 +172,7 @@ class RunReader:
             trusted=trusted,
             evaluations=len(self._evaluations) + self._passed_over,
             started_ms=self._start.time_ms if self._start else None,
+            before_last=self._before_last,
         )
 
     def _run(self) -> Run:
@@ -249,6 +260,7 @@ class RunReader:
             expected = "evaluations within the run"
             self._refuse(record, f"{record.key} {where}", expected=expected, report=self._odd)
             return
+        self._read_aside()
         if self._quality_key not in (None, record.key):
             message = f"{record.key} after {self._quality_key}"
             self._refuse(record, message, expected="one of the two")

@@ -61,6 +61,33 @@ def _telling_part(line: bytes, mark: bytes) -> bytes:
     return line[start : start + KEPT_BYTES]
 
 
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"PK\x07\x08": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+}
+
+
+def refuse_other_content(start: bytes, *, name: str) -> None:
+    """Raise LogFormatError for a log whose first bytes are none, blank, or of a compressed file."""
+    if not start or start.isspace():
+        raise LogFormatError(
+            "an empty log", file=name, expected="one training run", code="empty_log"
+        )
+    for magic, kind in COMPRESSED.items():
+        if start.startswith(magic):
+            raise LogFormatError(
+                f"{kind} compressed; send plain text",
+                file=name,
+                expected="a plain text log; unpack it first",
+                code="compressed",
+            )
+
+
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 
@@ -85,6 +112,10 @@ def refuse_long_lines(content: bytes, *, file: str, limit: int = MAX_LINE_BYTES)
 
 
 MAX_DEPTH = 32
+# Values that stand for no finite number: as Python and C write them, and too large for a float.
+_NOT_FINITE = re.compile(
+    rb"([:\[,]\s*)-?(?i:nan|inf(?:inity)?|[0-9][0-9.]*e\+?[0-9]{3,})(?![0-9A-Za-z])"
+)
 _KEY = re.compile(rb'"([^"]*)"\s*:')
 
 
@@ -92,7 +123,8 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
     """The value of a JSON text, bytes that are not UTF-8 replaced.
 
     `line` is where the text stands in its file, None if it is the file. Raises LogFormatError on
-    broken JSON, on NaN, Infinity or a number no float can hold, and on deep nesting.
+    broken JSON, on NaN, Infinity or a number no float can hold (code "not_finite", if nothing else
+    is wrong), and on deep nesting.
     """
     try:
         value = orjson.loads(text)
@@ -104,11 +136,24 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
             file=file,
             line=line or error.lineno,
             expected="JSON, which has no NaN or Infinity",
-            code="bad_json",
+            code="not_finite" if _lacks_only_numbers(text) else "bad_json",
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         refuse_deep(value, file=file, line=line)
     return value
+
+
+def with_finite_numbers(text: bytes) -> bytes:
+    """The text with 0 in place of NaN, infinities and numbers that no float can hold."""
+    return _NOT_FINITE.sub(rb"\g<1>0", text)
+
+
+def _lacks_only_numbers(text: bytes) -> bool:
+    try:
+        orjson.loads(with_finite_numbers(text))
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def replace_bad_bytes(text: bytes) -> bytes:

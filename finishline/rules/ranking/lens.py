@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
-from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
 from finishline.rules.scoring.aggregate import (
@@ -36,8 +35,6 @@ from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 
 IMPOSSIBLE = "its curve has an impossible value"
 NO_LEDGER = "no ledger: the log does not separate evaluation time"
-# Of a loss there is no largest value.
-LARGEST = {"BLEU": 100.0}
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ def make_lens(
 
 def _checked(value: float, benchmark: Benchmark, *, field: str) -> float:
     target = benchmark.target
-    largest = UNITS[target.unit] or LARGEST.get(target.unit)
+    largest = target.greatest
     limits = "at least 0" if largest is None else f"from 0 to {largest:g}"
     if not math.isfinite(value) or not 0.0 <= value <= (largest or math.inf):
         expected = f"a {target.metric} {limits} ({target.unit})"

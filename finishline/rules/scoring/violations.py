@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean
+from finishline.rules.scoring.convergence import ConvergenceUnit
 from finishline.rules.scoring.run import Evaluation, Run
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.statistics.significance import p_value_of_mean_beyond
@@ -116,6 +117,32 @@ def first_beyond_floor(
 ) -> Evaluation | None:
     """The first evaluation that is better than the data allows, None where none is."""
     return next((e for e in evaluations if benchmark.target.is_beyond_floor(e.quality)), None)
+
+
+def find_gone_back(
+    run: Run, *, unit: ConvergenceUnit, before_last: float | None = None
+) -> Violation | None:
+    """The last evaluation, if it came after fewer epochs (or samples) than one before it.
+
+    The convergence of a run rests on its last evaluation. `before_last` is the count of an
+    evaluation that the run lacks.
+    """
+    counts = [e.samples if unit == "samples_count" else e.epoch for e in run.evaluations]
+    last = counts[-1] if counts else None
+    if last is None:
+        return None
+    highest = max([before_last or 0, *(count or 0 for count in counts)])
+    if highest <= last:
+        return None
+    name = "samples" if unit == "samples_count" else "epoch"
+    return Violation(
+        "epochs_go_back",
+        f"{name} {last:g} at the end, after {highest:g}",
+        file=run.name,
+        line=run.evaluations[-1].line,
+        field=unit,
+        expected="the log of one run, whose last evaluation is the furthest",
+    )
 
 
 def _reaches_target(run: Run, benchmark: Benchmark) -> bool:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.quality import UNITS, QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import first_evaluation_at_target
-from finishline.rules.scoring.violations import Violation
+from finishline.rules.scoring.violations import Violation, find_gone_back
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.claim_checks_log import check_log
@@ -173,8 +173,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-# Limits for metrics without bounds of their own. No quality or count of epochs is near these.
-SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
+# No count of epochs is near these.
 FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
 
 
@@ -183,6 +182,21 @@ def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
     qualities = _impossible_qualities(run, benchmark.target)
     found = (next(qualities, None), next(_impossible_epochs(run), None))
     return [violation for violation in found if violation is not None]
+
+
+def check_published_run(
+    run: Run, benchmark: Benchmark, *, before_last: float | None = None
+) -> list[Violation]:
+    """Find the first impossible quality in a published log, and an end that is behind its middle.
+
+    `before_last` is the count of an evaluation before the last that was not read, in epochs or
+    samples as the benchmark counts convergence.
+    """
+    found = list(islice(_impossible_qualities(run, benchmark.target), 1))
+    if run.clock == "mlperf" and not benchmark.target.offline:
+        gone_back = find_gone_back(run, unit=benchmark.convergence_unit, before_last=before_last)
+        found += [] if gone_back is None else [gone_back]
+    return found
 
 
 def check_times(
@@ -203,7 +217,7 @@ def _impossible_qualities(run: Run, target: QualityTarget) -> Iterator[Violation
             quality = (
                 evaluation.quality if metric is target else (evaluation.others or {}).get(name)
             )
-            if quality is None or is_possible(metric, quality):
+            if quality is None or metric.is_possible(quality):
                 continue
             yield Violation(
                 "impossible_quality",
@@ -211,24 +225,8 @@ def _impossible_qualities(run: Run, target: QualityTarget) -> Iterator[Violation
                 file=run.name,
                 line=evaluation.line,
                 field=metric.metric,
-                expected=possible_in_words(metric),
+                expected=metric.possible_in_words,
             )
-
-
-def is_possible(metric: QualityTarget, quality: float) -> bool:
-    """Whether a metric can have a quality at all."""
-    largest = UNITS[metric.unit]
-    if largest is not None:
-        return 0.0 <= quality <= largest
-    return quality == 0.0 or SMALLEST_QUALITY <= abs(quality) <= LARGEST_QUALITY
-
-
-def possible_in_words(metric: QualityTarget) -> str:
-    """The qualities that a metric can have."""
-    largest = UNITS[metric.unit]
-    if largest is not None:
-        return f"a {metric.unit} from 0 to {largest:g}"
-    return f"0, or {SMALLEST_QUALITY:g} to {LARGEST_QUALITY:g} with either sign"
 
 
 def _impossible_epochs(run: Run) -> Iterator[Violation]:

@@ -15,6 +15,7 @@ from finishline.rules.submissions.claim import Claim, read_claim
 from finishline.rules.submissions.claim_checks import (
     check_claim,
     check_figures,
+    check_published_run,
     check_same_logs,
     check_times,
 )
@@ -141,7 +142,11 @@ def _score_training(
     result = replace(result, runs=result.runs[: len(runs)])
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # Results published elsewhere are checked as a whole package (rules.archive).
-    violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
+    if archive:
+        violations += tuple(check_same_logs(runs))
+        violations += tuple(each for run in runs for each in check_published_run(run, benchmark))
+    else:
+        violations += tuple(check_claim(claim, runs, benchmark))
     ticket = find_ticket(claim) if find_ticket is not None else None
     if not archive:
         violations += tuple(check_times(runs, result.runs, benchmark))

@@ -8,7 +8,6 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.run import Clock, Ledger
-from finishline.rules.submissions.claim_checks import is_possible, possible_in_words
 from finishline.rules.text import count_text
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, StopAt
@@ -54,8 +53,8 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
     for index, item in enumerate(run.evaluations):
         for name in ("quality", "second_half"):
             found: float | None = getattr(item, name)
-            if found is not None and not is_possible(benchmark.target, found):
-                expected = possible_in_words(benchmark.target)
+            if found is not None and not benchmark.target.is_possible(found):
+                expected = benchmark.target.possible_in_words
                 raise _impossible(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
     if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
         expected = benchmark.target.in_words

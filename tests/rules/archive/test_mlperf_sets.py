@@ -1,5 +1,6 @@
 """What a set of MLPerf logs comes to, and what is said against it."""
 
+import gzip
 import json
 from collections.abc import Callable
 from functools import partial
@@ -186,6 +187,34 @@ def test_one_bad_file_never_hides_the_other_runs(
         assert record["olympic_mean_seconds"] == 12 * 60
         assert record["n_runs"] == 5
         assert codes(record, "error")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda log: log.replace('1700000600000, "event_type": "INTERVAL_END"',
+                                 'NaN, "event_type": "INTERVAL_END"'), "not_finite"),
+        (lambda log: log.replace('"value": 0.35', '"value": -inf'), "not_finite"),
+        (lambda log: log.replace('"value": 0.1', '"value": NaN'), "not_finite"),
+        (lambda log: log.replace('"value": 0.35', '"value": 1.01'), "impossible_quality"),
+        (lambda log: log.replace('"epoch_num": 1}', '"epoch_num": 5}'), "epochs_go_back"),
+        (lambda log: "", "empty_log"),
+        (lambda log: gzip.compress(log.encode()), "compressed"),
+    ],
+    ids=["stop", "last", "earlier", "impossible", "back", "empty", "gzip"],
+)  # fmt: skip
+def test_a_log_with_an_impossible_figure_or_none_at_all_leaves_its_set_without_a_rank(
+    score_tree: Score,
+    make_package: Package,
+    make_log: Log,
+    change: Callable[[str], str | bytes],
+    code: str,
+) -> None:
+    """Source: the archives' hostile/nan_stop; finite, increasing times and typed fields."""
+    logs: list[Any] = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs[0] = change(logs[0])
+    [record] = score_tree(make_package(logs))
+    assert (code in codes(record, "error"), record["eligible"]) == (True, False)
 
 
 def test_a_log_by_itself_is_read_line_by_line(score_tree: Score, make_log: Log) -> None:

@@ -182,6 +182,21 @@ def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(
     assert time.process_time() - began < 30
 
 
+def test_a_log_may_be_cut_off_in_an_archive_and_not_end_at_nan(
+    resnet9: Benchmark, good_log: str
+) -> None:
+    start = good_log.rindex(":::MLLOG")
+    cut = good_log[: good_log.index('"status"', start)]
+    run = parse_mllog(cut.encode(), name="r", benchmark=resnet9, archive=True)
+    assert (run.stop_seconds, len(run.evaluations)) == (None, 2)
+    for number in ("NaN", "-Infinity", "1e999", "nan"):
+        head, _, tail = good_log[start:].partition('"time_ms": ')
+        log = good_log[:start] + f'{head}"time_ms": {number},{tail.partition(",")[2]}'
+        with pytest.raises(LogFormatError) as caught:
+            parse_mllog(log.encode(), name="r", benchmark=resnet9, archive=True)
+        assert caught.value.code == "not_finite"
+
+
 def test_a_log_of_another_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
     error = refused(parse, tamper('"resnet9"', '"resnet50"'))
     assert error.message == "the log is of the benchmark 'resnet50'"
