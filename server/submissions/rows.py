@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
-from sqlalchemy import Table, insert
+from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.orm.attributes import set_committed_value
 
@@ -86,6 +86,45 @@ def published_row(submission: Row, claim: Claim, commit: str | None) -> Row:
         "published_on": claim.submitted_on,
         "source": source_row(submission["benchmark_id"], commit),
     }
+
+
+# Columns in which a published result is what its claim says.
+_SAID = (
+    "benchmark_id", "division", "model", "framework", "kind", "code_url", "notes", "precision",
+)  # fmt: skip
+
+
+def find_published(session: Session, row: Row, runs: Sequence[Row], published: Row) -> str | None:
+    """Id of the stored published result with these logs that says the same, as far as it says it.
+
+    A release that knew fewer facts of a system imported it under another key.
+    """
+    stored = session.execute(
+        select(Submission.id, Submission.system)
+        .join(PublishedResult, PublishedResult.submission_id == Submission.id)
+        .where(
+            Submission.withdrawn_at.is_(None),
+            PublishedResult.organisation == published["organisation"],
+            PublishedResult.published_on == published["published_on"],
+            *(getattr(Submission, name) == row[name] for name in _SAID),
+        )
+    )
+    alike = [name for name, system in stored if _is_part(system, row["system"])]
+    logs = [(run["file"], run["log_sha256"]) for run in runs]
+    return next((name for name in alike if _logs_of(session, name) == logs), None)
+
+
+def _is_part(stored: Row, said: Row) -> bool:
+    return all(value in (None, said.get(name)) for name, value in stored.items())
+
+
+def _logs_of(session: Session, submission_id: str) -> list[tuple[str, str]]:
+    found = session.execute(
+        select(RunRow.file, RunRow.log_sha256)
+        .where(RunRow.submission_id == submission_id)
+        .order_by(RunRow.index)
+    )
+    return [(file, sha256) for file, sha256 in found]
 
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:

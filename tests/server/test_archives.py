@@ -401,3 +401,16 @@ def test_published_results_are_numbered_apart_from_those_of_this_server(
         [True, False],
         [False, True],
     ]
+
+
+def test_a_set_that_an_earlier_release_imported_with_fewer_facts_is_there_already(
+    archived: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    """An upgraded server gets the sources of its archives by importing them again."""
+    first = submit(archived, by=olivia).json()["id"]
+    archived.claim["system"] |= {"availability": "Available cloud"}
+    again = submit(archived, by=olivia, key="of the later release")
+    assert (again.json()["id"], again.headers["Idempotent-Replayed"]) == (first, "true")
+
+    archived.claim["system"] |= {"processor": "Another"}
+    assert submit(archived, by=olivia, as_is=True).json()["id"] != first
