@@ -1,7 +1,7 @@
 """Multipart forms: read one, its files by their names, and its texts."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -13,6 +13,13 @@ from server.base.errors import ContentError, TooLargeError, UnsupportedMediaErro
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = "A submission has one part 'submission', a JSON, and parts 'logs'"
 T = TypeVar("T")
+
+
+def multipart_body(parts: Mapping[str, Any], *, required: str, **more: Any) -> dict[str, Any]:
+    """OpenAPI's words for a multipart form with these parts, one of which is required."""
+    schema = {"type": "object", "required": [required], "properties": dict(parts)}
+    content = {"multipart/form-data": {"schema": schema, **more}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 async def with_form(

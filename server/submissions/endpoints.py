@@ -21,7 +21,7 @@ from finishline.api.submissions import (
 )
 from server.base.artifacts import pieces
 from server.base.errors import LostFileError
-from server.base.forms import with_form
+from server.base.forms import multipart_body, with_form
 from server.base.models import Submission
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
@@ -55,58 +55,48 @@ DryRunDep = Annotated[bool, Query(description="Check and score it, and store not
 PREVIEWED: dict[int | str, dict[str, Any]] = {
     200: {"model": SubmissionPreview, "description": "Of a dry run: nothing was stored."}
 }
-MULTIPART: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["submission"],
-                    "properties": {
-                        "submission": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "The submission's JSON, or a DAWNBench entry.",
-                        },
-                        "logs": {
-                            "type": "array",
-                            "items": {"type": "string", "format": "binary"},
-                            "description": "One run log per run: MLLOG text, or a DAWNBench TSV. "
-                            "A DAWNBench entry of inference has none.",
-                        },
-                        "benchmark": {
-                            "type": "string",
-                            "description": "The benchmark of a DAWNBench entry.",
-                        },
-                        "division": {
-                            "type": "string",
-                            "description": "The division of a DAWNBench entry; open if absent.",
-                        },
-                        "archive": {
-                            "type": "string",
-                            "enum": ["true", "false"],
-                            "description": "Organisers only: a result published elsewhere, kept "
-                            "with the rules it breaks; its JSON may name organisation and "
-                            "submitted_on.",
-                        },
-                        "source_commit": {
-                            "type": "string",
-                            "description": "With archive: the commit of the published repository. "
-                            "Results of a known one are numbered.",
-                        },
-                    },
-                },
-                "examples": {
-                    "digits": {
-                        "summary": "The JSON that goes into the part `submission`",
-                        "value": {"submission": EXAMPLE_CLAIM},
-                    }
-                },
-            }
+MULTIPART = multipart_body(
+    {
+        "submission": {
+            "type": "string",
+            "format": "binary",
+            "description": "The submission's JSON, or a DAWNBench entry.",
         },
-    }
-}
+        "logs": {
+            "type": "array",
+            "items": {"type": "string", "format": "binary"},
+            "description": "One run log per run: MLLOG text, or a DAWNBench TSV. "
+            "A DAWNBench entry of inference has none.",
+        },
+        "benchmark": {
+            "type": "string",
+            "description": "The benchmark of a DAWNBench entry.",
+        },
+        "division": {
+            "type": "string",
+            "description": "The division of a DAWNBench entry; open if absent.",
+        },
+        "archive": {
+            "type": "string",
+            "enum": ["true", "false"],
+            "description": "Organisers only: a result published elsewhere, kept "
+            "with the rules it breaks; its JSON may name organisation and "
+            "submitted_on.",
+        },
+        "source_commit": {
+            "type": "string",
+            "description": "With archive: the commit of the published repository. "
+            "Results of a known one are numbered.",
+        },
+    },
+    required="submission",
+    examples={
+        "digits": {
+            "summary": "The JSON that goes into the part `submission`",
+            "value": {"submission": EXAMPLE_CLAIM},
+        }
+    },
+)
 
 
 @router.post(

@@ -1,7 +1,6 @@
 """Endpoints of training packages: hand one in, read it and its files."""
 
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -11,7 +10,7 @@ from finishline.api.submissions import SubmissionView
 from finishline.api.trainings import PackageView
 from finishline.rules.trainings.package import MOST_FILES
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-from server.base.forms import read_files, read_text, with_form
+from server.base.forms import multipart_body, read_files, read_text, with_form
 from server.base.models.visibility import sees_source
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
@@ -28,39 +27,29 @@ from server.submissions.views import package_view
 router = APIRouter(tags=["training packages"])
 FIELDS = ("files", "hardware_class", "embargo_until")
 PARTS = "A package has parts 'files', each a file of it"
-MULTIPART: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["files"],
-                    "properties": {
-                        "files": {
-                            "type": "array",
-                            "minItems": 1,
-                            "items": {"type": "string", "format": "binary"},
-                            "description": "The files of the package, each under its name in the "
-                            "package's folder, training.toml among them.",
-                        },
-                        "hardware_class": {
-                            "type": "string",
-                            "description": "The hardware class to be measured on; that of the "
-                            "worker with the environment if absent.",
-                        },
-                        "embargo_until": {
-                            "type": "string",
-                            "format": "date",
-                            "description": "The first day, in UTC, on which the source may be "
-                            "public, at most 30 days from now; with the first verdict if absent.",
-                        },
-                    },
-                }
-            }
+MULTIPART = multipart_body(
+    {
+        "files": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string", "format": "binary"},
+            "description": "The files of the package, each under its name in the "
+            "package's folder, training.toml among them.",
         },
-    }
-}
+        "hardware_class": {
+            "type": "string",
+            "description": "The hardware class to be measured on; that of the "
+            "worker with the environment if absent.",
+        },
+        "embargo_until": {
+            "type": "string",
+            "format": "date",
+            "description": "The first day, in UTC, on which the source may be "
+            "public, at most 30 days from now; with the first verdict if absent.",
+        },
+    },
+    required="files",
+)
 
 
 @router.post(
