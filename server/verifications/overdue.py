@@ -1,6 +1,7 @@
 """End attempts without a report: the worker went silent, or took too long."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -140,18 +141,22 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
         )
         .order_by(Attempt.id)
     )
-    ended = 0
-    for attempt in session.scalars(waiting).unique():
-        checked = session.get_one(Verification, attempt.verification.checks_id)
-        seeds = attempt.verification.seeds
-        if has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds):
-            continue
-        if not _end(session, attempt, Attempt.state == "queued", state="cancelled"):
-            continue
-        ended += 1
-        end_without_verdict(session, attempt.verification, NO_SECOND_WORKER)
+    unmade = [
+        attempt
+        for attempt in session.scalars(waiting).unique()
+        if not _has_other_owner(session, attempt)
+    ]
+    ended = _end_waiting(session, unmade, NO_SECOND_WORKER)
+    for attempt in ended:
         give_up_cross_check(session, attempt.verification)
-    return ended
+    return len(ended)
+
+
+def _has_other_owner(session: Session, attempt: Attempt) -> bool:
+    """Whether another owner's worker is there to make a cross-check."""
+    checked = session.get_one(Verification, attempt.verification.checks_id)
+    seeds = attempt.verification.seeds
+    return has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds)
 
 
 def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
@@ -167,12 +172,7 @@ def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
         )
         .order_by(Attempt.id)
     )
-    ended = 0
-    for attempt in session.scalars(waiting).unique():
-        if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
-            ended += 1
-            end_without_verdict(session, attempt.verification, TOKEN_ENDED)
-    return ended
+    return len(_end_waiting(session, session.scalars(waiting).unique(), TOKEN_ENDED))
 
 
 def end_waited_speed_ups(session: Session, *, now: datetime | None = None) -> int:
@@ -189,11 +189,16 @@ def end_waited_speed_ups(session: Session, *, now: datetime | None = None) -> in
         )
         .order_by(Attempt.id)
     )
-    ended = 0
-    for attempt in session.scalars(waiting).unique():
+    return len(_end_waiting(session, session.scalars(waiting).unique(), NOBODY_CAME))
+
+
+def _end_waiting(session: Session, waiting: Iterable[Attempt], why: Reason) -> list[Attempt]:
+    """End queued attempts without a verdict; returns those that were not sent meanwhile."""
+    ended = []
+    for attempt in waiting:
         if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
-            ended += 1
-            end_without_verdict(session, attempt.verification, NOBODY_CAME)
+            end_without_verdict(session, attempt.verification, why)
+            ended.append(attempt)
     return ended
 
 
