@@ -6,7 +6,6 @@ next step, and last the result. Exit code 2 with a sentence where something cann
 """
 
 import argparse
-import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -90,12 +89,7 @@ def tell_result(measured: Callable[[], Mapping[str, Any]]) -> int:
 
 def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
-    system = probe(
-        worker=platform.node() or "local",
-        hardware_class=None,
-        threads=asked.threads,
-        device=asked.device,
-    )
+    system = probe(threads=asked.threads, device=asked.device)
     throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
     if throughput is None or "missing" in throughput:
         said = (throughput or {}).get("missing") or (

@@ -5,7 +5,6 @@ process of its own. Writes events as worker.bench does.
 """
 
 import argparse
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -67,12 +66,7 @@ def run_generation(asked: GenerationBench, measure: Measure) -> dict[str, Any]:
     met = None
     if asked.p99_seconds is not None:
         met = all(nearest_rank(sorted(each), 99) <= asked.p99_seconds for each in latencies)
-    system = probe(
-        worker=platform.node() or "local",
-        hardware_class=None,
-        threads=asked.threads,
-        device=asked.device,
-    )
+    system = probe(threads=asked.threads, device=asked.device)
     return {
         "model": asked.model,
         "precision": asked.precision,

@@ -3,18 +3,19 @@
 Started through worker.group with the folder of its orders and its parent's number.
 """
 
-import json
-import os
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from reference_models.distributed import World, join, synchronise
 from worker.group import read_orders
-from worker.group_runs import RESULT
+from worker.group_runs import write_result
 from worker.own_process import die_with_parent
 
 WARM_UP_EXCHANGES = 5
@@ -38,29 +39,24 @@ def exchanges_within(seconds: float, each: float, world: World) -> int:
     return int(count.item())
 
 
+def measure(orders: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Seconds of each of as many exchanges as the orders have time for."""
+    world = join(orders["device"])
+    message = torch.zeros(orders["bytes"] // 4, device=world.device)
+    started = time.perf_counter()
+    for _ in range(WARM_UP_EXCHANGES):
+        time_all_reduce(message, world)
+    each = (time.perf_counter() - started) / WARM_UP_EXCHANGES
+    count = exchanges_within(orders["seconds"], each, world)
+    return {"seconds": [time_all_reduce(message, world) for _ in range(count)]}
+
+
 def main(folder: Path, parent_pid: int) -> None:
     """Measure and write; the error's sentence where the device refuses."""
     die_with_parent(parent_pid)
     orders = read_orders(folder)
     torch.set_num_threads(1)
-    result: dict[str, object] = {}
-    try:
-        world = join(orders["device"])
-        message = torch.zeros(orders["bytes"] // 4, device=world.device)
-        started = time.perf_counter()
-        for _ in range(WARM_UP_EXCHANGES):
-            time_all_reduce(message, world)
-        each = (time.perf_counter() - started) / WARM_UP_EXCHANGES
-        count = exchanges_within(orders["seconds"], each, world)
-        result = {"seconds": [time_all_reduce(message, world) for _ in range(count)]}
-    except Exception as error:
-        result = {"error": f"{error}".splitlines()[0] if f"{error}" else type(error).__name__}
-        raise
-    finally:
-        if os.environ["RANK"] == "0":
-            (folder / RESULT).write_text(json.dumps(result))
-    sys.stdout.flush()
-    os._exit(0)  # Tearing down torch takes time and can abort.
+    write_result(folder, partial(measure, orders))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,24 @@ from worker.group import ORDERS, launch_options
 
 RESULT = "result.json"
 GROUP_SECONDS = 600.0
+
+
+def write_result(folder: Path, measure: Callable[[], Mapping[str, Any]]) -> None:
+    """Measure in one of the processes, and end it; the first one writes the result, or its error.
+
+    Raises as `measure` does.
+    """
+    result: Mapping[str, Any] = {}
+    try:
+        result = measure()
+    except Exception as error:
+        result = {"error": f"{error}".splitlines()[0] if f"{error}" else type(error).__name__}
+        raise
+    finally:
+        if os.environ["RANK"] == "0":
+            (folder / RESULT).write_text(json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # Tearing down torch takes time and can abort.
 
 
 def run_group(module: str, orders: Mapping[str, Any], processes: int) -> dict[str, Any]:

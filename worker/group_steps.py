@@ -4,10 +4,10 @@ Started through worker.group with the folder of its orders and its parent's numb
 writes the result there.
 """
 
-import json
-import os
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from reference_models.distributed import World, join, synchronise
 from worker.group import read_orders
-from worker.group_runs import RESULT
+from worker.group_runs import write_result
 from worker.own_process import die_with_parent
 from worker.step_parts import WARM_UP_STEPS, watch_steps
 
@@ -47,31 +47,26 @@ def time_all_reduce(world: World) -> list[dict[str, Any]]:
     ]
 
 
+def measure(orders: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds of steps, of their communication, and of all-reduces where they are ordered."""
+    watch = watch_steps(orders, steps=orders["steps"])
+    world = join(orders["device"])
+    result = {
+        "step_seconds": watch.step_seconds[WARM_UP_STEPS:],
+        "communication_seconds": watch.communication_seconds[WARM_UP_STEPS:],
+        "gradient_bytes": watch.gradient_bytes,
+    }
+    if world.size > 1 and orders["all_reduce"]:
+        return result | {"all_reduce": time_all_reduce(world)}
+    return result
+
+
 def main(folder: Path, parent_pid: int) -> None:
     """Measure and write; the error's sentence where the training refuses."""
     die_with_parent(parent_pid)
     orders = read_orders(folder)
     torch.set_num_threads(1)
-    result: dict[str, Any] = {}
-    try:
-        watch = watch_steps(orders, steps=orders["steps"])
-        world = join(orders["device"])
-        steps = watch.step_seconds[WARM_UP_STEPS:]
-        result = {
-            "step_seconds": steps,
-            "communication_seconds": watch.communication_seconds[WARM_UP_STEPS:],
-            "gradient_bytes": watch.gradient_bytes,
-        }
-        if world.size > 1 and orders["all_reduce"]:
-            result["all_reduce"] = time_all_reduce(world)
-    except Exception as error:
-        result = {"error": f"{error}".splitlines()[0] if f"{error}" else type(error).__name__}
-        raise
-    finally:
-        if os.environ["RANK"] == "0":
-            (folder / RESULT).write_text(json.dumps(result))
-    sys.stdout.flush()
-    os._exit(0)  # Tearing down torch takes time and can abort.
+    write_result(folder, partial(measure, orders))
 
 
 if __name__ == "__main__":

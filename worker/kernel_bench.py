@@ -4,7 +4,6 @@ Writes events as worker.bench does. An all-reduce is measured in processes of it
 """
 
 import argparse
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -71,12 +70,7 @@ def run_kernels(asked: KernelBench) -> dict[str, Any]:
     for kernel in asked.kernels:
         tell("doing", doing=kernel.words)
         rows.append(figures_of(kernel, time_kernel(kernel, asked)))
-    system = probe(
-        worker=platform.node() or "local",
-        hardware_class=None,
-        threads=asked.threads,
-        device=asked.device,
-    )
+    system = probe(threads=asked.threads, device=asked.device)
     return {
         "device": asked.device,
         "system": asdict(system),

@@ -8,7 +8,6 @@ nothing written, when none could begin.
 
 import argparse
 import json
-import platform
 import secrets
 import sys
 import time
@@ -94,7 +93,6 @@ def _make_folder(out: Path) -> None:
 def run_locally(chosen: Chosen, job: ReplayJob) -> int:
     """Train every run and write its log at once; the submission last. Returns the exit code."""
     system = probe(
-        worker=platform.node() or "local",
         hardware_class=chosen.hardware_class,
         threads=chosen.host.threads,
         device=chosen.host.device,

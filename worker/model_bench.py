@@ -4,7 +4,6 @@ Each result is measured in a process of its own. Writes events as worker.bench d
 """
 
 import argparse
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -100,12 +99,7 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
                 | figures_of(row, batch_size, asked, peak)
             )
     absent |= why_figures_are_absent(results)
-    system = probe(
-        worker=platform.node() or "local",
-        hardware_class=None,
-        threads=asked.threads,
-        device=asked.device,
-    )
+    system = probe(threads=asked.threads, device=asked.device)
     flops = work["flops_per_sample"]
     return {
         "model": asked.model,

@@ -17,17 +17,21 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
 
 def probe(
-    *, worker: str, hardware_class: str | None, threads: int, device: str | None = None
+    *,
+    worker: str | None = None,
+    hardware_class: str | None = None,
+    threads: int,
+    device: str | None = None,
 ) -> WorkerSystem:
     """Describe the system of this worker, with the accelerators that `device` trains on.
 
-    Its hardware class is made from the parts if it is not given.
+    Without a name it has its host's, and its hardware class is made from the parts if not given.
     """
     processor, cores = processor_name(), processor_count()
     accelerators = [each.name for each in accelerators_of(device, find_devices().accelerators)]
     accelerator = accelerators[0] if accelerators else None
     return WorkerSystem(
-        worker=worker,
+        worker=worker or platform.node() or "local",
         hardware_class=hardware_class or hardware_class_of(processor, cores, accelerators),
         processor=processor,
         processor_count=cores,
