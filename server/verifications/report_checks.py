@@ -11,6 +11,7 @@ from finishline.rules.proof.replay import calibrated_curves
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.verification.control_points import KnownCurve, check_curves, opening_of
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.precision import check_trained_in
 from finishline.rules.verification.report_check import (
     OffClock,
     check_amounts,
@@ -41,7 +42,7 @@ from server.benchmarks.calibrations import (
 from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
-from server.verifications.jobs import trains_packages
+from server.verifications.jobs import trainings_of, trains_packages
 
 
 def why_refused(
@@ -67,6 +68,7 @@ def why_refused(
             for run in report.runs:
                 check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
+        check_trained_in(report, trainings_of(verification))
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(
             session, verification, benchmark, report.system.hardware_class

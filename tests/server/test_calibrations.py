@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.proof.check import check_proof
+from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.database import Database
@@ -59,7 +60,13 @@ def train(
 ) -> Callable[..., Any]:
     """Makes the latest attempt of a chunk as a worker does, or fails it."""
 
-    def make(chunk: str, *, failure: Failure | None = None, curve: list[float] = CURVE) -> Any:
+    def make(
+        chunk: str,
+        *,
+        failure: Failure | None = None,
+        curve: list[float] = CURVE,
+        touched: PrecisionName | None = None,
+    ) -> Any:
         attempt_id = latest_attempt(database, chunk)
         address = f"/api/v1/attempts/{attempt_id}"
         claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
@@ -71,6 +78,8 @@ def train(
         report = replace(report, runs=[_to_its_end(run) for run in report.runs])
         if failure is not None:
             report = replace(report, runs=[], failure=failure)
+        if touched is not None:
+            report = replace(report, precision=PrecisionAudit(touched, {touched: 9}, False))
         headers = {
             "Authorization": f"Bearer {grant['token']}",
             "Finishline-Fence": str(grant["fence"]),
@@ -384,7 +393,9 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     assert (calibrated["precision"], narrow["precision"]) == ("fp32", "bf16")
     chunk = narrow["chunks"][0]["verification_id"]
     late = [14.0, 45.0, 72.0, 84.0, 90.0, 94.0, 95.0, 96.0, 97.9, 98.4]
-    assert train(chunk, curve=late).status_code == 200
+    old = train(chunk, touched="fp32")  # A worker of before, which trains in fp32 all the same.
+    assert (old.status_code, "expected bf16; update the worker" in old.text) == (422, True)
+    assert train(chunk, curve=late, touched="bf16").status_code == 200
     assert post(narrow["id"], "adopt", {"reason": "of bf16"}).json()["judges"] is True
     assert get(client, calibrated["id"])["judges"] is True
 

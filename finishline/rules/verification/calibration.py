@@ -13,7 +13,8 @@ from finishline.rules.verification.messages import Training
 def plan_calibration(request: Request) -> list[Training]:
     """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`.
 
-    The wish `precision` is that of them all; None for the reference's own.
+    The wish `precision` is that of them all, and the worker then finds out whether they were
+    trained in it; None for the reference's own.
     """
     wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
     for seed in _draw_seeds(b"finishline calibration" + request.entropy):
@@ -24,7 +25,14 @@ def plan_calibration(request: Request) -> list[Training]:
     drawn = Draw(seeds=tuple(seeds), nonce=request.entropy.hex())
     settings = {"batch_size": float(wishes["batch_size"])}
     precision = wishes.get("precision")
-    return trainings_of(drawn, request.package, settings, stop_at="end", precision=precision)
+    return trainings_of(
+        drawn,
+        request.package,
+        settings,
+        stop_at="end",
+        measure=("tta",) if precision is None else ("tta", "profile"),
+        precision=precision,
+    )
 
 
 def _draw_seeds(entropy: bytes) -> Iterator[int]:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 
+from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.verdict import Reason
 
 # From wide to narrow. Of the two types of 16 bits bfloat16 keeps fewer digits.
 WIDE_TO_NARROW: tuple[PrecisionName, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+# Those that the operands of a product show.
+NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 # Relative errors of a product of normal numbers: about 1e-7, 3e-4 and 2e-3.
 LARGEST_FP32_ERROR = 1e-5
 LARGEST_TF32_ERROR = 8e-4
@@ -53,6 +56,22 @@ def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
         return [Reason("precision_differs", "rejects", message, numbers)]
     message = f"nothing narrower than the claimed {claim.precision} was touched ({audit.scope})"
     return [Reason("precision_agrees", "supports", message, numbers)]
+
+
+def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
+    """Raise RuleError if the audited training touched nothing as narrow as its type of 16 bits.
+
+    A worker of an earlier release trains in the reference's own precision, whatever it is told.
+    """
+    audited = next((each for each in trainings if "profile" in each.measure), None)
+    wanted = None if audited is None else audited.precision
+    lowest = None if report.precision is None else report.precision.lowest
+    if wanted in NARROW and lowest is not None and is_narrower(wanted, lowest):
+        raise RuleError(
+            f"the training touched nothing narrower than {lowest}",
+            field="precision",
+            expected=f"{wanted}; update the worker",
+        )
 
 
 def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
