@@ -205,6 +205,24 @@ def never_reached(document: dict[str, Any]) -> None:
     last_run(document)["evaluations"][-1]["quality"] = 10.0
 
 
+def with_qualities(run: dict[str, Any], qualities: Sequence[float]) -> None:
+    for item, quality in zip(run["evaluations"], qualities, strict=True):
+        item["quality"] = quality
+
+
+def one_run_twice(document: dict[str, Any]) -> None:
+    first = document["report"]["runs"][0]
+    with_qualities(last_run(document), [item["quality"] for item in first["evaluations"]])
+
+
+def curve_of_the_claim(document: dict[str, Any]) -> None:
+    with_qualities(last_run(document), [row[2] for row in document["submission"]["curves"][0]])
+
+
+def reached_before(document: dict[str, Any]) -> None:
+    last_run(document)["evaluations"][-2]["quality"] = 98.5
+
+
 def drop_a_run(document: dict[str, Any]) -> None:
     document["report"]["runs"].pop()
 
@@ -322,6 +340,9 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
     (hurry, "report", {"times"}),
     (below, "report", {"verdict"}),
     (never_reached, "report", {"times", "verdict"}),
+    (one_run_twice, "report", {"posted", "curves"}),
+    (curve_of_the_claim, "report", {"posted", "curves"}),
+    (reached_before, "report", {"posted", "times"}),
     (drop_a_run, "report", {"runs", "verdict"}),
     (another_seed, "draw", {"seal", "seeds"}),
     (another_nonce, "draw", {"seal", "seeds"}),
