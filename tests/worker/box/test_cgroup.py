@@ -10,7 +10,7 @@ from finishline.rules.trainings.protocol import Limits
 from tests.worker.box.conftest import RunCode
 from worker.box import bubblewrap, check
 from worker.box.cgroup import BoxCgroup, NoCgroupError, Usage, delegate
-from worker.box.check import BoxState, check_box
+from worker.box.check import check_box
 
 OWN = "1:name=systemd:/x\n0::/system.slice/worker.service\n"
 
@@ -75,6 +75,10 @@ def test_a_box_has_limits_and_enters_before_it_starts(tmp_path: Path) -> None:
         "cpu.max": "200000 100000",
     }
     assert (cgroup.folder / "cgroup.procs").read_text() == told.stdout
+    for path in cgroup.folder.iterdir():  # The kernel's own go with their folder.
+        path.unlink()
+    cgroup.remove()
+    assert not cgroup.folder.exists()
 
 
 def test_use_is_read_where_the_kernel_tells_it(tmp_path: Path) -> None:
@@ -102,12 +106,18 @@ def test_a_box_that_the_kernel_killed_for_memory_is_told_so(
     assert result.peak_bytes == 99 << 20
 
 
-def test_a_host_whose_boxes_have_cgroups_takes_anyone(
+def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    told = []
+    for found in (tmp_path, NoCgroupError("this kernel has none")):
+        check_box.cache_clear()
+        monkeypatch.setattr(bubblewrap, "delegated", lambda found=found: found)
+        monkeypatch.setattr(check, "_probe", lambda _: [])
+        told.append(str(check_box()))
     check_box.cache_clear()
-    monkeypatch.setattr(bubblewrap, "delegated", lambda: tmp_path)
-    monkeypatch.setattr(check, "_probe", lambda _: [])
 
-    assert check_box() == BoxState("anyone")
-    check_box.cache_clear()
+    assert told == [
+        "anyone",
+        "known: no memory cgroup bounds the whole box: this kernel has none",
+    ]

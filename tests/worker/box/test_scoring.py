@@ -105,7 +105,10 @@ def test_a_failed_score_ends_the_run_with_its_error(run_code: RunCode) -> None:
         )
 
 
-def test_predictions_without_a_quality_are_the_packages_fault(run_code: RunCode) -> None:
+@pytest.mark.parametrize("without", [(float("nan"), 0.5), (0.5, float("inf"))])
+def test_predictions_without_a_quality_are_the_packages_fault(
+    run_code: RunCode, without: tuple[float, float]
+) -> None:
     told: list[Ask] = []
 
     result = run_code(
@@ -115,7 +118,7 @@ def test_predictions_without_a_quality_are_the_packages_fault(run_code: RunCode)
             yield lambda inputs: bytes([255] * 8)
             yield lambda inputs: bytes(range(8))
         """,
-        score=lambda predictions: (float("nan") if max(predictions) == 255 else 0.5, 0.5),
+        score=lambda predictions: without if max(predictions) == 255 else (0.5, 0.5),
         on_ask=told.append,
     )
 
