@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from finishline.cli.bundles import check_bundle
 from finishline.cli.main import main
 from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.envelope import PAYLOAD_TYPE
 from finishline.rules.proof.proof import part_hashes, signed_bytes
 from finishline.rules.verification.job import Draw, seal
 from server.base.models import Evidence, Verification
@@ -429,6 +431,20 @@ def test_a_signature_that_is_none_fails(old_bundle: Bundle, signature: Any) -> N
     old_bundle.document["signature"] = signature
 
     assert {"signature", "signer", "format"} <= old_bundle.failed()
+
+
+@pytest.mark.parametrize(
+    "change", [{"payload": 7}, {"payload": None}, {"signatures": [{"keyid": "x", "sig": []}]}]
+)
+def test_an_envelope_of_other_types_fails(change: dict[str, Any]) -> None:
+    signed = [{"keyid": "x", "sig": "AA=="}]
+    envelope = {"payloadType": PAYLOAD_TYPE, "payload": "e30=", "signatures": signed}
+    whole, changed = (
+        check_bundle(json.dumps(each).encode(), [bytes(32)]).failed
+        for each in (envelope, envelope | change)
+    )
+
+    assert ("envelope" in whole, changed) == (False, ["envelope"])
 
 
 def nested(document: dict[str, Any]) -> dict[str, Any]:
