@@ -1,18 +1,33 @@
 """A temporary folder with the files of a package, for a box to show to its training."""
 
+import os
+import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Not on Windows, where no box is.
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "finishline-package-"
+# One that is being made is not held yet.
+YOUNG_SECONDS = 10.0
 
 
 @contextmanager
 def package_folder(files: Mapping[str, bytes]) -> Iterator[Path]:
     """A folder with these files, which every user of this machine may read; gone afterwards.
 
+    Folders that killed processes of this user left behind go too: a source may be under embargo.
     Raises ValueError for a name that leads out of it, OSError for one that no file has.
     """
-    with tempfile.TemporaryDirectory(prefix="finishline-package-") as name:
+    _remove_left()
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _held(name):
         folder = Path(name).resolve()
         folder.chmod(0o755)
         for file, content in files.items():
@@ -24,3 +39,35 @@ def package_folder(files: Mapping[str, bytes]) -> Iterator[Path]:
         for path in folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         yield folder
+
+
+@contextmanager
+def _held(folder: str) -> Iterator[None]:
+    """Hold a folder for as long as this process lives at most."""
+    if fcntl is None:
+        yield
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(number)
+
+
+def _remove_left() -> None:
+    """Remove this user's folders that nobody holds."""
+    if fcntl is None:
+        return
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # Another process may be faster.
+            found = path.lstat()
+            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if not is_own or time.time() - found.st_mtime < YOUNG_SECONDS:
+                continue
+            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(number)
