@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
@@ -18,6 +17,7 @@ from server.asgi import FinishlineApp
 from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
 from server.base.broker import Broker
+from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
 from server.base.middleware import Admission, HeadAnswers, SecurityHeaders
@@ -173,7 +173,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
 
     app = FinishlineApp(
         title="Finishline",
-        version=version("finishline-server"),
+        version=VERSION,
         description=DESCRIPTION,
         openapi_tags=TAGS,
         lifespan=lifespan,

@@ -7,13 +7,14 @@ from pathlib import Path
 from finishline.rules.proof.proof import CodePart
 from server.base.places import SOURCE
 
+VERSION = version("finishline-server")  # Read from the files of the installation, once.
 HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 @lru_cache
 def code_version(commit: str | None) -> CodePart:
-    """The version of this process, read once; its commit where the settings name none."""
-    return CodePart(version=version("finishline-server"), commit=commit or commit_of(SOURCE))
+    """The version of this process; its commit where the settings name none."""
+    return CodePart(version=VERSION, commit=commit or commit_of(SOURCE))
 
 
 def commit_of(checkout: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from itertools import accumulate
 
 from prometheus_client import (
@@ -17,6 +16,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
+
+from server.base.code_version import VERSION
 
 # A board is answered in a millisecond, a submission of many logs in seconds.
 BUCKETS_SECONDS = (
@@ -66,7 +67,7 @@ class RequestMetrics(Collector):
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         build = Info("finishline_build", "Version of the running server.", registry=self.registry)
-        build.info({"version": version("finishline-server")})
+        build.info({"version": VERSION})
         self.in_progress = 0  # Changed by the event loop alone, so it needs no lock.
         self.gauge(
             "finishline_http_requests_in_progress",

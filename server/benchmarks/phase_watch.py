@@ -54,7 +54,7 @@ class RulingDefinitions:
             if benchmark_id not in self._own and row.frozen_sha256 is not None:
                 self._own[benchmark_id] = definition(session, row.frozen_sha256)
                 self.benchmarks.offer(self._own[benchmark_id])
-        self.follow(session, rows)
+        self._adopt(session, rows)
         self.redefined.clear()  # Nothing is cached yet.
         for sentence in self.differences():
             log.warning("%s", sentence)
@@ -63,6 +63,9 @@ class RulingDefinitions:
         """Adopt definitions frozen, unfrozen, installed or added, here or by another server."""
         self._take_installed(session)
         self._take_added(session)
+        self._adopt(session, rows)
+
+    def _adopt(self, session: Session, rows: Mapping[str, BenchmarkPhases]) -> None:
         self._frozen = {
             name: row.frozen_sha256 for name, row in rows.items() if row.frozen_sha256 is not None
         }

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from importlib.metadata import version
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.code_version import VERSION
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import ContentError
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
@@ -77,7 +77,7 @@ def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
     headers = signed | {
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "User-Agent": f"Finishline/{version('finishline-server')}",
+        "User-Agent": f"Finishline/{VERSION}",
     }
     return post(hook.url, headers, body, private_allowed=private_allowed)
 

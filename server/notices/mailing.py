@@ -7,12 +7,12 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from server.base.code_version import VERSION
 from server.base.database import moment_text
 from server.base.models import MailSubscription, NoticeEvent
 from server.base.settings import MailServer
@@ -48,7 +48,7 @@ def compose(
     domain = message["From"].addresses[0].domain
     message["Message-ID"] = f"<{message_id}@{domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    message["X-Mailer"] = f"Finishline {version('finishline-server')}"
+    message["X-Mailer"] = f"Finishline {VERSION}"
     if unsubscribe_url is not None:
         message["List-Unsubscribe"] = f"<{unsubscribe_url}>"
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"

@@ -9,13 +9,13 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from types import FrameType
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
 
 from finishline.api.health import CheckView, HealthView, ReadinessView, State
+from server.base.code_version import VERSION
 from server.base.services import ServicesDep
 from server.operations.background_value import BackgroundValue
 from server.operations.checks import Check, Finding, Said, UnwellError
@@ -128,7 +128,6 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
 
 
 router = APIRouter(tags=["health"])
-VERSION = version("finishline-server")  # Read from the files of the installation, once.
 NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "Submissions cannot be accepted; the same JSON gives the reasons."}
 }
