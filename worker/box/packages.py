@@ -82,8 +82,11 @@ def _normal(name: str) -> str:
 
 
 def interpreter_binds() -> tuple[list[Bind], str]:
-    """Binds of this interpreter with its standard library, and its program in the box."""
-    program = Path(sys.executable).resolve()
+    """Binds of this interpreter with its standard library, and its program in the box.
+
+    Of an environment the interpreter that it was made by: its own may be a copy.
+    """
+    program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     base = Path(sys.base_prefix).resolve()
     if base == Path("/usr"):
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
