@@ -1,33 +1,149 @@
-"""The real thing: `finishline up` with its server, Redis, Celery worker and real training."""
+"""The real thing, from the wheels: `finishline up --demo` with server, Redis, worker and training.
+
+The wheel's own metadata decides which distributions a participant's environment gets; they are
+copied from the running environment, so that nothing is fetched. The server's environment reads the
+running one's, as torch alone is a gigabyte.
+"""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import venv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import psutil
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.processes import asking, free_port, wait_for
 
-READY_SECONDS = 240.0  # Seven commands one after the other, on a machine that may be busy.
-# A busy machine posts and answers late: the server's clock allows for it.
-ENVIRONMENT = {"FINISHLINE_CLOCK_SLACK_SECONDS": "5"}
+ROOT = Path(__file__).parents[2]
+NOT_SOURCE = (".*", "__pycache__", "build", "*.egg-info", "tests", "var", "runs")
+
+
+class Environment:
+    """A fresh virtual environment, and programs run in it from an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "environment", with_pip=False)
+        self.bin = folder / "environment" / "bin"
+        self.site = next((folder / "environment" / "lib").glob("python*")) / "site-packages"
+        self.work = folder / "empty"
+        self.work.mkdir()
+
+    def install(self, wheel: Path) -> None:
+        """Install a wheel without anything it asks for."""
+        python = str(self.bin / "python")
+        run_pip("--python", python, "install", "--no-index", "--no-deps", str(wheel))
+
+    def start(self, *command: str, **settings: str) -> "subprocess.Popen[str]":
+        """Start a program of the environment; no setting of the caller's reaches it."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("FINISHLINE_", "PYTHON"))}
+        return subprocess.Popen(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=self.work,
+            env=kept | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *command: str, codes: tuple[int, ...] = (0,), **settings: str) -> str:
+        """Everything a program prints; it must end with one of these exit codes."""
+        process = self.start(*command, **settings)
+        printed, _ = process.communicate(timeout=500)
+        assert process.returncode in codes, printed
+        return printed
+
+
+def run_pip(*arguments: str) -> None:
+    """Run pip away from the checkout, whose *.egg-info would count as installed."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "-q", *arguments],
+        cwd="/",
+        env={name: at for name, at in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def asked_for(requirements: list[str] | None, found: set[str]) -> set[str]:
+    """The distributions that requirements lead to, extras left out."""
+    for text in requirements or []:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate()):
+            found.add(name)
+            asked_for(distribution(name).requires, found)
+    return found
+
+
+def copy_distribution(name: str, site: Path) -> None:
+    installed = distribution(name)
+    for file in installed.files or []:
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(installed.locate_file(file), target)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both wheels by their first word, built from a copy of the source."""
+    folder = tmp_path_factory.mktemp("wheels")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder / "built"),
+            str(source / "finishline"), str(source))  # fmt: skip
+    return {path.name.split("-")[0]: path for path in (folder / "built").glob("*.whl")}
+
+
+@pytest.fixture(scope="session")
+def participant(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A participant's environment: finishline-tta and what its metadata asks for."""
+    environment = Environment(tmp_path_factory.mktemp("participant"))
+    environment.install(wheels["finishline_tta"])
+    metadata = next(environment.site.glob("finishline_tta-*.dist-info")) / "METADATA"
+    lines = metadata.read_text().splitlines()
+    requirements = [
+        line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")
+    ]
+    for name in asked_for(requirements, set()):
+        copy_distribution(name, environment.site)
+    return environment
+
+
+@pytest.fixture(scope="session")
+def host(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A server's environment: both wheels, everything else from the running environment."""
+    environment = Environment(tmp_path_factory.mktemp("host"))
+    for wheel in wheels.values():
+        environment.install(wheel)
+    here = Path(distribution("pydantic").locate_file("")).resolve()
+    (environment.site / "third_party.pth").write_text(f"{here}\n")
+    return environment
 
 
 @dataclass
 class Stack:
-    """A running `finishline up`."""
+    """A running `finishline up --demo` that has `printed` its verdict."""
 
-    process: subprocess.Popen[bytes]
+    process: "subprocess.Popen[str]"
     url: str
     var: Path
+    printed: str
 
     def token(self, name: str) -> str:
         """A token that `up` made."""
@@ -38,6 +154,12 @@ class Stack:
         answer = asking.get(f"{self.url}/api/v1{path}", timeout=10.0)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def replay_of(self, submission_id: str) -> str:
+        """The id of the one replay of a submission."""
+        found = self.get(f"/submissions/{submission_id}")["verifications"]
+        (replay,) = [each["id"] for each in found if each["kind"] == "replay"]
+        return str(replay)
 
     def verify(self, submission_id: str) -> str:
         """Ask for a verification; its id."""
@@ -95,21 +217,21 @@ def run_cli(*arguments: str, env: dict[str, str] | None = None) -> Any:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """`finishline up`, ready, with one worker; stopped by SIGTERM at the end."""
-    var = tmp_path_factory.mktemp("up") / "var"
+def stack(host: Environment) -> Iterator[Stack]:
+    """The server goes on after its demo, with one worker; stopped by SIGTERM at the end."""
     port = free_port()
-    log = (var.parent / "up.log").open("wb")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "finishline.cli.main", "up", "--port", str(port), "--var", str(var)],
-        env=os.environ | ENVIRONMENT,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
-    made = Stack(process=process, url=f"http://127.0.0.1:{port}", var=var)
+    # A busy machine posts and answers late: the server's clock allows for it.
+    settings = {"FINISHLINE_CLOCK_SLACK_SECONDS": "5"}
+    process = host.start("finishline", "up", "--demo", "--port", str(port), **settings)
+    assert process.stdout is not None
+    lines: list[str] = []
     try:
-        wait_for(lambda: _is_ready(made), seconds=READY_SECONDS, what="finishline up to be ready")
-        yield made
+        for line in process.stdout:
+            lines.append(line)
+            if "The server keeps running" in line:
+                break
+        assert process.poll() is None, "".join(lines)
+        yield Stack(process, f"http://127.0.0.1:{port}", host.work / "var", "".join(lines))
         left = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)
@@ -118,18 +240,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     finally:
         if process.poll() is None:
             process.kill()
-        log.close()
+            process.wait()
+        process.stdout.close()
 
 
-def _is_ready(stack: Stack) -> bool:
-    assert stack.process.poll() is None, (stack.var.parent / "up.log").read_text()
-    try:
-        return any(
-            worker["alive"] and worker["confirmed_at"]
-            for worker in stack.get("/workers")["workers"]
-        )
-    except httpx2.HTTPError:
-        return False
+@pytest.fixture(scope="session")
+def trained(stack: Stack) -> Path:
+    """The folder of the demo's claim: three real trainings of the digits reference."""
+    (claim,) = stack.var.glob("demo-*/submission.json")
+    return claim.parent
 
 
 @pytest.fixture

@@ -73,12 +73,15 @@ def _hurry(line: str, start: float, share: float) -> str:
     return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
 
 
-def test_an_honest_submission_is_verified_and_ranked(
+def test_the_demo_is_verified_and_ranked_from_the_wheels_in_an_empty_folder(
     stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
-    submission = submit(trained)
+    assert "Verdict: verified" in stack.printed
+    assert "4. The leaderboard" in stack.printed
+    assert {path.name for path in stack.var.parent.iterdir()} == {"var"}
+    submission = submit(trained)  # The files that the demo has sent: they are one submission.
 
-    verification = stack.wait_until_ended(stack.verify(submission["id"]))
+    verification = stack.get(f"/verifications/{stack.replay_of(submission['id'])}")
 
     assert verification["outcome"] == "verified", verification["reasons"]
     # Seeds are drawn anew: once in a while a run starts below the band, which one run may.

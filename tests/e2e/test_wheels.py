@@ -1,0 +1,120 @@
+"""Both wheels in fresh environments, as somebody without the source has them."""
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from server.pages.client_wheel import client_wheel
+from tests.e2e.conftest import Environment, Stack, copy_distribution, run_pip
+from tests.support.processes import asking
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+LARGEST_MB = 60
+MEASURED_OR_NOT = (0, 3)
+SENTENCE = "install it with `pip install 'finishline-tta[stats]'`"
+
+
+def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
+    light, whole = (
+        set(zipfile.ZipFile(wheels[name]).namelist())
+        for name in ("finishline_tta", "finishline_server")
+    )
+    for path, wheel in {
+        "finishline/rules/archive/benchmarks/mlperf-v5.1-retinanet.toml": light,
+        "finishline/py.typed": light,
+        "finishline/files/benchmarks/digits.toml": light,
+        "finishline/files/benchmarks/teacher/task.py": light,
+        "finishline/rules/trainings/benchmark_template/reference/train.py.example": light,
+        "server/files/benchmarks/digits.toml": whole,
+        "server/files/examples/season/6_in_place/train.py": whole,
+        "server/files/benchmarks/teacher/reference/train.py": whole,
+        "server/files/docs/start.md": whole,
+        "server/files/docs/decisions/0017-one-job.md": whole,
+        "server/files/docs/images/home.png": whole,
+        "web/templates/base.html": whole,
+        "web/templates/console/users.html": whole,
+        "web/static/style.css": whole,
+        "web/static/plotly-basic.min.js": whole,
+        "web/static/plotly-LICENSE.txt": whole,
+        "web/fonts/DejaVuSans.ttf": whole,
+        "web/fonts/LICENSE.txt": whole,
+        "migrations/env.py": whole,
+        "migrations/script.py.mako": whole,
+        "reference_models/digits.py": whole,
+        "worker/__main__.py": whole,
+    }.items():
+        assert path in wheel, path
+    tops = {path.split("/")[0] for path in whole if ".dist-info" not in path}
+    assert tops == {"server", "worker", "web", "reference_models", "migrations"}
+    assert {path.split("/")[0] for path in light if ".dist-info" not in path} == {"finishline"}
+
+
+def test_a_server_hands_out_the_wheel_that_the_source_makes(wheels: dict[str, Path]) -> None:
+    built = wheels["finishline_tta"]
+    made = client_wheel()
+    assert made.name == built.name
+    with zipfile.ZipFile(built) as theirs, zipfile.ZipFile(io.BytesIO(made.content)) as ours:
+        names = {name for name in theirs.namelist() if not name.endswith("RECORD")}
+        assert {name for name in ours.namelist() if not name.endswith("RECORD")} == names
+        different = [name for name in names if theirs.read(name) != ours.read(name)]
+        # Its own metadata are those of the installation, which may be older than the source.
+        assert [name for name in different if ".dist-info/" not in name] == []
+        recorded = ours.read(f"{built.name.removesuffix('-py3-none-any.whl')}.dist-info/RECORD")
+        assert len(recorded.decode().splitlines()) == len(names) + 1
+
+
+def test_a_wheel_is_built_of_the_source_archive_alone(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    source = wheels["finishline_tta"].parents[1] / "source" / "finishline"
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-P", "-c", build], cwd=source, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("finishline_tta-*.tar.gz")
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(archive))
+    (made,) = tmp_path.glob("*.whl")
+    assert set(zipfile.ZipFile(made).namelist()) == set(
+        zipfile.ZipFile(wheels["finishline_tta"]).namelist()
+    )
+
+
+def test_a_participant_installs_at_most_60_mb(participant: Environment) -> None:
+    participant.run("python", "-m", "compileall", "-q", str(participant.site))  # As pip does.
+    size = sum(path.stat().st_size for path in participant.site.rglob("*") if path.is_file())
+    assert size <= LARGEST_MB * 1024 * 1024
+    assert not (participant.site / "numpy").exists()
+
+
+def test_a_participant_takes_part_in_a_server(
+    participant: Environment, stack: Stack, trained: Path
+) -> None:
+    of_participant = {"FINISHLINE_URL": stack.url, "FINISHLINE_TOKEN": stack.token("demo")}
+
+    needs = participant.run("finishline", "run", "digits", codes=(4,))
+    assert "needs the distribution finishline-server" in needs
+    checked = participant.run("finishline", "check", str(trained))
+    assert "Accepted by the rules: digits closed" in checked
+    # The files that the demo has sent: they are one submission.
+    sent = participant.run("finishline", "submit", str(trained), "--json", **of_participant)
+    verification = stack.replay_of(json.loads(sent[sent.index("{") :])["id"])
+    watched = participant.run(
+        "finishline", "verify", verification, "--watch", codes=MEASURED_OR_NOT, **of_participant
+    )
+    assert "Verdict: verified" in watched
+    board = participant.run("finishline", "leaderboard", "digits", **of_participant)
+    assert "digits" in board.lower()
+
+    proof = participant.run("finishline", "check-proof", verification, codes=(4,), **of_participant)
+    assert SENTENCE in proof
+    for name in ("numpy", "scipy"):
+        copy_distribution(name, participant.site)
+    participant.run("finishline", "check-proof", verification, **of_participant)
+
+
+def test_a_server_from_the_wheels_shows_its_documents(stack: Stack) -> None:
+    assert asking.get(f"{stack.url}/docs/start", headers={"Accept": "text/html"}).is_success
+    assert asking.get(f"{stack.url}/docs/images/home.png").is_success
