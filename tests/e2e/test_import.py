@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from finishline.rules.archive.files import KNOWN_SOURCES
+from tests.support.admin import run_admin
 from tests.support.processes import asking, free_port, stop, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -79,11 +80,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "FINISHLINE_BROKER_URL": f"redis+socket://{folder / 'nobody.sock'}",
         "FINISHLINE_URL": url,
     }
-    admin = [sys.executable, "-m", "server.admin"]
-    subprocess.run([*admin, "migrate"], env=environment, check=True, capture_output=True)
-    token = [*admin, "token", "--user", "olga", "--role", "organiser"]
-    made = subprocess.run(token, env=environment, check=True, capture_output=True)
-    environment["FINISHLINE_TOKEN"] = json.loads(made.stdout)["token"]
+    assert run_admin(environment, "migrate").code == 0
+    made = run_admin(environment, "token", "--user", "olga", "--role", "organiser")
+    environment["FINISHLINE_TOKEN"] = json.loads(made.out)["token"]
     log = (folder / "server.log").open("wb")
     process = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)],

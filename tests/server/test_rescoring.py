@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -385,21 +383,15 @@ def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_mome
 
 
 def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "server.admin", "rescore", "--benchmark", "mnist"],
-        env={
-            "FINISHLINE_DATABASE_URL": settings.database_url,
-            "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment = {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+    }
+    done = run_admin(environment, "rescore", "--benchmark", "mnist")
 
-    assert done.returncode == 1
-    assert "There is no benchmark 'mnist'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert "There is no benchmark 'mnist'" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(

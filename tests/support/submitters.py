@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import orjson
 
+from tests.support.admin import run_admin
 from tests.support.processes import asking, free_port, stop, wait_for
 from tests.support.trainings import trained_anew
 
@@ -44,15 +45,9 @@ class ServerProcess:
 
     def run_admin(self, *arguments: str) -> dict[str, str]:
         """What a command of the administrator prints, parsed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "server.admin", *arguments],
-            env=self.environment,
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-        parsed: dict[str, str] = json.loads(done.stdout)
+        said = run_admin(self.environment, *arguments)
+        assert said.code == 0, said.err
+        parsed: dict[str, str] = json.loads(said.out)
         return parsed
 
     def start(self) -> None:
