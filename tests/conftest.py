@@ -30,6 +30,8 @@ from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+# What the files say whose tests may start processes: the marker, or a fixture that has it.
+NAMES_PROCESSES = ("mark.processes", "both_databases", "empty_database")
 OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
@@ -47,6 +49,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
     settings.register_profile("finishline", deadline=None)
     settings.load_profile("finishline")
+
+
+@cache
+def names_processes(path: Path) -> bool:
+    """Whether a file of tests can have one that starts processes."""
+    return any(name in path.read_text() for name in NAMES_PROCESSES)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file for the tests of processes that has none of them."""
+    if config.option.markexpr != "processes" or collection_path.suffix != ".py":
+        return None
+    return None if names_processes(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let no test of processes be overlooked: the other lanes have seen its file."""
+    unnamed = {i.path for i in items if i.get_closest_marker("processes") is not None}
+    unnamed = {path for path in unnamed if not names_processes(path)}
+    if unnamed:
+        raise pytest.UsageError(f"name one of {NAMES_PROCESSES} in {sorted(map(str, unnamed))}")
 
 
 def pytest_collection_finish() -> None:

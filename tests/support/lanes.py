@@ -27,7 +27,7 @@ BROWSER = "tests/server/browser"
 FIREFOX = f"{BROWSER}/test_firefox.py"  # `make test-firefox`, every night.
 TRAINING = ("tests/examples", "tests/reference_models", "tests/worker")
 # The longest first; each of the others takes the place of one that has ended, so that the last ones
-# end together. A lane imports every test that it may choose from, 16 s of CPU for all of them.
+# end together. A lane imports every test it may choose from; tests/conftest.py leaves some out.
 LANES: Mapping[str, Sequence[str]] = {
     "installations": ("-m", "processes", *INSTALLATIONS),
     "server": ("-m", "not processes", "tests/server", f"--ignore={BROWSER}"),
