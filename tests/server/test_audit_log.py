@@ -16,7 +16,7 @@ from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
 from server.base.database import Database
 from server.people.audit import Administrator, Subject, record
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(
     assert found["head"]["sha256"] == records[-1]["sha256"]
 
 
+@on_sqlite
 def test_an_empty_log_has_a_head(client: TestClient) -> None:
     assert client.get("/api/v1/audit/head").json() == {"id": 0, "sha256": FIRST_PREVIOUS}
 
@@ -157,6 +158,7 @@ def test_a_database_in_another_timezone_reads_the_same_hashes(
     assert check(client, olivia)["whole"] is True
 
 
+@on_sqlite
 def test_the_log_is_paged_newest_first(
     database: Database, client: TestClient, olivia: Any, log: Callable[..., Any]
 ) -> None:
@@ -173,6 +175,7 @@ def test_the_log_is_paged_newest_first(
         assert answer.status_code == 422
 
 
+@on_sqlite
 def test_only_organisers_read_the_log(client: TestClient, alice: Any, walter: Any) -> None:
     for path in ("/api/v1/audit", "/api/v1/audit/check"):
         assert client.get(path).status_code == 401
@@ -180,6 +183,7 @@ def test_only_organisers_read_the_log(client: TestClient, alice: Any, walter: An
             assert client.get(path, headers=person.headers).status_code == 403
 
 
+@on_sqlite
 def test_an_exported_log_is_checked_offline(
     database: Database, log: Callable[..., Any], tmp_path: Path, capsys: Any
 ) -> None:
@@ -208,6 +212,7 @@ def test_an_exported_log_is_checked_offline(
     assert "record 2.sha256: it was changed" in capsys.readouterr().out
 
 
+@on_sqlite
 def test_the_feed_has_the_head_of_the_log(client: TestClient, ada: Any) -> None:
     for name in ("first", "second"):
         made = client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)

@@ -16,7 +16,7 @@ from server.operations.export import Wanted, export_everything
 from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.every_address import NAMES, addresses, ask
 from tests.support.services import services_of
 
@@ -237,6 +237,7 @@ def test_the_log_refuses_changes_after_an_erasure_too(
         session.execute(text("UPDATE audit_log SET actor = 'x'"))
 
 
+@on_sqlite
 def test_only_another_admin_erases_and_names_the_person_twice(
     client: TestClient, alice: Any, olivia: Any, ada: Any
 ) -> None:
@@ -257,6 +258,7 @@ def sign_in(client: TestClient, person: Any) -> Callable[..., Any]:
     return lambda path, **form: client.post(path, data={"csrf": csrf} | form, headers=ORIGIN)
 
 
+@on_sqlite
 def test_a_person_asks_and_an_admin_decides(client: TestClient, alice: Any, ada: Any) -> None:
     asked = sign_in(client, alice)("/account/erasure")
     assert "You asked to be erased" in asked.text

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from server.base.database import Database
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -113,7 +113,7 @@ def test_an_import_adds_all_or_nothing_and_repeating_it_adds_nothing(
     assert record["after"]["prices"][str(last)]["region"] == "south"
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_only_organisers_add_prices(
     client: TestClient, alice: Any, walter: Any, row_counts: Callable[[], Any]
 ) -> None:
@@ -125,7 +125,7 @@ def test_only_organisers_add_prices(
     assert row_counts() == before
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_a_bad_price_is_422_and_names_its_field(
     client: TestClient, olivia: Any, row_counts: Callable[[], Any]
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_bad_price_is_422_and_names_its_field(
     assert row_counts() == before
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_the_book_is_a_page_and_csv_and_nothing_in_it_runs(
     client: TestClient, add: Callable[..., Any]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 BATCH = "/api/v1/verifications/batch"
 COMPARE = "/api/v1/verifications/compare"
@@ -61,6 +61,7 @@ def rerun_below(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> An
     return replay
 
 
+@on_sqlite
 def test_the_first_verdict_is_published_by_itself(
     replay: Any, make_report: Callable[..., Any]
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
     assert decide(rerun_below, olivia, "publish").status_code == 409
 
 
+@on_sqlite
 def test_a_submission_page_shows_what_is_published_and_what_waits(
     rerun_below: Any, client: TestClient
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_submission_page_shows_what_is_published_and_what_waits(
     assert f'href="/console/decide/{rerun_below.verification_id}"' in page
 
 
+@on_sqlite
 def test_only_a_verdict_that_waits_is_decided_about(
     replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
 ) -> None:
@@ -154,6 +157,7 @@ def test_only_a_verdict_that_waits_is_decided_about(
     assert submission_of(replay)["status"] == "verified"
 
 
+@on_sqlite
 def test_only_organisers_decide_and_ask_for_batches(
     rerun_below: Any, client: TestClient, alice: Any, walter: Any
 ) -> None:
@@ -167,6 +171,7 @@ def test_only_organisers_decide_and_ask_for_batches(
     assert submission_of(rerun_below)["status"] == "verified"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "body",
     [{}, {"decision": "publish"}, {"decision": "maybe", "reason": "x"}, [1],
@@ -181,6 +186,7 @@ def test_a_bad_decision_is_422(
     assert rerun_below.view()["decision"]["decision"] == "pending"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "body",
     [{}, {"submissions": ["a"]}, {"submissions": [], "reason": "x"}, {"reason": "x"},
@@ -197,6 +203,7 @@ def test_a_bad_batch_is_422_and_queues_nothing(
     assert row_counts() == before
 
 
+@on_sqlite
 def test_a_batch_of_an_unknown_benchmark_is_404(client: TestClient, olivia: Any) -> None:
     body = {"benchmark": "nothing", "reason": "x"}
     assert client.post(BATCH, json=body, headers=olivia.headers).status_code == 404
@@ -235,6 +242,7 @@ def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
     assert record["after"]["queued"] == {free: queued["verification_id"]}
 
 
+@on_sqlite
 def test_a_dry_run_says_the_cost_and_queues_nothing(
     replay: Any,
     digits: Any,
@@ -261,6 +269,7 @@ def test_a_dry_run_says_the_cost_and_queues_nothing(
     )
 
 
+@on_sqlite
 def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
     replay: Any,
     digits: Any,
@@ -306,6 +315,7 @@ def test_a_benchmarks_submissions_are_chosen_by_status(
     assert [item["submission_id"] for item in view["replays"]] == [replay.submission_id]
 
 
+@on_sqlite
 def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: TestClient) -> None:
     query = {"first": rerun_below.first, "second": rerun_below.verification_id}
     view = client.get(COMPARE, params=query).json()
@@ -323,6 +333,7 @@ def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: T
     assert view["systems"] == []
 
 
+@on_sqlite
 def test_only_two_of_one_submission_are_compared(
     replay: Any,
     digits_submission: Any,

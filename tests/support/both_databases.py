@@ -2,6 +2,9 @@
 
 import pytest
 
+# For a test whose answer no database has a part in.
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
 def database_url(request: pytest.FixtureRequest) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy import update
 from server.base.database import utc_now
 from server.base.models import Delivery, Webhook
 from server.base.settings import Settings
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
 
@@ -96,7 +96,7 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
     assert not signed_by("whsec_" + base64.b64encode(b"x" * 32).decode(), receiver.posts[0])
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
@@ -331,7 +331,7 @@ def test_a_try_that_died_is_made_again_by_another_server(
     assert first.body == second.body
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_waits_grow_to_about_a_day_and_differ(hooks: Any, receiver: Any, alice: Any) -> None:
     receiver.answers = [500] * 7
     hook = hooks.make(alice, receiver.url)
@@ -351,7 +351,7 @@ def test_waits_grow_to_about_a_day_and_differ(hooks: Any, receiver: Any, alice: 
     assert len({round(share, 3) for share in shares}) > 1
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_a_receiver_that_asks_for_two_days_is_tried_again_after_a_day(
     hooks: Any, receiver: Any, alice: Any
 ) -> None:
@@ -372,7 +372,7 @@ def _seconds_between(tried: dict[str, Any], waits: dict[str, Any]) -> float:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(
     hooks: Any, receiver: Any, alice: Any, settings: Settings
 ) -> None:

@@ -23,7 +23,7 @@ from server.people import audit
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.statements import statements_of
 
 FAR_BELOW = [10.0] * 8
@@ -84,7 +84,7 @@ def test_a_submission_tells_its_owner_of_each_step(
     assert count(database, NoticeEvent) == 4
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 

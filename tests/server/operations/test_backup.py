@@ -26,7 +26,7 @@ from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -101,7 +101,7 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
     served: TestClient, another_postgresql_url: str, tmp_path: Path, alice: Any
 ) -> None:
@@ -187,6 +187,7 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
         assert submissions_in(settings_of(tmp_path, f"sqlite:///{old}")) == 2
 
 
+@on_sqlite
 def test_a_damaged_backup_is_named_and_changes_nothing(
     served: TestClient, settings: Settings, fresh: Settings, tmp_path: Path
 ) -> None:
@@ -228,6 +229,7 @@ def refuse_restore(fresh: Settings, root: Path) -> str:
     return str(error.value)
 
 
+@on_sqlite
 def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
     served: TestClient, fresh: Settings, tmp_path: Path
 ) -> None:
@@ -247,6 +249,7 @@ def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
         changed.write_bytes(content)
 
 
+@on_sqlite
 def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing(
     served: TestClient, fresh: Settings, tmp_path: Path
 ) -> None:

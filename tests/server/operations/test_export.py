@@ -27,7 +27,7 @@ from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
 from server.people.audit import Administrator, Subject, record
 from tests.server.conftest import SubmissionParts
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
@@ -82,6 +82,7 @@ def rows_of(folder: Path, table: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content, newline="")))
 
 
+@on_sqlite
 def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> None:
     for name in ("all", "all.tar"):
         export_everything(services_of(full), tmp_path / name)
@@ -111,6 +112,7 @@ def test_nothing_secret_is_in_an_export(
             assert not [secret for secret in secrets if secret in content], path.name
 
 
+@on_sqlite
 def test_the_draw_of_an_open_verification_stays_sealed(full: TestClient, tmp_path: Path) -> None:
     export_everything(services_of(full), tmp_path / "all")
     ended, sealed = sorted(rows_of(tmp_path / "all", "verifications"), key=lambda row: row["state"])
@@ -146,6 +148,7 @@ def test_an_export_under_writes_is_of_one_moment(
     assert (counts["submissions"], counts["runs"]) == (2, 6)
 
 
+@on_sqlite
 def test_an_export_that_fails_leaves_nothing(
     full: TestClient, tmp_path: Path, settings: Settings
 ) -> None:
@@ -209,6 +212,7 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
         assert hidden_id.encode() not in content, name
 
 
+@on_sqlite
 def test_the_command_takes_one_place_and_says_what_came_of_it(
     full: TestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,6 +292,7 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
     assert client.get("/api/v1/benchmarks/cifar10/runs.json").json()["runs"] == []
 
 
+@on_sqlite
 @pytest.mark.usefixtures("shown_claims")
 def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
     client: TestClient, digits_submission: SubmissionParts, submit: Callable[..., Any]
@@ -329,6 +334,7 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
     assert run["system"]["name"] == HOSTILE
 
 
+@on_sqlite
 @pytest.mark.usefixtures("shown_claims")
 def test_what_is_no_place_or_size_is_refused(client: TestClient) -> None:
     for benchmark, query, status in (

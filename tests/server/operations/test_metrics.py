@@ -20,7 +20,7 @@ from server.base.settings import Settings
 from server.operations.figures import CachedFigures, WorkerSeen, is_free, read_figures
 from server.operations.readiness import Readiness
 from server.verifications.dispatch import Dispatcher
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
 ROOT = Path(__file__).parents[3]
@@ -118,7 +118,7 @@ def test_what_waits_runs_and_ended_is_counted(
     assert value(ended, "verdicts_total", kind="replay", outcome="verified") == 1
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_sqlite
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
@@ -292,11 +292,12 @@ def test_a_workeris_free_for_a_class_as_the_dispatcher_sends(
     assert is_free("gpu-a", [WorkerSeen(*worker) for worker in workers]) is free
 
 
-def test_a_scan_of_every_address_by_every_method_leaves_few_series(client: TestClient) -> None:
+@on_sqlite
+def test_a_scan_by_methods_that_an_address_has_not_leaves_few_series(client: TestClient) -> None:
     paths = {re.sub(r"\{[^}]*\}", "x", path) for path in route_paths(client)}
     for path in paths:
         if not path.endswith("/events"):
-            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
+            for method in ("GET", "DELETE", "BREW"):
                 client.request(method, path)
 
     assert len(client.get("/metrics").content) < 256 * 1024

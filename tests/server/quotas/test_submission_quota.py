@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from server.base.database import Database, utc_now
 from server.base.models import Submission
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 HOUR = timedelta(hours=1)
 
@@ -63,6 +63,7 @@ def test_the_quota_is_full_says_when_there_is_room_and_keeps_nothing(
     assert submit(digits_submission).status_code == 429
 
 
+@on_sqlite
 def test_archives_count_for_nobody(
     digits_submission: Any, submit: Callable[..., Any], database: Database, client: TestClient,
     alice: Any,
@@ -74,6 +75,7 @@ def test_archives_count_for_nobody(
     assert client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][0]["used"] == 0
 
 
+@on_sqlite
 def test_a_benchmark_has_a_quota_for_everybody_and_none_allowed_is_told(
     digits_submission: Any, submit: Callable[..., Any], client: TestClient, bob: Any, olivia: Any
 ) -> None:
