@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import timedelta
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -177,10 +178,17 @@ def mark_of(answer: Any) -> str:
 
 
 def differences(table: dict[str, str], send: Send) -> list[str]:
-    """Each place where an answer is another than the table says."""
+    """Each place where an answer is another than the table says.
+
+    Tokens that have ended are answered alike: each route is asked with one of them, by turns.
+    """
     wrong = []
-    for route, policy in table.items():
-        for column, wanted in zip(COLUMNS, policy.replace(" ", ""), strict=True):
+    for (route, policy), asked in zip(table.items(), cycle(ENDED), strict=False):
+        marks = dict(zip(COLUMNS, policy.replace(" ", ""), strict=True))
+        assert len({marks[column] for column in ENDED}) == 1
+        for column, wanted in marks.items():
+            if column in ENDED and column != asked:
+                continue
             answer = send(route, column)
             mark = mark_of(answer)
             let_in = wanted == "." and not route.startswith("GET") and mark in "49"
