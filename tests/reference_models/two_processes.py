@@ -1,22 +1,23 @@
-"""One process of a digits training: `two_processes.py OUT`, by torch's launcher or alone.
+"""One of two processes that train together: `two_processes.py OUT`.
 
-Trains in single and in double precision and writes, for each, the loss of every step (the mean
-over the processes) and the quality of every evaluation.
+Trains digits in single and in double precision and grammar for an epoch. Writes for each of digits
+the loss of every step (the mean over the processes) and the quality of every evaluation, for
+grammar the latter.
 """
 
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from reference_models import Measurement, digits
+from reference_models import Measurement, digits, grammar
 
 
-def curves(dtype: torch.dtype) -> list[list[float]]:
-    """Losses and qualities of two epochs in one precision."""
-    torch.set_default_dtype(dtype)
+def curves(dtype: torch.dtype, *, epochs: int) -> list[list[float]]:
+    """Losses and qualities of some epochs of digits in one precision."""
     losses: list[float] = []
     step, split = digits.train_step, digits.load_split
 
@@ -29,19 +30,32 @@ def curves(dtype: torch.dtype) -> list[list[float]]:
     def split_in_precision():
         return [part.to(dtype) if part.is_floating_point() else part for part in split()]
 
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
     digits.train_step, digits.load_split = noted_step, split_in_precision
-    config = digits.configure({"epochs": 2})
-    run = digits.train(config, seed=5, device="cpu", data_dir=Path())
-    qualities = [item.quality for item in run if isinstance(item, Measurement)]
-    digits.train_step, digits.load_split = step, split
-    return [losses, qualities]
+    try:
+        return [losses, qualities(digits, seed=5, epochs=epochs)]
+    finally:
+        digits.train_step, digits.load_split = step, split
+        torch.set_default_dtype(usual)
+
+
+def qualities(reference: Any, *, seed: int, epochs: int) -> list[float]:
+    """The quality of every evaluation of a training."""
+    config = reference.configure({"epochs": epochs})
+    run = reference.train(config, seed=seed, device="cpu", data_dir=Path())
+    return [item.quality for item in run if isinstance(item, Measurement)]
 
 
 def main(out: str) -> None:
     torch.set_num_threads(1)
-    found = {"single": curves(torch.float32), "double": curves(torch.float64)}
-    Path(f"{out}.{os.environ.get('RANK', '0')}").write_text(json.dumps(found))
-    os._exit(0)
+    found = {
+        "single": curves(torch.float32, epochs=1),
+        "double": curves(torch.float64, epochs=2),
+        "grammar": qualities(grammar, seed=7, epochs=1),
+    }
+    Path(f"{out}.{os.environ['RANK']}").write_text(json.dumps(found))
+    os._exit(0)  # Tearing down a process group can abort.
 
 
 if __name__ == "__main__":
