@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +24,15 @@ WITHOUT = (
     f"for name in {OF_OS!r}: delattr(os, name)\n"
     f"for name in {OF_SIGNAL!r}: delattr(signal, name)\n"
 )
-COMMAND = WITHOUT + "from finishline.cli.main import main; sys.exit(main())"
+# One command after the other in one process, as each would import anew.
+COMMANDS = f"""{WITHOUT}
+import json
+from finishline.cli.main import main
+for command in json.loads(sys.argv[1]):
+    if code := main(command):
+        sys.exit(code)
+    print(end="\\0")
+"""
 TRAIN = """
 import os, time
 import finishline.log
@@ -62,21 +71,28 @@ def run(tmp_path: Path) -> Run:
 def test_a_participant_needs_nothing_of_posix(
     run: Run, site: str, alice: Person, tmp_path: Path
 ) -> None:
-    run(COMMAND, "login", site, typed=alice.secret)
-    (tmp_path / "train.py").write_text(WITHOUT + TRAIN)
-    run(COMMAND, "run", "digits", "--seed", "3", "--out", "mine", "--", sys.executable, "train.py")
-    run(WITHOUT + TRAIN)
-    assert "Accepted by the rules" in run(COMMAND, "check", "mine")
-    sent = json.loads(run(COMMAND, "submit", "mine", "--json"))
-    assert sent["submitter"] == alice.name
-    assert sent["id"] in run(COMMAND, "leaderboard", "digits", "--json")
-    assert alice.name in run(COMMAND, "account", "show")
+    def commands(*lines: str, typed: str = "") -> list[str]:
+        told = json.dumps([shlex.split(line) for line in lines])
+        return run(COMMANDS, told, typed=typed).split("\0")
 
+    (tmp_path / "train.py").write_text(WITHOUT + TRAIN)
+    mine = f"run digits --seed 3 --out mine -- {shlex.quote(sys.executable)} train.py"
+    commands(f"login {site}", mine, typed=alice.secret)
+    run(WITHOUT + TRAIN)
     (tmp_path / "events").write_bytes(EVENTS)
-    run(COMMAND, "convert", "--from", "tfevents", "events", "--benchmark", "digits",
-        "--out", "converted", "--quality", "val/acc")  # fmt: skip
+    checked, sent, board, account, *_ = commands(
+        "check mine",
+        "submit mine --json",
+        "leaderboard digits --json",
+        "account show",
+        "convert --from tfevents events --benchmark digits --out converted --quality val/acc",
+        "logout",
+    )
+    assert "Accepted by the rules" in checked
+    assert json.loads(sent)["submitter"] == alice.name
+    assert json.loads(sent)["id"] in board
+    assert alice.name in account
     assert (tmp_path / "converted" / "run_0.log").is_file()
-    run(COMMAND, "logout")
     assert alice.secret not in (tmp_path / "home/finishline/profiles.json").read_text()
 
 

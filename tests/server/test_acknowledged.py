@@ -16,7 +16,7 @@ from tests.support.submitters import ServerProcess, Submitters
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
-KILLS = 3
+KILLS = 2
 BETWEEN = 12
 
 

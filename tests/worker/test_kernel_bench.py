@@ -63,7 +63,7 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.mark.processes
 def test_kernels_are_measured_as_one_document(small, capfd):
-    given = ["--kernels", str(small), "--seconds", "0.2", "--device", "cpu"]
+    given = ["--kernels", str(small), "--seconds", "0.1", "--device", "cpu"]
     assert main(["bench", *given, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     rows = found["kernels"]

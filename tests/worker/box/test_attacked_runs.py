@@ -5,12 +5,12 @@ children by their number and by their seconds.
 """
 
 import os
-import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,6 @@ from finishline.rules.trainings.protocol import Limits
 from tests.support.box_removals import remove
 from tests.worker.box.conftest import LIMITS, MARK, RunCode
 from worker.box.own_uid import BOX_UID
-
-SLEEP = shutil.which("sleep") or "sleep"
 
 SHORT = Limits(
     **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 5.0})
@@ -239,20 +237,25 @@ def _is_boxed(process: psutil.Process) -> bool:
 def test_other_processes_of_the_user_leave_the_box_its_own(run_code: RunCode) -> None:
     """A limit to the user's processes would let no box start on a desktop."""
     uid = BOX_UID if os.geteuid() == 0 else None
-    with ExitStack() as stack:
-        for _ in range(100):
-            other = stack.enter_context(subprocess.Popen([SLEEP, "60"], user=uid))
-            stack.callback(other.kill)
-        result = run_code(
-            """
-            import os, time
+    hundred = "for _ in $(seq 100); do sleep 60 & done; echo started; wait"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", hundred], user=uid, stdout=subprocess.PIPE, start_new_session=True
+    ) as others:
+        assert others.stdout is not None
+        assert others.stdout.readline() == b"started\n"
+        try:
+            result = run_code(
+                """
+                import os, time
 
-            def prepare(task):
-                for _ in range(20):
-                    if os.fork() == 0:
-                        time.sleep(60)
-            """
-        )
+                def prepare(task):
+                    for _ in range(20):
+                        if os.fork() == 0:
+                            time.sleep(60)
+                """
+            )
+        finally:
+            os.killpg(others.pid, signal.SIGKILL)
 
     assert (result.status, result.code) == ("reached", None)
 
