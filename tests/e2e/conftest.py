@@ -149,9 +149,10 @@ class Stack:
         """A token that `up` made."""
         return (self.var / "tokens" / f"{name}.token").read_text().strip()
 
-    def get(self, path: str) -> Any:
-        """The JSON at a path of the API."""
-        answer = asking.get(f"{self.url}/api/v1{path}", timeout=10.0)
+    def get(self, path: str, *, by: str | None = None) -> Any:
+        """The JSON at a path of the API, as nobody or as whose token is named."""
+        headers = {"Authorization": f"Bearer {self.token(by)}"} if by is not None else {}
+        answer = asking.get(f"{self.url}/api/v1{path}", headers=headers, timeout=10.0)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
