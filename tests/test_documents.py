@@ -114,3 +114,9 @@ def test_hooks_and_forms_of_issues_are_yaml() -> None:
 
     assert "make lint" in entries
     assert all({"name", "description", "body"} <= form.keys() for form in forms)
+
+
+def test_the_example_of_a_package_is_that_of_the_command() -> None:
+    guide = (ROOT / "docs" / "trainings.md").read_text()
+    template = ROOT / "finishline" / "rules" / "trainings" / "template" / "train.py.example"
+    assert f"```python\n{template.read_text()}```" in guide

@@ -7,6 +7,7 @@ template stretches them to the width of the page without stretching a line or a 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from finishline.rules.verification.duel_pairs import SIDES
@@ -74,13 +75,19 @@ class Picture:
 
 
 def verification_picture(
-    verification: View, race: View, shown: TimeFormat = SECONDS
+    verification: View,
+    race: View,
+    shown: TimeFormat = SECONDS,
+    untimed: Mapping[int, str] = MappingProxyType({}),
 ) -> Picture | None:
-    """The runs of a verification beside its ghosts; None before the first evaluation."""
+    """The runs of a verification beside its ghosts; None before the first evaluation.
+
+    `untimed` names the runs that measure no time, by their index.
+    """
     report = verification["report"]
     runs = report["runs"] if report else race["runs"]
     target = verification["target"]
-    runners = [_run(verification, run, target) for run in runs]
+    runners = [_run(verification, run, target, untimed) for run in runs]
     ghosts = [_ghost(ghost, target) for ghost in race["ghosts"]]
     return picture([*runners, *ghosts], target, shown)
 
@@ -138,10 +145,11 @@ class _Scale:
         return BOX * (self.high - value) / (self.high - self.low)
 
 
-def _run(verification: View, run: View, target: View) -> Runner:
+def _run(verification: View, run: View, target: View, untimed: Mapping[int, str]) -> Runner:
     points, index = run["evaluations"], int(run["index"])
     side = side_of(verification, index)
-    name = f"run {index + 1}" + ("" if side is None else f", {side}")
+    apart = side or untimed.get(index)
+    name = f"run {index + 1}" + ("" if apart is None else f", {apart}")
     series = index if side is None else SIDES.index(side)
     done = run.get("status") is not None
     return Runner(name, points, _crossing(points, target), _colour(series), is_finished=done)

@@ -89,7 +89,7 @@ def time_lines(entry: View) -> Iterator[Text]:
     runs = number_text(entry.get("measured_runs"), digits=0)
     rank = entry.get("rank")
     original = (entry.get("package") or {}).get("same_program_as")
-    ranked = "without a rank yet" if rank is None else f"rank {rank}"
+    ranked = _no_rank_yet(entry) if rank is None else f"rank {rank}"
     if rank is None and original is not None:
         ranked = f"without a rank, as the same program as {original},"
     yield Text(
@@ -97,6 +97,21 @@ def time_lines(entry: View) -> Iterator[Text]:
         f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",
         style="bold",
     )
+
+
+def _no_rank_yet(entry: View) -> str:
+    """Words for a measured entry without a rank, with its fresh runs where they are under way."""
+    fresh = next(
+        (
+            each["id"]
+            for each in entry.get("verifications") or ()
+            if each["kind"] == "entry" and each["state"] in ("queued", "running")
+        ),
+        None,
+    )
+    if fresh is None:
+        return "without a rank yet"
+    return f"without a rank until its fresh runs end (finishline verify {fresh} --watch)"
 
 
 def _standing_lines(view: View) -> list[Text]:

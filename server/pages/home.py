@@ -16,6 +16,7 @@ from server.base.standing import find_verification
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
 from server.boards.service import Standing, read_race, standing_by_benchmark
 from server.pages.board_times import times_fitting
+from server.pages.entries import untimed_runs
 from server.pages.round_views import round_views
 from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import view
@@ -119,7 +120,8 @@ def _picture(
         race = read_race(session, line.id).model_dump(mode="json")
         shown = view(session, verification, alive_seconds=0.0, with_report=False, with_band=False)
         time = times.get(line.benchmark, SECONDS)
-        return verification_picture(shown.model_dump(mode="json"), race, time)
+        untimed = untimed_runs(verification)
+        return verification_picture(shown.model_dump(mode="json"), race, time, untimed)
 
     if isinstance(line, LiveLine):
         return draw()

@@ -42,7 +42,8 @@ def race_page(verification_id: str, services: ServicesDep, viewer: ViewerDep) ->
     with services.database.read(viewer) as session:
         context = verification_context(session, services, verification_id)
         race = read_race(session, verification_id).model_dump(mode="json")
-    picture = verification_picture(context["verification"], race, context["time"])
+        untimed = untimed_runs(find_verification(session, verification_id))
+    picture = verification_picture(context["verification"], race, context["time"], untimed)
     return render("race_page.html", **context, picture=picture)
 
 
@@ -58,14 +59,15 @@ def shown_verification(
     race = read_race(session, verification_id).model_dump(mode="json")
     row = find_verification(session, verification_id)
     judged_by = definition(session, row.benchmark_sha256)
+    untimed = untimed_runs(row)
     return {
         "verification": verification,
         "race": race,
-        "picture": verification_picture(verification, race, time),
+        "picture": verification_picture(verification, race, time, untimed),
         "ghost": ghost,
         "place": _place(session, services, verification),
         "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
-        "untimed": untimed_runs(row),
+        "untimed": untimed,
     }
 
 

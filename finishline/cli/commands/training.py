@@ -22,6 +22,7 @@ from finishline.cli.training import require_server
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
+from finishline.places import installed_server
 from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
@@ -40,7 +41,7 @@ def _training() -> None:
 def init(path: PackagePath, as_json: Json = False) -> int:
     """Write a running example package for the digits benchmark into a new folder."""
     written = write_template(TEMPLATE, path, lambda text: text)
-    lines = [f"Wrote {', '.join(written)} to {path}.", f"Next: finishline training run {path}"]
+    lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
     open_screen(as_json=as_json).answer({"path": str(path), "files": written}, lines)
     return int(ExitCode.OK)
 
@@ -62,7 +63,7 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
         "A server checks besides: whether the package was handed in before, its parent, the "
         "quota, the phase of the benchmark, and whether a worker has the environment "
         f"{package.manifest.environment} (`finishline workers` lists them).",
-        as_it_is(f"Next: finishline training run {path}, then training submit {path}"),
+        as_it_is(_next_step(path)),
     ]
     open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
@@ -199,6 +200,13 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
             problems=listed,
         )
     return package
+
+
+def _next_step(path: Path) -> str:
+    """The command to type next: only finishline-server trains a package on this machine."""
+    if installed_server() is None:
+        return f"Next: finishline training submit {path}"
+    return f"Next: finishline training run {path}, then training submit {path}"
 
 
 def _is_nonce(text: str) -> bool:
