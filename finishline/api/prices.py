@@ -17,6 +17,8 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
+    LEAST_UTILISATION,
+    LEAST_YEARS,
     NAME_LENGTHS,
     NOTE_LENGTH,
     SOURCE_LENGTH,
@@ -54,8 +56,8 @@ class OwnedSystem(Schema):
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 
     purchase_usd: float = Field(gt=0, le=1e10, allow_inf_nan=False)
-    years: float = Field(gt=0, le=100, allow_inf_nan=False)
-    utilisation: float = Field(gt=0, le=1)
+    years: float = Field(ge=LEAST_YEARS, le=100, allow_inf_nan=False)
+    utilisation: float = Field(ge=LEAST_UTILISATION, le=1)
     watts: float = Field(gt=0, le=1e8, allow_inf_nan=False)
     pue: float = Field(ge=1, le=10)
     usd_per_kwh: float = Field(gt=0, le=1000)
@@ -104,6 +106,8 @@ class PriceCreate(Schema):
         if (self.pricing == "owned") != (self.ownership is not None):
             raise ValueError("expected ownership with the pricing owned, and only with it")
         derived = self._derived()
+        if derived is not None and derived > HIGHEST_USD_PER_HOUR:
+            raise ValueError(f"ownership: {derived:g} US dollars an hour; expected at most 1e7")
         if derived is None and self.usd_per_hour is None:
             raise ValueError("usd_per_hour: expected a price above 0")
         if derived and self.usd_per_hour is not None and not isclose(self.usd_per_hour, derived):

@@ -197,6 +197,8 @@ def test_an_owned_system_has_the_hour_that_its_parts_give(
         {"usd_per_hour": 10.0},
         {"ownership": OWNED | {"utilisation": 1.1}},
         {"ownership": OWNED | {"years": 0}},
+        {"ownership": OWNED | {"years": 1e-320}},
+        {"ownership": OWNED | {"purchase_usd": 1e10, "years": 0.01, "utilisation": 0.001}},
         {"ownership": OWNED | {"pue": 0.9}},
     ):
         answer = client.post(PRICES, json=BODY | owned | wrong, headers=olivia.headers)

@@ -13,6 +13,7 @@ Pricing = Literal["on_demand", "spot", "owned"]
 PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot", "owned")
 HOURS_PER_YEAR = 8760.0
 HIGHEST_USD_PER_HOUR = 1e7
+LEAST_YEARS, LEAST_UTILISATION = 0.01, 0.001
 NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
@@ -195,15 +196,20 @@ def _ownership(fields: Fields) -> Ownership | None:
         raise fields.fail(
             "usd_per_hour", "stated of an owned system", expected="purchase_usd, years and the rest"
         )
-    return Ownership(
+    system = Ownership(
         purchase_usd=_above_zero(fields, "purchase_usd", 1e10),
-        years=_above_zero(fields, "years", 100.0),
-        utilisation=_above_zero(fields, "utilisation", 1.0),
+        years=fields.number("years", minimum=LEAST_YEARS, maximum=100.0),
+        utilisation=fields.number("utilisation", minimum=LEAST_UTILISATION, maximum=1.0),
         watts=_above_zero(fields, "watts", 1e8),
         pue=fields.number("pue", minimum=1.0, maximum=10.0),
         usd_per_kwh=_above_zero(fields, "usd_per_kwh", 1000.0),
         grams_co2e_per_kwh=fields.optional_number("grams_co2e_per_kwh", minimum=0.0),
     )
+    usd = owned_usd_per_hour(system)
+    if usd > HIGHEST_USD_PER_HOUR:
+        expected = f"at most {HIGHEST_USD_PER_HOUR:g}"
+        raise fields.fail("purchase_usd", f"{usd:g} US dollars an hour", expected=expected)
+    return system
 
 
 def _above_zero(fields: Fields, name: str, maximum: float) -> float:
