@@ -52,12 +52,12 @@ CHANGES = (
 
 @dataclass
 class HandedIn:
-    """A package on its way: its submission, or why it was refused."""
+    """A package on its way: its submission, and the words of a refusal or of an end not due."""
 
     student: str
     package: Package
     submission_id: str | None = None
-    refused: str | None = None
+    told: str | None = None
     outcome: str = "open"
     seconds: float | None = None
 
@@ -142,6 +142,9 @@ def walk(url: str, folder: Path, asked: argparse.Namespace) -> int:
     say(begun, f"{len(handed)} packages are handed in, {count(handed, 'refused')} refused")
     with Client(url, (tokens / "organiser.token").read_text().strip()) as client:
         wait_for_verdicts(client, handed, begun)
+        for one in handed:
+            if one.submission_id and not one.is_as_due:
+                one.told = why(client, one.submission_id)
     say(begun, "every package has its verdict")
     organiser.types("leaderboard", BENCHMARK)
     organiser.typed.append(export := f"export {folder / 'export.tar'}")
@@ -232,7 +235,7 @@ def hand_in(url: str, token: str, one: HandedIn) -> None:
         with Client(url, token) as client:
             one.submission_id = client.submit_training(files).id
     except FinishlineError as error:
-        one.refused, one.outcome = str(error), "refused"
+        one.told, one.outcome = str(error), "refused"
 
 
 def wait_for_verdicts(client: Client, handed: Sequence[HandedIn], begun: float) -> None:
@@ -263,6 +266,16 @@ def look_up(client: Client, one: HandedIn) -> bool:
     return True
 
 
+def why(client: Client, submission_id: str) -> str:
+    """The status of a submission, and all reasons of its verdicts that do not speak for it."""
+    view = client.submission(submission_id)
+    told = [str(view.status)]
+    for each in view.verifications:
+        reasons = client.verification(each.id).reasons
+        told += [reason.message for reason in reasons if reason.weight != "supports"]
+    return "; ".join(told)
+
+
 def judge(handed: Sequence[HandedIn]) -> int:
     """Print how each kind ended; the exit code."""
     kinds = Counter((one.package.kind, one.package.fate, one.outcome) for one in handed)
@@ -272,7 +285,7 @@ def judge(handed: Sequence[HandedIn]) -> int:
     wrong = [one for one in handed if not one.is_as_due]
     for one in wrong:
         print(f"not as due: {one.package.kind} by {one.student}: {one.outcome}, {one.seconds} s,")
-        print(f"  submission {one.submission_id}, {one.refused}")
+        print(f"  submission {one.submission_id}, {one.told}")
     lost = sum(one.package.kind == "honest" for one in wrong)
     caught_none = len(wrong) - lost
     all_honest = sum(one.package.kind == "honest" for one in handed)
