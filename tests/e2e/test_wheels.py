@@ -105,7 +105,9 @@ def test_a_participant_takes_part_in_a_server(
         "finishline", "verify", verification, "--watch", codes=MEASURED_OR_NOT, **of_participant
     )
     assert "Verdict: verified" in watched
-    board = participant.run("finishline", "leaderboard", "digits", **of_participant)
+    board = participant.run(
+        "finishline", "leaderboard", "digits", "--division", "closed", **of_participant
+    )
     assert "digits" in board.lower()
 
     proof = participant.run("finishline", "check-proof", verification, codes=(4,), **of_participant)

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
+from tests.support.processes import wait_for
 from tests.worker.box import wire
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.check import check_box
@@ -76,9 +77,17 @@ def course(score: Score = share_right) -> Course:
 
 def kill_boxes() -> None:
     """Kill every box of bubblewrap that this process has started, as the kernel may."""
-    for child in psutil.Process().children():
-        if child.name() == "bwrap":
-            child.kill()
+    boxes = [child for child in psutil.Process().children() if child.name() == "bwrap"]
+    within = [each for box in boxes for each in box.children(recursive=True)]
+    for box in boxes:
+        box.kill()
+    # The kernel ends what is within a moment later; whoever adopts them may let them be zombies.
+    ended = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    wait_for(
+        lambda: all(not each.is_running() or each.status() in ended for each in within),
+        seconds=30,
+        what="the end of what is in a box",
+    )
 
 
 RunCode = Callable[..., RaceResult]
