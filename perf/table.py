@@ -8,7 +8,7 @@ import sys
 
 from perf.harness import print_table
 
-HELD = re.compile(r"(\w+): (.+): (\S+.*) \(((?:at (?:most|least) \S+(?:, )?)+)\)( MISSED)?")
+HELD = re.compile(r"([\w ]+): (.+): (\S+.*) \(((?:at (?:most|least) \S+(?:, )?)+)\)( MISSED)?")
 
 
 def main() -> int:
