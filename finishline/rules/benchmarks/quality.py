@@ -103,9 +103,8 @@ class QualityTarget:
         """Whether the metric can have a quality at all."""
         if quality < 0 and not self.may_be_negative:
             return False
-        greatest = GREATEST[self.unit]
-        if greatest is not None:
-            return quality <= greatest
+        if self.greatest is not None:
+            return quality <= self.greatest
         return quality == 0 or SMALLEST_QUALITY <= abs(quality) <= LARGEST_QUALITY
 
     @property
