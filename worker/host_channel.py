@@ -63,7 +63,10 @@ class Channel:
         if not hmac.compare_digest(seal, text[:64]):
             raise ValueError("a message without the allocation's key")
         self._received += 1
-        message = json.loads(text[64:])
+        try:
+            message = json.loads(text[64:])
+        except RecursionError as error:
+            raise ValueError("a message that is nested too deeply") from error
         if not isinstance(message, dict):
             raise ValueError("a message that is no JSON object")
         return message

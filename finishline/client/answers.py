@@ -33,7 +33,7 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
         return None
     try:
         return answer.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unavailable(
             f"{url} is not a Finishline server: its response is not JSON.",
             status=answer.status_code,
@@ -65,7 +65,7 @@ def retry_after_seconds(header: str | None) -> float | None:
         return float(header)
     try:
         moment = parsedate_to_datetime(header)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())
@@ -74,7 +74,7 @@ def retry_after_seconds(header: str | None) -> float | None:
 def _problem_document(answer: httpx2.Response) -> dict[str, Any]:
     try:
         document = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

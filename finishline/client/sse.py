@@ -30,7 +30,7 @@ class ServerEvent:
         """The event's JSON. Raises Unavailable if it holds none."""
         try:
             return json.loads(self.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Unavailable(
                 f"The server sent an event {self.name!r} that is not JSON; "
                 "update the client or the server to the same version."

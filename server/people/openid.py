@@ -13,6 +13,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
+from pydantic import TypeAdapter
+
 from server.base.errors import NotSignedInError, UnavailableError
 from server.base.settings import Settings
 
@@ -47,8 +49,8 @@ class Flow:
     def read(cls, cookie: str | None) -> "Flow | None":
         """The flow of a cookie; None for one that is none."""
         try:
-            return cls(**json.loads(base64.urlsafe_b64decode(cookie or "")))
-        except (ValueError, TypeError):
+            return TypeAdapter(cls).validate_json(base64.urlsafe_b64decode(cookie or ""))
+        except ValueError:
             return None
 
 

@@ -1,5 +1,6 @@
 """Sign-in with an OpenID provider, against a real one: registering, connecting, refusals."""
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -150,6 +151,10 @@ def test_a_code_of_another_browser_or_flow_signs_nobody_in(
     assert return_with(client, f"state={asked['state'][0]}&code=made-up").status_code == 401
     stranger = TestClient(client.app)
     assert return_with(stranger, query).status_code == 401
+    for content in (b'{"following": "/", "state": 1}', b"[" * 5000, b"7"):
+        cookie = base64.urlsafe_b64encode(content).decode()
+        stranger.cookies.set("finishline_sign_in", cookie)
+        assert return_with(stranger, query).status_code == 401
     assert users(database) == []
     assert return_with(client, query).status_code == 303
     assert return_with(client, query).status_code == 401  # The cookie went with its use.

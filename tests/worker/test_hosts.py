@@ -77,6 +77,16 @@ def test_a_line_that_comes_again_is_refused():
     wire.close()
 
 
+def test_a_message_nested_too_deeply_is_refused():
+    first, follower, wire = connect()
+    text = b"[" * 100_000
+    wire.sendall(follower._seal(b"follower", 0, text) + text + b"\n")
+    with pytest.raises(ValueError, match="too deeply"):
+        first.receive()
+    first.close()
+    follower.close()
+
+
 @contextmanager
 def listening(count=3):
     """Hosts that wait for the others, at a free port; the changes they tell."""
