@@ -37,6 +37,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     boxed_report,
     entries,
 )
+from tests.support.proofs import seal_again
 
 RECORDS = "/api/v1/benchmarks/digits/records"
 
@@ -174,12 +175,22 @@ def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
         times = [runs[at]["tta_seconds"] for at in (1, 0)]
         runs[0]["tta_seconds"], runs[1]["tta_seconds"] = times
 
+    def chosen(forged: dict[str, Any]) -> None:
+        forged["draw"]["seeds"][0] ^= 1
+        forged["report"]["runs"][0]["seed"] ^= 1
+        seal_again(forged)
+
+    def with_settings(forged: dict[str, Any]) -> None:
+        forged["draw"]["beside"]["hyperparameters"][1] = {"batch_size": 64.0}
+        seal_again(forged)
+
     assert failed(lambda forged: forged["submission"]["against"].update(id="another")) == {
         "seeds",
     }
     assert "verdict" in failed(lambda forged: forged["verdict"].update(outcome="holder_faster"))
     assert {"times", "verdict"} <= failed(turned)
     assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"]["seeds"].reverse())
+    assert failed(chosen) == failed(with_settings) == {"seeds"}
     # No number in a stranger's file is a number of seeds to draw.
     assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"].update(runs=10**9))
 

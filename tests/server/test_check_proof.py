@@ -566,6 +566,8 @@ def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -
     for name in set(earlier) - {"steps", "violations", *INTERVAL}:
         assert score_of(bundle, ("result",), earlier | {name: None}), name
     assert "division" in score_of(bundle, ("division",), "open")
+    copied = [{"rule": "copied_log", "reason": "no matter", "by": "olivia"}]
+    assert "a waiver of 'copied_log'" in score_of(bundle, ("waivers",), copied)
 
 
 def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle) -> None:

@@ -29,6 +29,7 @@ from server.base.models import Attempt, JobTraining, PoolRun, TrainingPackage, V
 from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.support.proofs import seal_again
 from tests.support.services import services_of
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
@@ -660,6 +661,11 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     def other_seed(forged: dict[str, Any]) -> None:
         forged["draw"]["seeds"][0] += 1
 
+    def chosen(forged: dict[str, Any]) -> None:
+        other_seed(forged)
+        forged["report"]["runs"][0]["seed"] = forged["draw"]["seeds"][0]
+        seal_again(forged)
+
     def verified(forged: dict[str, Any]) -> None:
         forged["verdict"]["outcome"] = "rejected"
 
@@ -682,6 +688,7 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     assert "runs" in failed(half_left_out)
     assert "times" in failed(faster)
     assert {"seal", "seeds"} <= failed(other_seed)
+    assert failed(chosen) == {"seeds"}
     assert failed(verified) == {"verdict"}
     assert failed(lambda forged: forged["submission"].update(claim_sha256="0" * 64))
     # No number in a stranger's file is a number of seeds to draw.

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from finishline.rules.benchmarks.benchmark import read_benchmark
 from finishline.rules.proof.envelope import (
     ENVELOPE_NAME,
     canonical,
@@ -20,6 +21,7 @@ from finishline.rules.proof.envelope import (
     write_envelope,
 )
 from finishline.rules.proof.proof import PARTS, part_hashes, signed_bytes
+from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
 
 
@@ -38,6 +40,15 @@ def files_of(content: bytes) -> dict[str, bytes]:
     """The files of a zip by name."""
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         return {name: opened.read(name) for name in opened.namelist()}
+
+
+def seal_again(document: dict[str, Any]) -> None:
+    """Seal the draw of a document as it is, as only the server can."""
+    benchmark, draw = document["benchmark"], document["draw"]
+    definition = read_benchmark(benchmark["definition"].encode(), file=f"{benchmark['id']}.toml")
+    sealed = Draw(tuple(draw["seeds"]), draw["nonce"], draw["own_runs"])
+    submission_id = document["submission"]["id"]
+    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"])
 
 
 @dataclass
