@@ -84,10 +84,15 @@ def _list_of_tables(value: object) -> list[dict[str, Any]]:
 
 
 def _problem(item: dict[str, Any]) -> Problem:
+    line = item.get("line")
     return Problem(
         message=str(item.get("message") or "not accepted"),
-        file=item.get("file"),
-        line=item.get("line"),
-        field=item.get("field"),
-        expected=item.get("expected"),
+        file=_text(item.get("file")),
+        line=line if isinstance(line, int) else None,
+        field=_text(item.get("field")),
+        expected=_text(item.get("expected")),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

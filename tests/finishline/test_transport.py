@@ -154,6 +154,14 @@ def test_an_answer_of_another_shape_is_one_sentence(content: bytes) -> None:
     assert "\n" not in no.value.detail
 
 
+def test_a_problem_of_other_types_is_told_in_a_line() -> None:
+    told = {"message": "odd", "file": 3, "line": "x", "field": {}, "expected": ["y"]}
+    server = Server(answer(422, json={"detail": "no", "problems": [told]}))
+    with server.client() as client, pytest.raises(finishline.Refused) as no:
+        client.benchmarks()
+    assert str(no.value) == "no\n  3, field {}: odd; expected ['y']"
+
+
 def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("finishline.client.client.LOG_LIMIT_BYTES", 10)
     with (
