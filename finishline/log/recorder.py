@@ -17,6 +17,8 @@ from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
+from finishline.rules.logs.mllog_run import COUNTED_KEYS
+from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
 from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.tta import place_at_target
@@ -55,7 +57,10 @@ def open_recorder(
     )
     root.choice("division", definition.divisions)
     root.integer("seed", minimum=0, maximum=MAX_SEED)
-    read_hyperparameters(root.table("hyperparameters"), definition, division)
+    settings = root.table("hyperparameters")
+    for name in read_hyperparameters(settings, definition, division):
+        if name in COUNTED_KEYS or name == PROCESSOR_SHARE:
+            raise settings.fail(name, "a key of the log itself", expected="another name")
     if definition.target.also:
         expected = "its log by MLCommons' mllog, which finishline check reads"
         raise RuleError(f"{benchmark} is judged by several metrics", expected=expected)

@@ -288,6 +288,11 @@ def test_a_folder_takes_runs_of_one_submission(
         ("digits", {"hyperparameters": {"momentum": 0.5}}, "closed division"),
         ("digits", {"hyperparameters": {"batch_siez": 64}}, "did you mean 'batch_size'"),
         ("digits", {"seed": -1}, "seed"),
+        (
+            "digits",
+            {"division": "open", "hyperparameters": {"batch_size": 32, "global_batch_size": 64}},
+            "global_batch_size: a key of the log itself",
+        ),
         ("mlperf-v5.1-retinanett", {}, "mlperf-v5.1-retinanet"),
     ],
 )

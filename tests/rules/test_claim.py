@@ -233,6 +233,12 @@ def test_open_may_set_any_number_and_known_ones_within_their_limits(
 
     with pytest.raises(ClaimError, match="momentum"):
         read(good() | {"division": "open", "hyperparameters": {"momentum": 1.5}})
+    for name in ("", "rate\u202e", "a" * 101):
+        with pytest.raises(ClaimError, match="1 to 100 printable characters"):
+            read(good() | {"division": "open", "hyperparameters": {name: 1}})
+    many = {f"layer_{number}": 1 for number in range(201)}
+    with pytest.raises(ClaimError, match="layer_200: too many settings; expected at most 200"):
+        read(good() | {"division": "open", "hyperparameters": many})
 
 
 @pytest.mark.parametrize(

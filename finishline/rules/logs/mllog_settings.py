@@ -81,6 +81,9 @@ class LogSettings:
 
     def read_hyperparameter(self, record: MllogRecord) -> None:
         """Take in a line with any other number."""
+        if not record.key.isprintable():
+            self._odd(self._fail(record, "no name of a setting", "printable characters"))
+            return
         value = float(record.value)
         said = self.hyperparameters.get(record.key)
         if said is None and len(self.hyperparameters) == MAX_HYPERPARAMETERS:

@@ -13,6 +13,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields
+from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
+from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.text import did_you_mean
@@ -354,16 +356,24 @@ def _run_files(root: Fields) -> tuple[str, ...]:
 def read_hyperparameters(
     table: Fields | None, benchmark: Benchmark, division: str
 ) -> dict[str, float]:
-    """Read the settings a division may have. Raises ClaimError naming the first it may not."""
+    """Read the settings a division may have. Raises ClaimError naming the first it may not.
+
+    Names are as long as in a log, and as many.
+    """
     if table is None:
         return {}
-    values = {}
+    values: dict[str, float] = {}
     for name, _ in table.items():
         known = benchmark.hyperparameters.get(name)
         if known is None and division == "closed":
             names = sorted(benchmark.hyperparameters)
             message = f"unknown hyperparameter{did_you_mean(name, names)}"
             raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
+        if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
+            expected = f"1 to {MAX_KEY_LENGTH} printable characters"
+            raise table.fail(name, "no name of a setting", expected=expected)
+        if len(values) == MAX_HYPERPARAMETERS:
+            raise table.fail(name, "too many settings", expected=f"at most {MAX_HYPERPARAMETERS}")
         minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
         value = table.number(name, minimum=minimum, maximum=maximum)
         if known and known.integer and not value.is_integer():

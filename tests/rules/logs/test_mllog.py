@@ -308,9 +308,14 @@ def test_a_name_hidden_in_a_value_is_no_key(parse: Parse, tamper: Tamper, good_l
     assert parse(tamper('"value": 0.2, "metadata": {}', hidden)) == parse(good_log)
 
 
-def test_more_hyperparameters_than_anyone_has_are_refused(parse: Parse, tamper: Tamper) -> None:
+def test_more_hyperparameters_than_anyone_has_and_names_that_hide_are_refused(
+    parse: Parse, tamper: Tamper
+) -> None:
     many = "".join(line(f"opt_{index}", 1000, index) for index in range(201))
     assert refused(parse, tamper("loading the data, 50,000 images\n", many)).field == "opt_199"
+    turned = line("opt_\\u202e", 1000, 1)
+    error = refused(parse, tamper("loading the data, 50,000 images\n", turned))
+    assert (error.field, error.expected) == ("opt_\u202e", "printable characters")
 
 
 def test_a_long_line_is_refused_with_its_number(parse: Parse, good_log: str) -> None:
