@@ -14,6 +14,7 @@ from finishline.rules.verification.judge_time import cpu_share
 from finishline.rules.verification.rerun_comparison import ReplayFigures
 from server.base.models import Submission, Verification
 from server.base.standing import (
+    checks_claim,
     find_verification,
     is_pending,
     published_verification,
@@ -103,7 +104,8 @@ def _consequence(
 ) -> Context:
     """The headline, the rows and the run dots of a decision."""
     before = standing_of(submission)
-    after = standing_if_published(session, submission, verification)
+    is_judged = verification.outcome is not None and checks_claim(verification, submission)
+    after = standing_if_published(session, submission, verification) if is_judged else before
     benchmark = console.services.benchmarks.get(submission.benchmark_id)
     place = console.services.standings(session)(submission)
     divisions = [] if benchmark is None else list_records(session, benchmark).divisions

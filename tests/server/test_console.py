@@ -176,10 +176,17 @@ def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
 
 
 def test_every_page_answers_and_escapes_what_a_stranger_wrote(
-    console: Console, waiting: Any, digits_submission: Any, submit: Callable[..., Any]
+    console: Console,
+    waiting: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    olivia: Any,
 ) -> None:
     digits_submission.claim["model"] = HOSTILE
-    submit(digits_submission)
+    asked = f"/api/v1/submissions/{submit(digits_submission).json()['id']}/verifications"
+    made = console.client.post(asked, json={"reason": "x"}, headers=olivia.headers).json()
+    undecided = console.get(f"/console/decide/{made['id']}").text
+    assert "This verification is queued: it has no verdict to decide about." in undecided
     console.done("/console/prices", **PRICE | {"provider": HOSTILE, "note": HOSTILE})
     decide = f"/console/decide/{waiting.verification_id}"
     preview = {"kind": "replay", "preview": "yes", "submissions": f"{HOSTILE} a"}
