@@ -75,12 +75,15 @@ class Load:
     async def ask(self) -> None:
         """Send the next request and read its answer."""
         began, request = time.perf_counter(), next(self._requests)
+        connection = kept = self._kept()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                connection = await self._connect()
+                connection = kept or await asyncio.open_connection("127.0.0.1", self._port)
                 head = await ask_over(connection, request)
         except (OSError, EOFError, TimeoutError) as error:
-            self.faults[type(error).__name__] += 1
+            where = "a kept" if kept else "a fresh" if connection else "no"
+            kind = request[: request.index(b" ")].decode()
+            self.faults[f"{type(error).__name__} of a {kind} over {where} connection"] += 1
             self.note(request, None)
             return
         now = time.perf_counter()
@@ -98,14 +101,14 @@ class Load:
     def note(self, request: bytes, status: int | None) -> None:
         """Follow the outcome of a request; None where no answer came."""
 
-    async def _connect(self) -> Connection:
+    def _kept(self) -> Connection | None:
         """The connection that was used last, unless the server has closed it by now."""
         while self._free:
             used_at, connection = self._free.pop()
             if time.perf_counter() - used_at < REUSE_SECONDS:
                 return connection
             connection[1].close()
-        return await asyncio.open_connection("127.0.0.1", self._port)
+        return None
 
     def close(self) -> None:
         """Close the free connections."""
