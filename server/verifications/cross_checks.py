@@ -167,7 +167,7 @@ def end_cross_check(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
         _queue(session, checked, original, first.index)
-    elif earlier is not None and agree(benchmark, earlier.runs[0], run) == "verified":
+    elif earlier is not None and agree(benchmark, earlier, report) == "verified":
         _refuse_first(session, checked, original)
     else:
         _conclude_waiting(session, checked, original, NOT_SETTLED)

@@ -36,7 +36,7 @@ DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
 NO_SECOND_WORKER = Reason(
     "no_second_worker",
     "leaves_open",
-    "one worker's word alone: no worker of another owner was there to train a run again",
+    "one worker's word alone: no quiet worker of another owner was there to train a run again",
 )
 
 

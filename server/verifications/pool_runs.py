@@ -87,7 +87,7 @@ def _is_believed(
         return False
     limit = None if benchmark.replay is None else benchmark.replay.equal_seed_distance
     agreement = compare_runs(run, report.runs[run.index], limit=limit)
-    return agreement is not None and agreement.agrees
+    return agreement is not None and agreement.agrees and agreement.paced
 
 
 def _lost_attempts(

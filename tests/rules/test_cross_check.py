@@ -69,8 +69,8 @@ def test_only_runs_that_count_are_drawn() -> None:
 
 def test_pace_agrees_within_five_percent_and_a_quarter_second() -> None:
     first = run_of([10.0, 50.0, 90.0])  # 3 s; 5 % of the longer + 0.25 s
-    assert compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.13), limit=None).agrees
-    assert not compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.15), limit=None).agrees
+    assert compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.13), limit=None).paced
+    assert not compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.15), limit=None).paced
 
 
 def test_curves_agree_within_the_distance_of_equal_seeds() -> None:

@@ -398,6 +398,7 @@ def build_report(
     *,
     qualities: list[float] | None = None,
     seconds_per_epoch: float = SECONDS_PER_EPOCH,
+    cpu_share: float = 1.0,
     system: WorkerSystem = WORKER_SYSTEM,
 ) -> ReplayReport:
     """The report of an honest replay of the reference."""
@@ -427,7 +428,7 @@ def build_report(
                 tta_seconds=last.seconds if reached else None,
                 parent_seconds=last.seconds,
                 child_seconds=last.seconds,
-                cpu_seconds=last.seconds,
+                cpu_seconds=cpu_share * last.seconds,
             )
         )
     return ReplayReport(runs=runs, system=system)

@@ -171,6 +171,26 @@ def test_two_that_differ_without_a_third_leave_it_open(
     assert held(database) == []
 
 
+BUSY = SLOW | {"cpu_share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome", "owners"),
+    [(BUSY, {}, "verified", 2), (BUSY, SLOW, "verified", 2), ({}, BUSY, "inconclusive", 1)],
+)
+def test_the_pace_of_a_busy_worker_contradicts_nobody_and_confirms_no_time(
+    replay: Any, workers: Any, train: Any, database: Database,
+    first: Any, second: Any, outcome: str, owners: int,
+) -> None:  # fmt: skip
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"], **first)
+    (check,) = checks_of(database, replay.verification_id)
+    view = train(check, people["bert"], **second)
+
+    assert (view["outcome"], view["owners"]) == (outcome, owners)
+    assert checks_of(database, replay.verification_id) == [check]
+
+
 def test_a_third_owner_decides_and_the_odd_checker_is_out(
     replay: Any, workers: Any, train: Any, database: Database
 ) -> None:

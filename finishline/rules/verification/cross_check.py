@@ -11,7 +11,8 @@ from finishline.rules.scoring.tta import find_crossing
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.judge_convergence import Curve, curve_of_replay, evaluations_of
-from finishline.rules.verification.messages import ReplayRun, Training
+from finishline.rules.verification.judge_time import why_not_timed
+from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
 from finishline.rules.verification.precision import audits_differ
 from finishline.rules.verification.replay_plan import precision_of
 from finishline.rules.verification.verdict import Outcome, Reason, Verdict
@@ -123,6 +124,7 @@ class Agreement:
     """Distance of two trainings of one seed, in quality and in time at one evaluation."""
 
     agrees: bool
+    paced: bool
     distance: float
     seconds: float
     other_seconds: float
@@ -154,7 +156,7 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
     Curves agree within `limit`, the distance that calibrations measured for equal seeds; None
     compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both
     have. A run that missed the target ends no earlier than the other. None where they have fewer
-    than three evaluations in common.
+    than three evaluations in common. An agreement is `paced` or not, and `agrees` in all else.
     """
     distance = curve_distance(evaluations_of(run), evaluations_of(other))
     if distance is None:
@@ -163,12 +165,11 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
     common = (item for item in reversed(run.evaluations) if item.epoch in times)
     seconds, other_seconds = next((item.seconds, times[item.epoch]) for item in common)
     most = PACE_SHARE * max(seconds, other_seconds) + PACE_SECONDS
-    paced = abs(seconds - other_seconds) <= most
     return Agreement(
-        paced
-        and (limit is None or distance <= limit)
+        (limit is None or distance <= limit)
         and not _stops_short(run, other)
         and not _stops_short(other, run),
+        abs(seconds - other_seconds) <= most,
         distance,
         seconds,
         other_seconds,
@@ -192,23 +193,32 @@ def plan_cross_check(request: Request) -> list[Training]:
     )
 
 
-def agree(benchmark: Benchmark, first: ReplayRun, second: ReplayRun) -> Outcome:
-    """Whether two trainings of one seed agree: inconclusive with too little to compare."""
+def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Outcome:
+    """Whether a report of one run agrees with another of its seed: inconclusive with too little.
+
+    The pace of a busy worker contradicts nobody. The first one's time then counts nowhere, so the
+    curve is enough; the second one's confirms no time of another pace.
+    """
+    run = second.runs[0]
+    other = next(item for item in first.runs if item.seed == run.seed)
     policy = benchmark.replay
-    limit = policy.equal_seed_distance if policy is not None else None
-    found = compare_runs(first, second, limit=limit)
+    found = compare_runs(other, run, limit=None if policy is None else policy.equal_seed_distance)
     if found is None:
         return "inconclusive"
-    return "verified" if found.agrees else "rejected"
+    ours = second.system.hardware_class
+    first_timed, second_timed = (
+        why_not_timed(each, hardware_class=ours) is None for each in (first, second)
+    )
+    if not found.agrees or (first_timed and second_timed and not found.paced):
+        return "rejected"
+    return "verified" if found.paced or not first_timed else "inconclusive"
 
 
 def judge_cross_check(case: Case) -> Verdict:
     """Whether the run and the precision audit agree with the report that is checked."""
     if case.checked is None:
         raise ValueError("a cross-check without a report to check")
-    run = case.report.runs[0]
-    first = next(item for item in case.checked.runs if item.seed == run.seed)
-    outcome = agree(case.benchmark, first, run)
+    outcome = agree(case.benchmark, case.checked, case.report)
     if outcome == "verified" and audits_differ(case.checked, case.report):
         outcome = "rejected"
     return Verdict(outcome, ())
