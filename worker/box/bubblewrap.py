@@ -149,6 +149,8 @@ def find_bubblewrap() -> str:
     if found is None or sys.platform != "linux":
         raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if said.returncode:  # Killed from outside, say: it tells nothing about its version.
+        raise BoxUnavailableError(f"{found} --version ended with {said.returncode}; try again")
     try:
         version = tuple(int(part) for part in said.stdout.split()[-1].split(".")[:2])
     except (ValueError, IndexError):
