@@ -33,3 +33,9 @@ def row_name(row: View) -> str:
 def models_differ(rows: Iterable[View]) -> bool:
     """Whether the rows of a board train several models, so that each is worth telling."""
     return len({row["model"] for row in rows}) > 1
+
+
+def models_lead(rows: Iterable[View]) -> bool:
+    """Whether models tell the rows of a board apart and hardware, equal in all, does not."""
+    rows = list(rows)
+    return models_differ(rows) and len({hardware(row) for row in rows}) == 1

@@ -38,7 +38,10 @@ class Runner:
 
 @dataclass(frozen=True)
 class Line:
-    """A runner as drawn: its curve as a path, its lane up to `percent`, its time in words."""
+    """A runner as drawn: its curve as a path, its lane up to `percent`, its time in words.
+
+    A curve of one evaluation is a dot: a path of no length, which round ends show.
+    """
 
     name: str
     kind: str
@@ -47,6 +50,7 @@ class Line:
     reached: bool
     text: str
     ticks: tuple[float, ...]
+    is_dot: bool
 
 
 @dataclass(frozen=True)
@@ -180,11 +184,12 @@ def _line(runner: Runner, scale: _Scale, shown: TimeFormat) -> Line:
     return Line(
         name=runner.name,
         kind=runner.kind,
-        path="M" + "L".join(steps),
+        path="M" + "L".join(steps if len(steps) > 1 else [steps[0], steps[0]]),
         percent=scale.x(end) / 10,
         reached=reached,
         text=shown(runner.seconds) if reached else missed,
         ticks=tuple(scale.x(p["seconds"]) / 10 for p in kept if p["seconds"] < end),
+        is_dot=len(steps) == 1,
     )
 
 

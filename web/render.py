@@ -321,6 +321,7 @@ def environment() -> Environment:
         ghost_label=ghost_label,
         hardware=names.hardware,
         models_differ=names.models_differ,
+        models_lead=names.models_lead,
         row_name=names.row_name,
         round_id=round_id,
         round_views=SHOWN,

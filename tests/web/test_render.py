@@ -290,18 +290,23 @@ def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Rea
     assert page.split("<tbody>")[1].split("</tr>")[0].count("<td") == columns
 
 
-def test_a_row_is_named_by_its_hardware_and_by_its_model_only_where_models_differ(
+def test_a_row_is_led_by_its_hardware_and_by_its_model_where_models_alone_differ(
     make: Make, read: Read
 ) -> None:
     system = make["system"](name="node 7", accelerator="NVIDIA H200 NVL", accelerator_count=8)
     rows = [make["entry"](submission_id=name, system=system) for name in ("a", "b")]
     alike = benchmark_page(make, make["board"](*rows))
     several = benchmark_page(make, make["board"](rows[0], rows[1] | {"model": "other"}))
+    another = make["entry"](submission_id="c", model="other")
+    mixed = benchmark_page(make, make["board"](rows[0], another))
 
-    link = 'title="8\u00a0×\u00a0H200 · alice node 7">8\u00a0×\u00a0H200</a>'
-    assert alike.count(link) == several.count(link) == 2
+    link = 'title="8\u00a0×\u00a0H200 · alice node 7">'
+    assert alike.count(f"{link}8\u00a0×\u00a0H200</a>") == 2
     assert "digits-cnn" not in alike
-    assert "digits-cnn" in several
+    assert f"{link}digits-cnn</a>" in several
+    assert f"{link}other</a>" in several
+    assert f"{link}8\u00a0×\u00a0H200</a>" in mixed
+    assert 'title="digits-cnn">digits-cnn</small>' in mixed
     assert "EPYC 7B13 alice measured AMD EPYC 7B13 · two-core laptop" in read(
         benchmark_page(make, make["board"](make["entry"]()))
     )
