@@ -291,13 +291,19 @@ def _add_limits(app: FastAPI, services: Services) -> None:
 
 
 def __getattr__(name: str) -> FastAPI:
-    """`server.app:app`, made when a server asks for it, so that importing needs no database."""
+    """`server.app:app`, made when a server asks for it, so that importing needs no database.
+
+    A server that cannot start says why in a sentence and exits with 1.
+    """
     if name != "app":
         raise AttributeError(name)
-    settings = get_settings()
-    configure_logging(settings)
-    os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
-    app = create_app(settings)
+    try:
+        settings = get_settings()
+        configure_logging(settings)
+        os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
+        app = create_app(settings)
+    except RuntimeError as error:
+        raise SystemExit(f"The server did not start: {error}") from None
     # Objects of a server's start live as long as the process. With them left out of garbage
     # collections, ranking a board of 5,000 submissions takes half the time, because it makes so
     # many objects that several collections run. The start's garbage is half a MiB, and collecting

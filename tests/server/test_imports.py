@@ -20,6 +20,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import OperationalError
 
+import server.app
 import server.base.database
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, UtcDateTime, insert_missing
@@ -249,6 +250,8 @@ def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_
     with pytest.raises(RuntimeError) as told:
         get_settings()
 
+    with pytest.raises(SystemExit, match="did not start.*FINISHLINE_DRAIN_SECONDS"):
+        _ = server.app.app
     sentence = str(told.value)
     assert "FINISHLINE_DATABASE_URL: expected sqlite:///" in sentence
     assert "FINISHLINE_DRAIN_SECONDS: Input should be a valid number" in sentence
