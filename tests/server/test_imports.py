@@ -250,7 +250,7 @@ def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_
     with pytest.raises(RuntimeError) as told:
         get_settings()
 
-    with pytest.raises(SystemExit, match="did not start.*FINISHLINE_DRAIN_SECONDS"):
+    with pytest.raises(SystemExit, match=r"did not start.*FINISHLINE_DRAIN_SECONDS"):
         _ = server.app.app
     sentence = str(told.value)
     assert "FINISHLINE_DATABASE_URL: expected sqlite:///" in sentence
