@@ -1,6 +1,6 @@
 """`python -m worker` for perf/dispatch.py: it notes when it was free and when a child started.
 
-Each note is a JSON line in the file that FINISHLINE_PERF_NOTES names: event, time and attempt.
+Each note is a JSON line in the file that FINISHLINE_PERF_NOTES names: event and time.
 Its training process is perf/dispatch_child.py.
 """
 
@@ -14,16 +14,16 @@ from typing import Any
 
 import worker.__main__
 import worker.training
-from finishline.rules.verification.messages import Lease, ReplayJob, ReplayReport
+from finishline.rules.verification.messages import Lease, ReplayReport
 from worker.child_process import ChildProcess, Host
 from worker.link import WorkerLink
 
 CHILD = (sys.executable, str(Path(__file__).with_name("dispatch_child.py")))
 
 
-def note(what: str, attempt_id: str) -> None:
+def note(what: str) -> None:
     """Add a line."""
-    line = json.dumps({"what": what, "at": time.time(), "attempt": attempt_id})
+    line = json.dumps({"what": what, "at": time.time()})
     with Path(os.environ["FINISHLINE_PERF_NOTES"]).open("a") as notes:
         notes.write(line + "\n")
 
@@ -31,9 +31,9 @@ def note(what: str, attempt_id: str) -> None:
 class NotingChild(ChildProcess):
     """Notes when its process is started."""
 
-    def __init__(self, job: ReplayJob, index: int, **named: Any) -> None:
-        super().__init__(job, index, **named)
-        note("child", job.attempt_id)
+    def __init__(self, orders: dict[str, Any], **named: Any) -> None:
+        super().__init__(orders, **named)
+        note("child")
 
 
 class NotingClient(WorkerLink):
@@ -42,7 +42,7 @@ class NotingClient(WorkerLink):
     def report(self, grant: Lease, report: ReplayReport) -> None:
         """Hand in the report."""
         super().report(grant, report)
-        note("free", grant.attempt_id)
+        note("free")
 
 
 if __name__ == "__main__":
