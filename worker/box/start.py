@@ -72,10 +72,10 @@ class Box:
     def killed_by(self) -> str | None:
         """The signal that ended the program above the box, in words; None if it ended otherwise.
 
-        Nothing inside a box can reach that program.
+        Nothing inside a box can reach that program. Without a box it is the package's own process.
         """
         status = self._process.poll()
-        if status is None or status >= 0:
+        if status is None or status >= 0 or self._backend is plain:
             return None
         return f"signal {-status} ({signal.strsignal(-status) or 'unknown'})"
 

@@ -14,7 +14,7 @@ from tests.support.processes import wait_for
 from tests.worker.box import wire
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.check import check_box
-from worker.box.order import BoxUnavailableError, Order
+from worker.box.order import AnyBackend, BoxUnavailableError, Order
 from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
 
@@ -108,6 +108,7 @@ def run_code(tmp_path: Path) -> RunCode:
         code: str,
         *,
         limits: Limits = LIMITS,
+        backend: AnyBackend = "bwrap",
         packages: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
         score: Score = share_right,
@@ -125,6 +126,7 @@ def run_code(tmp_path: Path) -> RunCode:
             packages=dict(requirements_of(packages)),
             preload=preload,
             limits=limits,
+            backend=backend,
         )
         return race(order, course(score), seed=7, on_ask=on_ask, stop=stop)
 

@@ -97,6 +97,14 @@ def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code: RunCo
     assert result.message == "the box was ended from outside by signal 9 (Killed)"
 
 
+def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code: RunCode) -> None:
+    code = "import os\ndef train(*_):\n    yield os.kill(os.getpid(), 9)\n"
+    result = run_code(code, backend="plain")
+
+    assert (result.status, result.code) == ("failed", "entry_died")
+    assert result.message == "the package's process ended with exit status -9"
+
+
 @pytest.mark.parametrize(
     ("code", "failure", "said"),
     [
