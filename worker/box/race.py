@@ -271,8 +271,8 @@ class _Runner:
             "bytes": os.fstat(data).st_size,
         }
         body = json.dumps(go).encode()
-        self._on_start(self._ledger)
         self._before = processor_time(self._box.pid)
+        self._on_start(self._ledger)  # Last: the server's clock of the run starts with it.
         self._started_at = self._last = time.perf_counter()
         self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 

@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
+from finishline.rules.scoring.run import Ledger
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.support.processes import wait_for
 from tests.worker.box import wire
@@ -112,6 +113,7 @@ def run_code(tmp_path: Path) -> RunCode:
         packages: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
         score: Score = share_right,
+        on_start: Callable[[Ledger], None] = lambda _: None,
         on_ask: Callable[[Ask], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> RaceResult:
@@ -128,6 +130,6 @@ def run_code(tmp_path: Path) -> RunCode:
             limits=limits,
             backend=backend,
         )
-        return race(order, course(score), seed=7, on_ask=on_ask, stop=stop)
+        return race(order, course(score), seed=7, on_start=on_start, on_ask=on_ask, stop=stop)
 
     return run

@@ -56,6 +56,23 @@ def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code: RunCod
     assert 0.0 < result.processor_share < 0.8
 
 
+def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock(
+    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server compares both: what a busy host takes in between would refuse the report."""
+    moments: list[str] = []
+    used = race.processor_time
+
+    def noted(pid: int) -> race.ProcessorTime:
+        moments.append("reading")
+        return used(pid)
+
+    monkeypatch.setattr(race, "processor_time", noted)
+    run_code("", on_start=lambda _ledger: moments.append("start"))
+
+    assert moments[:2] == ["reading", "start"]
+
+
 def test_the_clock_is_outside_and_never_pauses(run_code: RunCode) -> None:
     begun = time.perf_counter()
     result = run_code(
