@@ -4,7 +4,6 @@ The parts are timed without a profiler; operators, trace and FLOP/s are of later
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,7 +130,7 @@ def main() -> int:
     except (RuleError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    tell("result", result=json.loads(json.dumps(result)))
+    tell("result", result=result)
     return 0
 
 

@@ -10,8 +10,7 @@ packages run without a box; the task keeps its own, unless `--plain-task` says t
 import argparse
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -138,13 +137,9 @@ def limits_of(benchmark: Benchmark) -> Limits:
     )
 
 
-@contextmanager
-def open_task(
-    folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap"
-) -> Iterator[TaskBox]:
+def open_task(folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap") -> TaskBox:
     """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
-    with TaskBox(task_module(folder, benchmark.benchmark_id), backend=backend) as task:
-        yield task
+    return TaskBox(task_module(folder, benchmark.benchmark_id), backend=backend)
 
 
 def draw_course(

@@ -22,11 +22,10 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.protocol import PREDICTION_TYPES
-from worker.box.check import check_box
+from worker.box.local import open_task, require_box
 from worker.box.order import PACKAGE, BoxUnavailableError
 from worker.box.race import Course
-from worker.box.shipped import task_module
-from worker.box.task import TaskBox, TaskError
+from worker.box.task import TaskError
 from worker.json_events import tell
 
 UNAVAILABLE, USAGE = 4, 2
@@ -63,10 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = Path(file)
     try:
         benchmark = load_benchmark(path)
-        state = check_box()
-        tell("box", entries=state.entries, why=state.why)
-        if state.entries == "off":
-            raise BoxUnavailableError(state.why or "this host has no box")
+        require_box()
         try:
             _try(path.with_suffix(""), benchmark)
         except TaskError as error:
@@ -112,7 +108,7 @@ def _try(folder: Path, benchmark: Benchmark) -> None:
 
 
 def _drawn(folder: Path, benchmark: Benchmark, nonce: bytes) -> Draw:
-    with TaskBox(task_module(folder, benchmark.benchmark_id)) as task:
+    with open_task(folder, benchmark) as task:
         started = time.perf_counter()
         course = task.draw(nonce, facts={}, target=benchmark.target.value)
         return Draw(course, time.perf_counter() - started)
@@ -121,7 +117,7 @@ def _drawn(folder: Path, benchmark: Benchmark, nonce: bytes) -> Draw:
 def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
     """Score predictions without knowledge: constants and random ones."""
     target, best = benchmark.target, None
-    with TaskBox(task_module(folder, benchmark.benchmark_id)) as task:
+    with open_task(folder, benchmark) as task:
         course = task.draw(nonce, facts={}, target=target.value)
         for name, guess in guesses(course):
             qualities = task.score(guess.tobytes())
