@@ -1,4 +1,4 @@
-"""Workers for perf/workers.py: coroutines that speak the protocol and train nothing.
+"""Workers for perf/fleet.py: coroutines that speak the protocol and train nothing.
 
 Each says hello every five seconds and asks a server for work (a few take it from the broker),
 claims it, posts an evaluation every second, and reports. A server that does not answer is exchanged

@@ -1,6 +1,6 @@
 """Nothing is lost at twice the load while PostgreSQL and Redis die: `python -m perf.storm`.
 
-Starts PostgreSQL, Redis and two server processes as perf/workers.py does, with fifty simulated
+Starts PostgreSQL, Redis and two server processes as perf/fleet.py does, with fifty simulated
 workers at work. First the capacity of the machine beside them: 16 clients that ask again as soon as
 they are answered. Then twice that rate for fifteen minutes (`--minutes`, `--factor`): boards, pages
 and lists, and submissions of MLPerf's form, of DAWNBench's and packages, each sent again under its
@@ -33,12 +33,12 @@ import orjson
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import BoxWord
+from perf.fleet import Fleet, ask_evenly, grow, installed, load
+from perf.fleet_faults import kill_and_restart, settle
 from perf.harness import CHECKOUT, Bars
 from perf.hellos import SYSTEM
 from perf.overload import Load, claim_and_logs, mixed, post_of, watch_memory
 from perf.servers import environment_of, make_tokens
-from perf.workers import BARS as OF_WORKERS
-from perf.workers import Fleet, ask_evenly, grow, installed, kill_and_restart, load, settle
 from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
 from tests.chaos.packages import digits_package
@@ -152,11 +152,11 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="finishline-perf-") as name,
         installed(
-            Path(name), copies=copies, workers=WORKERS, beside=DEFINITIONS, settings=SETTINGS
+            Path(name), BARS, copies=copies, workers=WORKERS, beside=DEFINITIONS, settings=SETTINGS
         ) as fleet,
     ):
         asyncio.run(measure(Path(name), fleet, 60 * asked.minutes, asked.factor))
-    return BARS.exit_code or OF_WORKERS.exit_code
+    return BARS.exit_code
 
 
 async def measure(folder: Path, fleet: Fleet, seconds: float, factor: float) -> None:
