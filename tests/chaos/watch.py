@@ -55,7 +55,8 @@ class Watch:
         last = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             now = time.monotonic()
-            self.trainings |= set(self._cluster.trainings())
+            # A set of its own: the test may be reading the one before.
+            self.trainings = self.trainings.union(self._cluster.trainings())
             with contextlib.suppress(SQLAlchemyError):  # The database may be restarting.
                 self._look(now - last)
             last = now
