@@ -1,4 +1,4 @@
-"""Do limits hold when five times as much is asked as can be answered? `python perf/overload.py`.
+"""Do limits hold when five times as much is asked as can be answered? `python -m perf.overload`.
 
 A real server on SQLite; reads that no cache answers and submissions, mixed. First its capacity: 16
 clients that ask again as soon as they are answered. Then five times that rate for 60 s
@@ -30,9 +30,8 @@ from types import MappingProxyType
 import httpx2
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from perf.harness import CHECKOUT, DIGITS, Bars
 from server.base.database import Database
 from server.base.models import Submission
 from server.base.models.visibility import reveal
@@ -41,7 +40,6 @@ from server.people.accounts import create_token
 from tests.support.processes import free_port, stop, wait_for
 from tests.support.run_logs import make_run_log
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 FACTOR = 5
 CLIENTS, CAPACITY_SECONDS = 16, 8.0
 MOST_OPEN = 1500
@@ -55,8 +53,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)")
 RECOVERY_SECONDS = 2.0
 MOST_GROWTH = 0.05
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-
-
+BARS = Bars("overload")
 Part = tuple[str, tuple[str, bytes]]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -159,11 +156,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the overload lasts")
     seconds = parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(measure(Path(folder), seconds))
+        asyncio.run(measure(Path(folder), seconds))
+    return BARS.exit_code
 
 
-async def measure(folder: Path, seconds: float) -> int:
-    """Start a server, load it, and say which bar was missed."""
+async def measure(folder: Path, seconds: float) -> None:
+    """Start a server, load it, and hold its answers against the bars."""
     port = free_port()
     environment, tokens = prepare(folder)
     log = folder / "server.log"
@@ -181,7 +179,7 @@ async def measure(folder: Path, seconds: float) -> int:
             send_first(url, tokens[0], environment["FINISHLINE_DATABASE_URL"]), tokens
         )
         capacity = await Load(port, mix).closed(clients=CLIENTS, seconds=CAPACITY_SECONDS)
-        print(f"overload: capacity {capacity:.0f} requests/s over {CLIENTS} clients", flush=True)
+        BARS.say(f"capacity {capacity:.0f} requests/s over {CLIENTS} clients")
         memory: list[float] = []
         watching = asyncio.create_task(watch_memory(psutil.Process(server.pid), memory))
         flood = Load(port, mix)
@@ -190,15 +188,13 @@ async def measure(folder: Path, seconds: float) -> int:
         flood.close()
         watching.cancel()
         recovery_seconds = await recovered(port, mix) - ended
-        missed = verdicts(flood, memory, recovery_seconds)
+        judge(flood, memory, recovery_seconds)
     finally:
         stop(server)
     text = log.read_text()
-    if "unforeseen error" in text or "Traceback" in text:
-        missed.append(f"the server's log has an error: {text[-1500:]}")
-    for each in missed:
-        print(f"overload: MISSED: {each}")
-    return int(bool(missed))
+    errors = text.count("unforeseen error") + text.count("Traceback")
+    if not BARS.hold("errors in the server's log", errors, at_most=0):
+        BARS.say(text[-1500:])
 
 
 def prepare(folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -232,7 +228,7 @@ def prepare(folder: Path) -> tuple[dict[str, str], list[str]]:
 @cache
 def digits_benchmark() -> Benchmark:
     """The definition of digits."""
-    return load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
+    return load_benchmark(DIGITS)
 
 
 def claim_and_logs(number: int) -> list[Part]:
@@ -343,25 +339,20 @@ async def recovered(port: int, mix: Iterator[bytes]) -> float:
     return float("inf")
 
 
-def verdicts(flood: Load, memory: list[float], recovery_seconds: float) -> list[str]:
-    """Print the figures; returns the bars that were missed."""
+def judge(flood: Load, memory: list[float], recovery_seconds: float) -> None:
+    """Print the figures, and hold them against their bars."""
     warm = memory[len(memory) // 4 :]
     mean = statistics.fmean(warm)
     rise = statistics.linear_regression(range(len(warm)), warm).slope * (len(warm) - 1)
     admitted, refused = flood.seconds[True], flood.seconds[False]
-    print(
-        f"overload: answered {dict(sorted(flood.statuses.items()))}\n"
-        f"overload: admitted {spread(admitted)}; refused {spread(refused)}\n"
-        f"overload: memory {mean:.0f} MiB once warm, trend {rise:+.1f} MiB\n"
-        f"overload: recovered {recovery_seconds:.2f} s after the end"
-    )
-    checks = [
-        (not flood.faults, f"faults: {dict(flood.faults)}"),
-        (flood.statuses[429] > 0 and flood.statuses[503] > 0, "no answer was 429, or none 503"),
-        (rise < MOST_GROWTH * mean, f"memory grows by {rise:.1f} MiB"),
-        (recovery_seconds < RECOVERY_SECONDS, f"recovery took {recovery_seconds:.2f} s"),
-    ]
-    return [sentence for is_met, sentence in checks if not is_met]
+    BARS.say(f"answered {dict(sorted(flood.statuses.items()))}; faults {dict(flood.faults)}")
+    BARS.say(f"admitted {spread(admitted)}; refused {spread(refused)}")
+    BARS.say(f"memory {mean:.0f} MiB once warm, trend {rise:+.1f} MiB")
+    BARS.hold("answers that are neither good nor a refusal", flood.faults.total(), at_most=0)
+    for status in (429, 503):
+        BARS.hold(f"answers {status}", flood.statuses[status], at_least=1)
+    BARS.hold("growth of memory", rise / mean, at_most=MOST_GROWTH)
+    BARS.hold("recovered after the end", recovery_seconds, " s", at_most=RECOVERY_SECONDS)
 
 
 def spread(seconds: list[float]) -> str:
