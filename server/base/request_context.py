@@ -5,6 +5,7 @@ import os
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from starlette.types import Scope
 
@@ -32,6 +33,8 @@ class RequestContext:
     request_id: str
     scope: Scope
     signed_in: SignedIn | None = None
+    # The moment at which its body was read. From then on it is answered, whoever goes away.
+    read_at: datetime | None = None
     # Whether the log has the traceback of this request's failure.
     is_told: bool = False
     noted: dict[str, str | int] = field(default_factory=dict)
@@ -74,6 +77,20 @@ def note_signed_in(secret: str, role: str, user_id: int) -> None:
     if context is not None:
         digest = hashlib.sha256(secret.encode()).hexdigest()
         context.signed_in = SignedIn(digest, role, user_id)
+
+
+def note_read() -> None:
+    """The whole body of the request under way is read."""
+    context = CURRENT.get()
+    if context is not None:
+        context.read_at = datetime.now(UTC)
+
+
+def moment_of_reading() -> datetime:
+    """The moment at which it was, however long the request has waited for its turn since."""
+    context = CURRENT.get()
+    known = None if context is None else context.read_at
+    return known or datetime.now(UTC)
 
 
 def note_told() -> None:

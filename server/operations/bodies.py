@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
 from server.base.errors import TooLargeError, UnsupportedMediaError
+from server.base.request_context import note_read
 from server.base.settings import MIB
 
 SILENT_SECONDS = 20.0
@@ -111,6 +112,8 @@ class Body:
         self._received += count
         self._room.held += count
         self._is_whole = not message.get("more_body", False)
+        if self._is_whole:
+            note_read()
         return message
 
     def let_go(self) -> None:

@@ -29,7 +29,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from server.base import hardware_classes
-from server.base.database import utc_now
+from server.base.request_context import moment_of_reading
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.people.dependencies import (
@@ -242,7 +242,7 @@ def post_events(
     fence: FenceDep,
 ) -> BatchAnswer:
     """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
-    arrived_at = utc_now()
+    arrived_at = moment_of_reading()
     with services.database.write() as session:
         return attempts.record_events(
             session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at

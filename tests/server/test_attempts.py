@@ -15,6 +15,8 @@ from sqlalchemy import select
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.request_context import CURRENT
+from server.operations import bodies
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.support.workers import send_to
 
@@ -170,6 +172,18 @@ def test_events_posted_twice_are_stored_once(replay: Any, database: Database) ->
 
     assert again.json() == {"proceed": True, "reason": None}
     assert stored_events(database, replay.attempt_id) == [0, 1, 2]
+
+
+def test_an_event_has_the_moment_at_which_its_post_was_read(
+    replay: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request waits for a thread and for the database, which is no lateness of the worker's."""
+    grant, at = replay.claim().json(), utc_now()
+    monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
+    assert replay.post(grant, [evaluation(0)]).is_success
+
+    with database.read() as session:
+        assert session.scalars(select(ReplayEventRow.created_at)).all() == [at]
 
 
 @pytest.mark.parametrize(
