@@ -112,13 +112,15 @@ class WorkerLink:
         )
         return decode(content, Lease)
 
-    def post_events(self, lease: Lease, batch: EvaluationBatch) -> BatchAnswer:
-        """Send events and renew the lease; gives up when the lease has run out."""
+    def post_events(
+        self, lease: Lease, batch: EvaluationBatch, *, once: bool = False
+    ) -> BatchAnswer:
+        """Send events and renew the lease: one try, or until the lease has run out."""
         content = self._post(
             f"/attempts/{lease.attempt_id}/evaluations",
             orjson.dumps(batch),
             lease=lease,
-            retries=Patience(lease.lease_seconds, self._pause),
+            retries=NEVER if once else Patience(lease.lease_seconds, self._pause),
         )
         return decode(content, BatchAnswer)
 

@@ -1,13 +1,15 @@
 """Events of an attempt: numbered, and posted by a thread, so that the training never waits.
 
 The server compares a report with the moments at which its events came. So an evaluation, the start
-of a run and that of its clock are posted at once; other events wait for one of these.
+of a run and that of its clock are posted at once, beside a post that waits for its answer if need
+be; other events wait for one of these.
 """
 
 import itertools
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
 from typing import Literal, Self
@@ -107,22 +109,27 @@ class Outbox:
     """Posts events in the order they were put, and a heartbeat when there are none.
 
     `stop_reason` is None until the server wants the replay to stop or the lease is gone. Leaving
-    the `with` block posts the rest.
+    the `with` block posts the rest. `hurry` posts a batch once: what must not wait for the answer
+    to the post before, and is posted again in its turn.
     """
 
-    def __init__(self, post: Post, *, heartbeat_seconds: float) -> None:
+    def __init__(self, post: Post, *, heartbeat_seconds: float, hurry: Post | None = None) -> None:
         self.stop_reason: StopReason | None = None
         self._post = post
+        self._hurry = hurry
         self._waiting: list[ReplayEvent] = []
+        self._unanswered: list[ReplayEvent] | None = None  # None while no post is under way.
         self._urgent = threading.Event()
         self._preparing = True
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
             "outbox", heartbeat_seconds, self._post_waiting, last_step=True
         )
+        self._beside = PeriodicThread("outbox-beside", None, self._post_beside)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._beside.start()
         return self
 
     def __exit__(
@@ -132,6 +139,7 @@ class Outbox:
         trace: TracebackType | None,
     ) -> None:
         self._urgent.set()
+        self._beside.stop()
         self._thread.stop(join_seconds=None)  # The last post has the patience of the lease.
 
     def put(self, event: ReplayEvent) -> None:
@@ -140,6 +148,8 @@ class Outbox:
             self._waiting.append(event)
             if self._is_urgent(event):
                 self._urgent.set()
+                if self._unanswered is not None:
+                    self._beside.wake()
         self._thread.wake()
 
     def _is_urgent(self, event: ReplayEvent) -> bool:
@@ -163,12 +173,23 @@ class Outbox:
                 is_last = not self._waiting
                 if is_last and not self._thread.is_stopping:
                     self._urgent.clear()
+                self._unanswered = events
             self._send(EvaluationBatch(events=events))
+            with self._lock:
+                self._unanswered = None
             if self.stop_reason == "fenced":
                 self._thread.end()
                 return
             if is_last:
                 return
+
+    def _post_beside(self) -> None:
+        """Post all that has no answer, if a post is still under way."""
+        with self._lock:
+            events = [] if self._unanswered is None else [*self._unanswered, *self._waiting]
+        if events and self._hurry is not None:
+            with suppress(FinishlineError, ValueError):  # They are posted in their turn.
+                self._hurry(EvaluationBatch(events=events[:BATCH_LIMIT]))
 
     def _send(self, batch: EvaluationBatch) -> None:
         try:

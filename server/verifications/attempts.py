@@ -109,7 +109,7 @@ def record_events(
 ) -> BatchAnswer:
     """Store a worker's events and renew its lease. Events that are stored already are skipped.
 
-    An event has the moment at which it arrived, however long it waited to be written. Raises
+    An event has the moment at which it first arrived, however long it waited to be written. Raises
     ConflictError if the attempt is not this worker's any more.
     """
     attempt = owned_attempt(session, attempt_id, secret, fence)
@@ -132,6 +132,7 @@ def record_events(
     if any(not 0 <= item.sequence <= LARGEST_SEQUENCE for item in batch.events):
         raise ContentError(f"Events count from 0; expected a sequence of 0 to {LARGEST_SEQUENCE}.")
     fresh = {item.sequence: item for item in batch.events if item.sequence > known}
+    _note_overtaken(session, attempt_id, batch, known=known, arrived_at=arrived_at)
     session.add_all(
         ReplayEventRow(
             attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=arrived_at
@@ -142,6 +143,26 @@ def record_events(
     if why_over_limit(attempt, now=now) is not None:
         return BatchAnswer(proceed=False, reason="time_limit")
     return BatchAnswer(proceed=True)
+
+
+def _note_overtaken(
+    session: Session, attempt_id: str, batch: EvaluationBatch, *, known: int, arrived_at: datetime
+) -> None:
+    """Give this post's moment to events that a later post of the worker brought before it.
+
+    An event must be equal to the stored one: only then was it known at that moment.
+    """
+    again = {item.sequence: asdict(item) for item in batch.events if item.sequence <= known}
+    if not again:
+        return
+    later = select(ReplayEventRow).where(
+        ReplayEventRow.attempt_id == attempt_id,
+        ReplayEventRow.sequence.in_(again),
+        ReplayEventRow.created_at > arrived_at,
+    )
+    for row in session.scalars(later):
+        if row.event == again[row.sequence]:
+            row.created_at = arrived_at
 
 
 def _accelerators_of(session: Session, name: str) -> int | None:

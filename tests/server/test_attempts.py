@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -174,16 +174,26 @@ def test_events_posted_twice_are_stored_once(replay: Any, database: Database) ->
     assert stored_events(database, replay.attempt_id) == [0, 1, 2]
 
 
-def test_an_event_has_the_moment_at_which_its_post_was_read(
+def test_an_event_has_the_moment_at_which_its_first_post_was_read(
     replay: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request waits for a thread and for the database, which is no lateness of the worker's."""
-    grant, at = replay.claim().json(), utc_now()
-    monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
-    assert replay.post(grant, [evaluation(0)]).is_success
+    """Its post waits for a thread and for the database, and a later one may be written before."""
+    grant, moment = replay.claim().json(), utc_now()
+    later, latest = (moment + timedelta(seconds=number) for number in (1, 2))
+
+    def post(at: datetime, *events: dict[str, Any]) -> None:
+        monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
+        assert replay.post(grant, list(events)).is_success
+
+    post(later, evaluation(0), evaluation(1), evaluation(2))
+    post(latest, evaluation(0), evaluation(3))
+    post(moment, evaluation(0), evaluation(1, quality=60.0))
 
     with database.read() as session:
-        assert session.scalars(select(ReplayEventRow.created_at)).all() == [at]
+        rows = session.scalars(select(ReplayEventRow).order_by(ReplayEventRow.sequence)).all()
+        # Another quality is no word that came sooner.
+        assert [row.created_at for row in rows] == [moment, later, later, latest]
+        assert rows[1].event["quality"] == 50.0
 
 
 @pytest.mark.parametrize(

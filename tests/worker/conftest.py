@@ -145,7 +145,9 @@ class FakeServer:
         return {fence for posted, fence in self.fence_headers if posted == kind}
 
     def events(self) -> list[dict]:
-        return [event for body in self.bodies("evaluations") for event in body["events"]]
+        """Those that were posted, once each."""
+        posted = [event for body in self.bodies("evaluations") for event in body["events"]]
+        return list({event["sequence"]: event for event in posted}.values())
 
     def wait_for(self, condition, seconds: float = 30.0) -> None:
         with self.changed:

@@ -298,6 +298,23 @@ def test_other_events_wait_for_one_that_is_posted_at_once(monkeypatch):
         server.wait_for(lambda: server.batches == [[0], [1, 2]])
 
 
+def test_what_the_server_times_does_not_wait_for_the_answer_to_the_post_before():
+    posted, hurried, answer = Server(), Server(), threading.Event()
+
+    def post(batch):
+        answered = posted.post(batch)
+        assert answer.wait(timeout=20)
+        return answered
+
+    with Outbox(post, heartbeat_seconds=60, hurry=hurried.post) as outbox:
+        outbox.put(ReplayEvent(sequence=0, run=0, kind="run_started"))
+        posted.wait_for(lambda: posted.batches == [[0]])
+        outbox.put(ReplayEvent(sequence=1, run=0, kind="phase", phase="train"))
+        hurried.wait_for(lambda: hurried.batches == [[0, 1]])
+        answer.set()
+    assert posted.batches == [[0], [1]]
+
+
 def test_silence_is_filled_with_heartbeats():
     server = Server()
     with Outbox(server.post, heartbeat_seconds=0.01):
