@@ -39,7 +39,7 @@ LATE_SECONDS = 2.0
 # More than a socket holds, so that a box that does not read is seen.
 INPUT_BYTES = 512 << 10
 GROWTH_BYTES = 16 << 20
-HELLO = b'{"protocol": 1, "python": "3.11.7", "versions": {}}'
+HELLO = b'{"protocol": 1}'
 RIGHT = [
     (FrameType.HELLO, HELLO),
     (FrameType.READY, b""),

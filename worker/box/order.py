@@ -84,7 +84,6 @@ def runner_orders(order: Order, channel: int) -> dict[str, Any]:
         "module": order.module,
         "site": SITE,
         "package": PACKAGE,
-        "packages": list(order.packages),
         "preload": list(order.preload),
         "limits": limits,
     }

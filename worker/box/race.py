@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -93,7 +93,6 @@ class RaceResult:
     log_tail: str = ""
     peak_bytes: int = 0
     processor_share: float | None = None
-    hello: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _StopError(Exception):
@@ -162,7 +161,6 @@ class _Runner:
         self._share: float | None = None
         self._share_at = 0.0
         self._over_memory: int | None = None
-        self._hello: Mapping[str, Any] = {}
         self._status: RaceStatus = "failed"
         self._code: str | None = None
         self._message: str | None = None
@@ -209,7 +207,6 @@ class _Runner:
             log_tail=self._box.log_tail(),
             peak_bytes=usage.peak_bytes or peak_bytes,
             processor_share=self._share,
-            hello=self._hello,
         )
         last = self._asks[-1] if self._asks else None
         if last is None or not self._course.is_reached(last.quality):
@@ -237,7 +234,7 @@ class _Runner:
         deadline = self._box.started_at + self._limits.hello_seconds
         try:
             frame = self._channel.receive(deadline=deadline)
-            self._hello = _read_hello(frame.body)
+            _check_hello(frame.body)
             return frame.at
         except (ClosedError, DeadlineError, ProtocolError):
             self._box.exit_status(wait_seconds=EXIT_SECONDS)
@@ -377,11 +374,10 @@ def public_task(course: Course) -> dict[str, Any]:
     }
 
 
-def _read_hello(body: bytearray) -> Mapping[str, Any]:
+def _check_hello(body: bytearray) -> None:
     try:
         hello = json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise ProtocolError("hello is no JSON") from None
     if not isinstance(hello, dict) or hello.get("protocol") != 1:
         raise ProtocolError("hello names another protocol; expected 1")
-    return hello

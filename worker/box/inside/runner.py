@@ -166,19 +166,6 @@ def train(channel: Channel, module: Any, task: dict[str, Any]) -> None:
     channel.send(DONE)
 
 
-def versions(names: list[str]) -> dict[str, str | None]:
-    """Versions of the packages of the environment."""
-    from importlib import metadata
-
-    found: dict[str, str | None] = {}
-    for name in names:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
 def main() -> int:
     """Run the package that the orders name. Exits with a status that says who failed."""
     orders = json.loads(sys.argv[1])
@@ -187,12 +174,7 @@ def main() -> int:
     for name in orders["preload"]:
         importlib.import_module(name)
     channel = Channel(orders["channel"])
-    hello = {
-        "protocol": 1,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "versions": versions(orders["packages"]),
-    }
-    channel.send(HELLO, json.dumps(hello).encode())
+    channel.send(HELLO, b'{"protocol": 1}')
     task = json.loads(channel.receive(TASK)[0])
     sys.path.append(orders["package"])
     try:
