@@ -89,9 +89,10 @@ def interpreter_binds() -> tuple[list[Bind], str]:
     program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     base = Path(sys.base_prefix).resolve()
     if base == Path("/usr"):
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return [Bind(program, str(program)), *_existing([base / "lib" / version])], str(program)
-    return [Bind(base, str(base))], str(program)
+        folders = [base / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"]
+    else:  # Never all of it: pyenv has environments, with labels in their packages, below its own.
+        folders = [base / name for name in ("lib", "lib64", "include")]
+    return [Bind(program, str(program)), *_existing(folders)], str(program)
 
 
 def _existing(folders: Iterable[Path]) -> list[Bind]:
@@ -104,10 +105,10 @@ def masked_folders(binds: Iterable[Bind]) -> list[str]:
     for bind in binds:
         if not bind.source.is_dir():
             continue
-        for folder in (bind.source, *bind.source.glob("lib/python3*")):
+        for folder in (bind.source, *bind.source.glob("python3*")):
             inside = PurePosixPath(bind.target) / folder.relative_to(bind.source)
             found += [str(inside / name) for name in MASKED if (folder / name).is_dir()]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def library_binds() -> tuple[list[Bind], list[tuple[str, str]]]:
