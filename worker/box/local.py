@@ -31,6 +31,7 @@ from worker.box.task import TaskBox, TaskError
 from worker.json_events import tell
 
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2
+PLAIN = {"entries": "off", "why": "--plain"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.compare is not None:
             racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
         if given.plain_task:
-            tell("box", entries="off", why="--plain")
+            tell("box", **PLAIN)
         else:
-            require_box()
+            require_box(plain=given.plain)
         backend: AnyBackend = "plain" if given.plain_task else "bwrap"
         with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
             return _train(given, racers, benchmark, task)
@@ -65,11 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNAVAILABLE
 
 
-def require_box() -> None:
-    """Test this host's box, and say whose packages it takes. Raises BoxUnavailableError."""
+def require_box(*, plain: bool = False) -> None:
+    """Test this host's box, and say whose packages are trained in it; under `plain` the task's own.
+
+    Raises BoxUnavailableError.
+    """
     state = check_box()
-    tell("box", entries=state.entries, why=state.why)
-    if state.entries == "off":
+    is_there = state.entries != "off"
+    tell("box", **(PLAIN if plain and is_there else asdict(state)))
+    if not is_there:
         raise BoxUnavailableError(state.why or "this host has no box")
 
 

@@ -1,15 +1,18 @@
 """The self-test of a host: who may use its box, and in one sentence why not."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.box_removals import remove
-from worker.box import check, own_uid
-from worker.box.check import LEAKS, check_box
+from worker.box import check, local, own_uid
+from worker.box.check import LEAKS, BoxState, check_box
+from worker.box.order import BoxUnavailableError
 from worker.box.own_uid import BOX_UID
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="tells of a worker that runs as root")
@@ -42,6 +45,24 @@ def test_this_host_passes() -> None:
 
     assert state.entries in ("known", "anyone")
     assert state.why is None or state.why.startswith("no memory cgroup bounds the whole box: ")
+
+
+def test_a_package_without_a_box_is_told_so_though_its_task_has_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(state: BoxState, *, plain: bool) -> tuple[str, str]:
+        monkeypatch.setattr(local, "check_box", lambda: state)
+        with suppress(BoxUnavailableError):
+            local.require_box(plain=plain)
+        event = json.loads(capsys.readouterr().out)
+        return event["entries"], event["why"]
+
+    known, off = BoxState("known", "no cgroup"), BoxState("off", "no bubblewrap")
+    assert told(known, plain=True) == ("off", "--plain")
+    assert told(known, plain=False) == ("known", "no cgroup")
+    assert told(off, plain=True) == ("off", "no bubblewrap")
+    with pytest.raises(BoxUnavailableError, match="no bubblewrap"):
+        local.require_box(plain=True)
 
 
 def test_a_host_without_bubblewrap_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
