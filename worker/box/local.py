@@ -135,7 +135,7 @@ def limits_of(benchmark: Benchmark) -> Limits:
     return Limits(
         prepare_seconds=policy.prepare_seconds,
         run_seconds=policy.run_limit_seconds,
-        silence_seconds=min(300.0, policy.run_limit_seconds),
+        silence_seconds=min(Limits.silence_seconds, policy.run_limit_seconds),
         max_evaluations=policy.max_evaluations,
         memory_bytes=policy.memory_mib << 20,
         threads=policy.threads,
