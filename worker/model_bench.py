@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.latency import distribution
+from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import best_roof_tflops, samples_per_joule
 from worker.bench import (
@@ -128,9 +128,9 @@ def why_figures_are_absent(results: Sequence[Mapping[str, Any]]) -> dict[str, st
     ):
         if any(result[name] is None for result in results):
             absent[name] = why
-    for name, least in (("p90", 64), ("p99", 662)):
-        if any(result["batch_seconds"][name] is None for result in results):
-            absent[f"batch_seconds.{name}"] = f"fewer than {least} batches were timed"
+    for percent, least in FEWEST_SAMPLES.items():
+        if any(result["batch_seconds"][f"p{percent}"] is None for result in results):
+            absent[f"batch_seconds.p{percent}"] = f"fewer than {least} batches were timed"
     return absent
 
 
