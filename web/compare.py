@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.text import unseen_gap_text
 from web.formats import (
     DASH,
     SECONDS,
@@ -141,7 +142,11 @@ def pair_sentence(pair: View, comparison: View) -> str:
         if needed and needed > has
         else ""
     )
-    return f"{one} and {other} are a statistical tie ({p}): {took}, which may be chance.{tell}"
+    seen = "" if high is None else f"; {unseen_gap_text((high / ratio - 1) * 100)}"
+    return (
+        f"These runs cannot tell {one} and {other} apart ({p}{seen}): {took}, which may be "
+        f"chance.{tell}"
+    )
 
 
 def _slower_first(pair: View, one: str, other: str) -> tuple[Any, ...]:

@@ -31,10 +31,10 @@ class EvidenceFields(Schema):
     `owners` counts the owners of the workers behind these runs, 0 for a row that is not measured:
     the organisers count as one, and `by_organisers` says whether they are among them. `also_by`
     names the other submitters of that configuration. `not_separated_from` is the number of the
-    better row in a statistical tie with this one; a gap under `visible_gap_percent` could not be
-    seen. `trained_with` is "reference" or "own", `tuning` null if it is not stated, and `source`
-    that of a published result, null if no known archive was named. `witnessed_by` is the organiser
-    who let our worker run on the submitter's machine, null unless `check` says so.
+    better row that these runs cannot tell from this one; a gap under `visible_gap_percent` could
+    not be seen. `trained_with` is "reference" or "own", `tuning` null if it is not stated, and
+    `source` that of a published result, null if no known archive was named. `witnessed_by` is the
+    organiser who let our worker run on the submitter's machine, null unless `check` says so.
     """
 
     evidence: Evidence = "claimed"

@@ -16,6 +16,12 @@ def count_text(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def unseen_gap_text(percent: float) -> str:
+    """Words for the least gap that runs could show, in percent."""
+    digits = f"{percent:,.0f}" if 99.5 <= percent < 1e6 else f"{percent:.2g}"
+    return f"a gap under {digits} % could not be seen"
+
+
 # Below this share of letters in common lie pairs that both exist, such as min_runs and max_runs.
 ALIKE = 0.8
 # Comparing takes the product of both lengths, and a stranger's table may have any number of names.

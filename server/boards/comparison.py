@@ -11,7 +11,7 @@ from finishline.api.comparisons import ComparedPairView, ComparedView, Submissio
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.significance import holm
 from finishline.rules.submissions.accelerators import hardware_words
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
 from server.submissions.service import convergence_factor, run_times
@@ -173,7 +173,9 @@ def _sentence(
     if p_adjusted <= ALPHA:
         return f"{names}, significantly."
     if found.runs_needed is None:
-        return f"{one.submission_id} and {other.submission_id} are a statistical tie."
+        high = None if found.ratio_interval is None else found.ratio_interval.high
+        seen = "" if high is None else f"; {unseen_gap_text((high / found.ratio - 1) * 100)}"
+        return f"These runs cannot tell {one.submission_id} and {other.submission_id} apart{seen}."
     return (
         f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs on "
         "each side to show."

@@ -177,7 +177,10 @@ def test_what_chance_can_do_is_not_separable(duel: Any, make_report: Callable[..
 
     assert (view["state"], view["outcome"]) == ("done", "not_separable")
     assert view["duel"]["pairs_needed"] > 2
-    assert "a statistical tie" in view["reasons"][0]["message"]
+    gap = (view["duel"]["time"]["high"] / view["duel"]["time"]["ratio"] - 1) * 100
+    message = view["reasons"][0]["message"]
+    assert "these runs cannot tell the two apart" in message
+    assert f"a gap under {gap:.0f} % could not be seen" in message
 
 
 def test_runs_that_miss_the_target_are_lost_pairs(

@@ -244,7 +244,9 @@ def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient
     (pair,) = read(client, COMPARE, submissions=f"{one}, {other}")["pairs"]
 
     assert (pair["ratio"], pair["p_faster"], pair["runs_needed"]) == (1.0, 0.5, None)
-    assert pair["sentence"] == f"{one} and {other} are a statistical tie."
+    gap = (pair["ratio_high"] / pair["ratio"] - 1) * 100
+    seen = f"a gap under {gap:.2g} % could not be seen"
+    assert pair["sentence"] == f"These runs cannot tell {one} and {other} apart; {seen}."
 
 
 def test_a_single_run_and_one_that_never_arrived_are_told_so(

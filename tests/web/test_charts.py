@@ -404,7 +404,7 @@ def test_every_run_of_a_side_has_its_colour_and_its_name(make: Make) -> None:
     [
         ({"outcome": "challenger_faster"}, "The challenger is faster."),
         ({"outcome": "holder_faster"}, "The holder is faster."),
-        ({"outcome": "not_separable"}, "The two are a statistical tie."),
+        ({"outcome": "not_separable"}, "These runs cannot tell the two apart."),
         ({"outcome": "inconclusive"}, "The duel of 6 runs is inconclusive."),
         ({"state": "queued", "outcome": None}, "Waiting for a worker to train 6 runs"),
         ({"state": "failed", "outcome": "inconclusive"}, "no result for either submission"),

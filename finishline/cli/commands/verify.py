@@ -169,8 +169,8 @@ def duel(
 ) -> int:
     """Train two submissions in turn, A B B A, on one worker (organisers only).
 
-    With --watch the exit code is 0 if one side is faster or the duel is a statistical tie, and
-    3 if it is inconclusive.
+    With --watch the exit code is 0 if one side is faster or the runs cannot tell the two apart,
+    and 3 if it is inconclusive.
     """
     screen = open_screen(as_json=as_json)
     body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}

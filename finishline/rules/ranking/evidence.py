@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Kind
+from finishline.rules.text import unseen_gap_text
 
 Evidence = Literal["measured", "published", "claimed"]
 Check = Literal[
@@ -191,7 +192,7 @@ def separation_words(row: Row) -> str | None:
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None
-    return f"not separated from #{number}; a gap under {gap:.2g} % could not be seen"
+    return f"not separated from #{number}; {unseen_gap_text(gap)}"
 
 
 def tuning_words(row: Row) -> str:

@@ -39,6 +39,11 @@ class PairedGap:
         return PairedGap(self.pairs, ratio, low, high, p_less, p_more, log_mean, self.log_stdev)
 
     @property
+    def visible_percent(self) -> float:
+        """The least gap in percent that so many pairs with this spread can show."""
+        return (self.high / self.ratio - 1) * 100
+
+    @property
     def p_value(self) -> float:
         """Two-sided: how likely is a ratio this far from 1 if the true one were 1?"""
         return min(1.0, 2 * min(self.p_less, self.p_more))

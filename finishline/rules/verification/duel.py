@@ -6,7 +6,7 @@ from dataclasses import replace
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.pairs import PairedGap
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, unseen_gap_text
 from finishline.rules.verification.duel_pairs import (
     SIDES,
     Duel,
@@ -95,7 +95,8 @@ def duel_sentence(duel: Duel) -> str:
         return "too few decided pairs to say which is faster"
     how = _how(duel)
     if duel.outcome == "not_separable":
-        return f"a statistical tie: {how}{_how_many_more(duel)}"
+        more = f"{_unseen_gap(duel)}{_how_many_more(duel)}"
+        return f"these runs cannot tell the two apart: {how}{more}"
     winner = "challenger" if duel.outcome == "challenger_faster" else "holder"
     return f"the {winner} is faster: {how}"
 
@@ -112,6 +113,12 @@ def _how(duel: Duel) -> str:
         f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}, p = {duel.p_value:.3g}) "
         f"over {duel.time.pairs} pairs"
     )
+
+
+def _unseen_gap(duel: Duel) -> str:
+    if duel.test == "count" or duel.time is None:
+        return ""
+    return f"; {unseen_gap_text(duel.time.visible_percent)}"
 
 
 def _how_many_more(duel: Duel) -> str:
@@ -227,7 +234,7 @@ DUEL = Purpose(
         endings={
             "challenger_faster": "The challenger is faster.",
             "holder_faster": "The holder is faster.",
-            "not_separable": "The two are a statistical tie.",
+            "not_separable": "These runs cannot tell the two apart.",
             "": "The duel of {runs} is inconclusive.",
         },
         subject="either submission",
