@@ -77,7 +77,7 @@ def challenge_sentence(verification: Mapping[str, Any]) -> str | None:
         return "The challenge has no result: the record stays, and it may be asked for again."
     numbers = [reason["numbers"] for reason in verification["reasons"]]
     p_value = next((each[P_CHALLENGER] for each in numbers if P_CHALLENGER in each), None)
-    told = "" if p_value is None else f"p = {p_value:.2g}"
+    told = "" if p_value is None else f"one-sided p = {p_value:.2g} for the challenger"
     if duel["won"]:
         return f"The challenge is won: {told}, below {DUEL_ALPHA:g}."
     why = f"{told}, and a record needs p below {DUEL_ALPHA:g}"

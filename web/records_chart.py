@@ -93,7 +93,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
             "Division",
             "Status",
             "Record",
-            figures=("Time to accuracy", "p", "Tries"),
+            figures=("Time to accuracy", "One-sided p", "Tries"),
         ),
         tuple(
             Row(

@@ -94,7 +94,10 @@ class DuelPairView(Schema):
 
 
 class GapView(Schema):
-    """The challenger's figure over the holder's, with a 95 % interval, over so many pairs."""
+    """The challenger's figure over the holder's, with a 95 % interval, over so many pairs.
+
+    `p_value` is two-sided.
+    """
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -110,7 +113,8 @@ class DuelView(Schema):
 
     `challenge` says that its submitter challenged a record with it, at the cost of her quota, and
     `won` whether it took the record; None of another duel, before its end and without a result.
-    `test` is "paired_t" or, where a side missed the target, "count". `pairs_needed` is about how
+    `test` is "paired_t" or, where a side missed the target, "count", and `p_value` its one-sided
+    p-value for the side that is ahead, as in the verdict's sentence. `pairs_needed` is about how
     many pairs would separate the sides if they differ as they did here.
     """
 

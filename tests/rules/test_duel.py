@@ -86,7 +86,8 @@ def test_four_pairs_worked_by_hand() -> None:
     half = 3.182446 * 0.053900 / 2
     assert duel.time.low == pytest.approx(math.exp(-0.215050 - half), abs=1e-4)
     assert duel.time.high == pytest.approx(math.exp(-0.215050 + half), abs=1e-4)
-    assert duel.p_value == pytest.approx(0.0041, abs=5e-5)
+    assert duel.p_value == pytest.approx(0.0041 / 2, abs=3e-5)
+    assert "one-sided p = 0.0021 for the challenger" in duel_sentence(duel)
     assert duel.pairs_needed is None
     assert [pair.winner for pair in duel.pairs] == ["challenger"] * 4
     reversed_pairs = fight(*((holder, challenger) for challenger, holder in BY_HAND)).pairs
@@ -138,7 +139,7 @@ def test_a_side_that_missed_does_not_win_by_its_other_runs() -> None:
 
     assert (duel.outcome, duel.test) == ("not_separable", "count")
     # One-sided for the challenger: 4 or 5 wins of 5.
-    assert duel.p_value == pytest.approx(2 * 6 / 32)
+    assert (duel.ahead, duel.p_value) == ("challenger", pytest.approx(6 / 32))
     assert (duel.missed_by("challenger"), duel.won_by("holder")) == (1, 1)
 
 
@@ -154,8 +155,8 @@ def test_a_side_that_never_reaches_loses_once_there_are_six_pairs() -> None:
     """2 (1/2)^5 = 0.0625 is not yet proof, 2 (1/2)^6 = 0.03125 is."""
     five, six = fight(*[(1.0, None)] * 5), fight(*[(1.0, None)] * 6)
 
-    assert (five.outcome, five.p_value, five.pairs_needed) == ("not_separable", 0.0625, 6)
-    assert (six.outcome, six.p_value) == ("challenger_faster", 0.03125)
+    assert (five.outcome, five.p_value, five.pairs_needed) == ("not_separable", 0.03125, 6)
+    assert (six.outcome, six.p_value) == ("challenger_faster", 0.015625)
     assert six.time is None
     assert "the challenger won 6 and the holder 0" in duel_sentence(six)
 
@@ -165,7 +166,7 @@ def test_where_most_pairs_lack_a_time_both_sides_are_held_to_their_wins() -> Non
     duel = fight((0.7, 1.0), (0.99, 1.0), *[(1.0, None)] * 8)
 
     assert (duel.outcome, duel.test) == ("challenger_faster", "count")
-    assert duel.p_value == pytest.approx(2 / 2**10)
+    assert duel.p_value == pytest.approx(1 / 2**10)
 
 
 def test_where_nobody_reaches_nothing_can_be_said() -> None:

@@ -142,7 +142,13 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     assert holders(client) == [holder, challenger]
     page = client.get(f"/verifications/{view['id']}").text
     assert "Challenge of the record." in page
-    assert "The challenge is won: p = " in page
+    p_value = ended["duel"]["p_value"]
+    told = f"one-sided p = {p_value:.2g} for the challenger"
+    assert f"The challenge is won: {told}, below 0.01." in page
+    assert told in ended["reasons"][0]["message"]
+    divisions = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    assert p_value in [each["p_value"] for one in divisions for each in one["records"]]
+    assert "<i>p value</i>" not in page
     assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
     assert "<title>Challenge of" in page
     assert "epoch" not in page.lower()
@@ -225,7 +231,7 @@ def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
     again = f"{ended_at + timedelta(days=30):%Y-%m-%d}"
     assert refused.json()["detail"].endswith(f"ask again from {again} on.")
     page = client.get(f"/verifications/{duel}").text
-    assert "The challenge is lost: p = " in page
+    assert "The challenge is lost: one-sided p = " in page
     assert f"may challenge it again from {again} on." in page
     assert look(client, challenger, bob)["refused"] == refused.json()["detail"]
     assert look(client, third, carol)["refused"] is None  # Lost by one, not by the other.

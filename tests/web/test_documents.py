@@ -438,7 +438,7 @@ def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
     better = make["record"](beaten="sub-0", margin_percent=12.34, p_value=0.0123, tries=4)
     summary = record_entry(DIGITS, "closed", better).summary
     assert summary.endswith(
-        ", 12.3\u00a0% below the record before, p = 0.012, at try 4 of its submitter."
+        ", 12.3\u00a0% below the record before, one-sided p = 0.012, at try 4 of its submitter."
     )
 
 

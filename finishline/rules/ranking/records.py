@@ -203,7 +203,8 @@ def may_duel(contender: Contender, holder: Contender) -> bool:
 
 
 def _beyond_chance(p_value: float, limit: float) -> str:
-    return f"not significantly faster than the holder: p = {p_value:.2g}, must be below {limit:g}"
+    told = f"one-sided p = {p_value:.2g}, must be below {limit:g}"
+    return f"not significantly faster than the holder: {told}"
 
 
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:

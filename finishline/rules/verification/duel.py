@@ -106,13 +106,17 @@ def _how(duel: Duel) -> str:
         won = [duel.won_by(side) for side in SIDES]
         return (
             f"of {sum(won)} decided pairs the challenger won {won[0]} and the holder {won[1]} "
-            f"(p = {duel.p_value:.3g})"
+            f"({_p_text(duel)})"
         )
     return (
         f"the challenger took {duel.time.ratio:.3f} times the holder's time "
-        f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}, p = {duel.p_value:.3g}) "
+        f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}, {_p_text(duel)}) "
         f"over {duel.time.pairs} pairs"
     )
+
+
+def _p_text(duel: Duel) -> str:
+    return f"one-sided p = {duel.p_value:.2g} for the {duel.ahead}"
 
 
 def _unseen_gap(duel: Duel) -> str:
@@ -155,7 +159,7 @@ def _times(what: str, gap: PairedGap) -> str:
 def _time_numbers(duel: Duel) -> dict[str, float]:
     numbers = {} if duel.time is None else _numbers(duel.time)
     if duel.p_value is not None:
-        numbers["p_value"] = duel.p_value
+        numbers["p_value"] = min(1.0, 2 * duel.p_value)  # Two-sided, as in every proof so far.
     one_sided = p_challenger_no_faster(duel)
     if one_sided is not None:
         numbers[P_CHALLENGER] = one_sided

@@ -126,15 +126,17 @@ class Duel:
 
     `time`, `epochs` and `pace` (seconds per epoch) compare the challenger with the holder over the
     pairs in which both reached the target; the ratio of times is that of epochs times that of
-    paces. `p_value` is two-sided and of the test that decided: "paired_t", or "count" where a side
-    missed the target and only wins were counted. `pairs_needed` is about how many pairs would
-    separate the sides if they differ as much as they did here; None if they are separated, if
-    nothing is to separate, or if no count of pairs is worth naming.
+    paces. `ahead` is the side that is rather the faster one, and `p_value` the one-sided p-value of
+    its being no faster, by the test that decided: "paired_t", or "count" where a side missed the
+    target and only wins were counted. `pairs_needed` is about how many pairs would separate the
+    sides if they differ as much as they did here; None if they are separated, if nothing is to
+    separate, or if no count of pairs is worth naming.
     """
 
     pairs: tuple[Pair, ...]
     outcome: DuelOutcome
     test: Literal["paired_t", "count"] | None
+    ahead: Side | None
     p_value: float | None
     time: PairedGap | None
     epochs: PairedGap | None
@@ -165,13 +167,13 @@ def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
     known = {side: test for side, test in tests.items() if test is not None}
     winner = min(known, key=lambda side: known[side][1], default=None)
     if winner is None:
-        return Duel(tuple(pairs), "inconclusive", None, None, time, epochs, pace, None)
-    test, p_one_sided = known[winner]
+        return Duel(tuple(pairs), "inconclusive", None, None, None, time, epochs, pace, None)
+    test, p_value = known[winner]
     outcome: DuelOutcome = "not_separable"
-    if p_one_sided <= alpha / 2:
+    if p_value <= alpha / 2:
         outcome = "challenger_faster" if winner == "challenger" else "holder_faster"
     needed = _pairs_needed(pairs, time, alpha) if outcome == "not_separable" else None
-    return Duel(tuple(pairs), outcome, test, min(1.0, 2 * p_one_sided), time, epochs, pace, needed)
+    return Duel(tuple(pairs), outcome, test, winner, p_value, time, epochs, pace, needed)
 
 
 def p_challenger_no_faster(duel: Duel) -> float | None:
