@@ -18,9 +18,12 @@ import pytest
 
 from finishline.cli.bundles import check_bundle
 from finishline.cli.main import main
+from finishline.rules.errors import RuleError
+from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.envelope import PAYLOAD_TYPE
 from finishline.rules.proof.proof import part_hashes, signed_bytes
+from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Draw, seal
 from server.base.models import Evidence, Verification
 from server.base.settings import Settings
@@ -489,6 +492,27 @@ def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(
     assert bundle.failed() == {"score"}
 
 
+def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(
+    bundle: Bundle, digits: Any
+) -> None:
+    """A claim was accepted by the checks of its day, and its proof repeats the scoring alone."""
+    submission = bundle.document["submission"]
+    log = submission["logs"][0]
+    first, rest = bundle.files[log["sha256"]].split(b"\n", 1)
+    stamp = int(first.split(b'"time_ms":')[1].split(b",")[0])
+    told = mllog_line("submission_platform", "mainframe", time_ms=stamp)
+    content = first + b"\n" + told + rest
+    del bundle.files[log["sha256"]]
+    log["sha256"] = hashlib.sha256(content).hexdigest()
+    bundle.files[log["sha256"]] = content
+
+    claim = bundle.files[submission["claim_sha256"]]
+    logs = {each["file"]: bundle.files[each["sha256"]] for each in submission["logs"]}
+    with pytest.raises(RuleError, match="mainframe"):
+        score_submission(claim, logs, {"digits": digits})
+    assert score_of(bundle, ("claim_sha256",), submission["claim_sha256"]) == ""
+
+
 def rehash(old: str, files: dict[str, bytes]) -> tuple[str, dict[str, bytes]]:
     content = files.pop(old)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -564,7 +588,8 @@ def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -
     assert score_of(bundle, ("result",), earlier) == ""
     assert score_of(bundle, ("result",), earlier | dict.fromkeys(INTERVAL, 1.0)) == ""
     for name in set(earlier) - {"steps", "violations", *INTERVAL}:
-        assert score_of(bundle, ("result",), earlier | {name: None}), name
+        absent = {other: v for other, v in earlier.items() if other != name}
+        assert f"result.{name}" in score_of(bundle, ("result",), absent)
     assert "division" in score_of(bundle, ("division",), "open")
     copied = [{"rule": "copied_log", "reason": "no matter", "by": "olivia"}]
     assert "a waiver of 'copied_log'" in score_of(bundle, ("waivers",), copied)
