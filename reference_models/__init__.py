@@ -5,8 +5,8 @@ A reference module offers
 * `DATA_SET_SHA256`: the hash of the data set it trains on, None where it has none;
 * `configure(hyperparameters) -> Config`: a checked, frozen configuration from plain numbers;
   raises HyperparameterError by name for one that is unknown, missing its limits or no number;
-* `PRECISIONS`, where it can train in several: the first is its own, and its configuration has a
-  field `precision`;
+* `PRECISIONS`, where it can train in several: the first, fp32, is its own, and its configuration
+  has a field `precision`;
 * `train(config, *, seed, device, data_dir) -> Iterator[Phase | Measurement]`: the training;
 * `synthetic(config, device) -> Synthetic`, where it can: one training step and one inference on
   made-up tensors of the data set's shape, by the very functions that `train` uses. Throughput,

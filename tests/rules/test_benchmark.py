@@ -528,6 +528,10 @@ OFFERED_ONCE = {
     "the other direction": (b'"higher"', b'"lower"'),
     "a target that is reached untrained": (b"[0.0, 1.0]", b"[0.9, 1.0]"),
     "a target beyond the floor": (b'"higher"', b'"higher"\nfloor = 0.4'),
+    "a precision that is not the reference's own": (
+        b"max_attempts = 10",
+        b'max_attempts = 10\nprecisions = ["bf16", "fp32"]',
+    ),
 }
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 
 LONGEST_SECONDS = 30 * 86_400.0
+# References that train in several precisions have it as their own; of one in half precision no list
+# is given.
+OWN_PRECISION = "fp32"
 
 
 def check_offered(benchmark: "Benchmark", *, file: str) -> None:
@@ -24,6 +27,19 @@ def check_offered(benchmark: "Benchmark", *, file: str) -> None:
     _check_direction(benchmark, file=file)
     _check_trainings(benchmark, file=file)
     _check_limits(benchmark, file=file)
+    _check_precisions(benchmark, file=file)
+
+
+def _check_precisions(benchmark: "Benchmark", *, file: str) -> None:
+    """Refuse a list in another order: a reference is not told its own precision, the first."""
+    offered = () if benchmark.replay is None else benchmark.replay.precisions
+    if offered and offered[0] != OWN_PRECISION:
+        raise BenchmarkError(
+            f"{offered[0]} comes first",
+            file=file,
+            field="replay.precisions",
+            expected=f"{OWN_PRECISION} first, which the reference trains in by itself",
+        )
 
 
 def _check_limits(benchmark: "Benchmark", *, file: str) -> None:
