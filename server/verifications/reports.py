@@ -45,6 +45,7 @@ from server.verifications.service import (
     follow_check,
     keep_calibrated,
 )
+from server.verifications.workers import require_a_system
 
 LOG_TAIL_CHARACTERS = 4_000
 REFUSED: Literal["report_refused"] = "report_refused"
@@ -67,6 +68,7 @@ def finish_attempt(
     attempt is not this worker's any more, RuleError if the report is impossible or of another plan.
     """
     refuse_unstorable(report)
+    require_a_system(report.system)
     lock_attempt(session, attempt_id)
     attempt = owned_attempt(session, attempt_id, secret, fence)
     verification = attempt.verification

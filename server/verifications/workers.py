@@ -38,7 +38,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     ConflictError if this user has too many, ContentError for an impossible system, or one not of
     its hardware class.
     """
-    _require_a_system(hello.system)
+    require_a_system(hello.system)
     now = utc_now()
     seen = {
         "hardware_class": hello.system.hardware_class,
@@ -261,7 +261,7 @@ def _breaks_paths(name: str) -> bool:
     return "/" in name or name in (".", "..")
 
 
-def _require_a_system(system: WorkerSystem) -> None:
+def require_a_system(system: WorkerSystem) -> None:
     """Raise ContentError for an impossible system: quotas are charged by its accelerators."""
     _require_a_line("system.hardware_class", system.hardware_class)
     for field in ("processor_count", "memory_gib", "accelerator_count", "threads"):

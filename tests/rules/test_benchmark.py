@@ -528,6 +528,15 @@ OFFERED_ONCE = {
     "the other direction": (b'"higher"', b'"lower"'),
     "a target that is reached untrained": (b"[0.0, 1.0]", b"[0.9, 1.0]"),
     "a target beyond the floor": (b'"higher"', b'"higher"\nfloor = 0.4'),
+    "more runs than a submission has": (
+        b"count = 1\ndropped = 0\nstarted = 1\n",
+        b"count = 101\ndropped = 0\n",
+    ),
+    "more runs started than a submission has": (b"started = 1", b"started = 101"),
+    "more items than any data set": (
+        b'source = "s"',
+        b'source = "s"\ntrain_items = 1000000000000001',
+    ),
     "a precision that is not the reference's own": (
         b"max_attempts = 10",
         b'max_attempts = 10\nprecisions = ["bf16", "fp32"]',

@@ -141,8 +141,11 @@ class TaskBox:
         except DeadlineError:
             late = f"the task's module gave no answer in {ANSWER_SECONDS:g} s"
             raise TaskError(late, log=self._box.log_tail()) from None
-        except (ClosedError, ProtocolError):
+        except ClosedError:
             raise self._failed() from None
+        except ProtocolError as error:
+            message = f"the task broke the protocol: {error}"
+            raise TaskError(message, log=self._box.log_tail()) from None
 
     def _failed(self) -> TaskError:
         self._box.exit_status(wait_seconds=1.0)

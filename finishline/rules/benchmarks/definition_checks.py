@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 LONGEST_SECONDS = 30 * 86_400.0
+MAX_RUNS = 100  # Logs of a submission.
+MOST_ITEMS = 10**15  # Of a data set; a million times the largest one of an archive.
 # References that train in several precisions have it as their own; of one in half precision no list
 # is given.
 OWN_PRECISION = "fp32"
@@ -28,6 +30,20 @@ def check_offered(benchmark: "Benchmark", *, file: str) -> None:
     _check_trainings(benchmark, file=file)
     _check_limits(benchmark, file=file)
     _check_precisions(benchmark, file=file)
+    _check_counts(benchmark, file=file)
+
+
+def _check_counts(benchmark: "Benchmark", *, file: str) -> None:
+    """Refuse more runs than a submission may have, and more items than any data set has."""
+    runs, data_set = benchmark.runs, benchmark.data_set
+    for field, found, most in (
+        ("runs.count", runs.count, MAX_RUNS),
+        ("runs.started", runs.started or 0, MAX_RUNS),
+        ("data_set.train_items", data_set.train_items or 0, MOST_ITEMS),
+        ("data_set.test_items", data_set.test_items or 0, MOST_ITEMS),
+    ):
+        if found > most:
+            raise BenchmarkError(f"{found}", file=file, field=field, expected=f"at most {most:,}")
 
 
 def _check_precisions(benchmark: "Benchmark", *, file: str) -> None:

@@ -10,6 +10,7 @@ import orjson
 
 from finishline.rules.archive.files import published_on
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields
@@ -107,7 +108,6 @@ def _is_seed(value: object) -> bool:
 
 Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
-MAX_RUNS = 100
 MOST_INSTANCES = 10**6
 MAX_ORGANISATION_LENGTH = 200
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

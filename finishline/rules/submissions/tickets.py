@@ -12,10 +12,11 @@ from typing import Any
 import orjson
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.scoring.run import Run
-from finishline.rules.submissions.claim import MAX_RUNS, Claim
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 
 LIFETIME = timedelta(days=30)

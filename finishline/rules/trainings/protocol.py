@@ -189,9 +189,11 @@ class Conversation:
             raise ProtocolError(f"{kind.name.lower()} has {length} bytes; expected {expected}")
 
 
+# A task's box has 1 GiB, and packs the arrays of a draw in two more copies of them.
+MOST_DRAWN_BYTES = 384 << 20
 _MOST_OF_TASKS = {
     FrameType.HELLO: HELLO_LIMIT_BYTES,
-    FrameType.DRAWN: 1 << 30,
+    FrameType.DRAWN: MOST_DRAWN_BYTES,
     FrameType.SCORED: HELLO_LIMIT_BYTES,
 }
 
@@ -211,8 +213,10 @@ class TaskConversation:
         magic, number, sequence, length = HEADER.unpack(header)
         if (magic, number, sequence) != (MAGIC, self.expected, self._sequence):
             raise ProtocolError(f"no frame of type {self.expected.name.lower()} came")
-        if length > _MOST_OF_TASKS[self.expected]:
-            raise ProtocolError(f"{self.expected.name.lower()} has {length} bytes")
+        most = _MOST_OF_TASKS[self.expected]
+        if length > most:
+            name = self.expected.name.lower()
+            raise ProtocolError(f"{name} has {length} bytes; expected at most {most}")
         self._sequence += 1
         return self.expected, length
 

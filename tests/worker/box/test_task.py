@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from finishline.rules.trainings import protocol
+from finishline.rules.trainings.protocol import (
+    FrameType,
+    ProtocolError,
+    TaskConversation,
+    header_of,
+)
 from tests.worker.box.conftest import kill_boxes
 from worker.box.packages import requirements_of
 from worker.box.race import Course
@@ -165,6 +172,22 @@ def test_a_draw_that_fails_is_told_in_a_sentence(
     ):
         task.draw(b"nonce", facts={}, target=1.0)
     assert told in str(caught.value)
+
+
+def test_a_draw_beyond_its_limit_is_refused_before_it_is_read(
+    write_task: WriteTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TaskConversation()
+    task.expected = FrameType.DRAWN
+    with pytest.raises(
+        ProtocolError, match="drawn has 1073741824 bytes; expected at most 402653184"
+    ):
+        task.accept(header_of(FrameType.DRAWN, 0, 1 << 30))
+
+    monkeypatch.setitem(protocol._MOST_OF_TASKS, FrameType.DRAWN, 16)
+    told = r"the task broke the protocol: drawn has \d+ bytes; expected at most 16"
+    with TaskBox(write_task("")) as box, pytest.raises(TaskError, match=told):
+        box.draw(b"nonce", facts={}, target=1.0)
 
 
 def test_a_task_that_gives_no_answer_is_told(
