@@ -153,6 +153,7 @@ def test_a_further_file_is_the_next_run(finishline: Finishline, events: Path) ->
         (record(b"\x09\x00"), "ends beyond"),
         (b"", "no number at all"),
         (record(b""), "no number at all"),
+        (scalar("acc", float("nan"), step=3, seconds=1.0), "field acc: got nan at step 3"),
     ],
 )
 def test_hostile_event_files_are_refused_in_a_sentence(
@@ -247,6 +248,9 @@ def test_a_table_is_read_by_its_columns(finishline: Finishline, tmp_path: Path) 
         ("epoch,a,t\n1,5,9\n", ("--quality", "a", "--time", "t", "--start", "10"), "--start"),
         ("epoch,a,t\n1,5,9\n2,n/a,9\n", ("--quality", "a", "--time", "t"),
          "line 3, field a: 'n/a' is no number"),
+        ("epoch,a,b,t\n1,5,nan,9\n2,NaN,1,9\n", ("--quality", "a", "--time", "t"),
+         "log.csv line 3, field a: got nan"),
+        ("epoch,a,t\n1,5,9\n2,inf,9\n", ("--time", "t"), "log.csv line 3, field a: got inf"),
         ("", ("--time", "t"), "columns"),
         ("a\n" + "x" * 200_000, (), "no CSV"),
     ],

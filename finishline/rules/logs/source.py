@@ -20,10 +20,14 @@ MOST_NAMES_SHOWN = 20
 
 @dataclass(frozen=True)
 class SourceRow:
-    """Numbers that a tool wrote at one moment, by their names; `seconds` is None without a time."""
+    """Numbers that a tool wrote at one moment, by their names, NaN and infinities among them.
+
+    `seconds` is None without a time, `line` where the source has none.
+    """
 
     values: Mapping[str, float]
     seconds: float | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def convert_rows(
         before = time_ms
         metadata = {"epoch_num": epoch}
         value = scale * row.values[name]
-        _refuse_impossible(epoch, where, time_ms, value, name, file=file)
+        _refuse_impossible(row, epoch, where, time_ms, value, name, file=file)
         lines.append(mllog_line("eval_accuracy", value, time_ms=time_ms, metadata=metadata))
     unknown = [] if start_seconds is not None else ["run_start"]
     unknown += ["run_stop"] if seed is not None else ["run_stop", "seed"]
@@ -103,9 +107,10 @@ def convert_rows(
 
 
 def _refuse_impossible(
-    epoch: float, where: str, time_ms: float, value: float, name: str, *, file: str
+    row: SourceRow, epoch: float, where: str, time_ms: float, value: float, name: str, *, file: str
 ) -> None:
     """Raise LogFormatError for an evaluation that no run log holds."""
+    at = f" at {where} {epoch:g}" if row.line is None else ""
     for field, found, least, most in (
         (where, epoch, 0.0, MAX_COUNT),
         ("time", time_ms / 1000, 0.0, MAX_TIME_MS / 1000),
@@ -113,7 +118,9 @@ def _refuse_impossible(
     ):
         if not least <= found <= most:
             expected = f"a number from {least:g} to {most:g}"
-            raise LogFormatError(f"got {found:g}", file=file, field=field, expected=expected)
+            raise LogFormatError(
+                f"got {found:g}{at}", file=file, line=row.line, field=field, expected=expected
+            )
 
 
 def read_moment(text: str) -> float | None:

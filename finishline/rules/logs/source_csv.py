@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator
 
 from finishline.rules.errors import LogFormatError
@@ -18,7 +17,8 @@ def read_csv(
 ) -> list[SourceRow]:
     """The rows of a table; `time` is the column of times, in seconds or as ISO dates.
 
-    A cell that holds no number is left out, and refused if it is text in the column `quality`.
+    A cell that holds no number is left out, and refused if it is text in the column `quality`. NaN
+    and infinities are numbers here: they are refused where they are the quality.
     Raises LogFormatError naming line and column.
     """
     if len(content) > MAX_FILE_BYTES:
@@ -73,7 +73,7 @@ def _rows(
         values = {
             name: value for name, cell in named.items() if (value := _number(cell)) is not None
         }
-        yield SourceRow(values, seconds)
+        yield SourceRow(values, seconds, line=number)
 
 
 def _require_number(cell: str, *, file: str, line: int, field: str) -> None:
@@ -88,7 +88,6 @@ def _require_number(cell: str, *, file: str, line: int, field: str) -> None:
 
 def _number(cell: str) -> float | None:
     try:
-        value = float(cell)
+        return float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None

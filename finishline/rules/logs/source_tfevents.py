@@ -93,7 +93,7 @@ def _scalars(record: bytes) -> Iterator[SourceRow]:
                 raise ValueError(f"more than {MOST_VALUES:,} values")
             if (number, kind) == (1, BYTES) and isinstance(value, bytes):
                 tag, scalar = _value(value)
-                if tag and scalar is not None and math.isfinite(scalar):
+                if tag and scalar is not None:
                     yield SourceRow({STEP: float(step), tag: scalar}, told)
 
 
