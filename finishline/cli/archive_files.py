@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from finishline.rules.archive.files import (
+    COMPRESSED,
     MAX_FOLDERS_DEEP,
     SUFFIXES,
     Archive,
@@ -33,14 +34,19 @@ def list_archive(path: Path) -> Listing:
     """The files at a path that can belong to a submission. Raises OSError if it is not there."""
     root = path.resolve(strict=True)
     if root.is_dir():
-        files = _walk(root)
-        return Listing(Archive(files, _read, lambda place: _outside(place, root)), is_file=False)
+        compressed: list[str] = []
+        files = _walk(root, compressed)
+        archive = Archive(files, _read, lambda place: _outside(place, root), compressed)
+        return Listing(archive, is_file=False)
     file = _listed(path.name, root, os.lstat(root))
     return Listing(Archive([file], _read, lambda place: _outside(place, None)), is_file=True)
 
 
-def _walk(root: Path) -> Iterator[ArchiveFile]:
-    """Every file below a folder with a name that counts, in order; links are never followed."""
+def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
+    """Every file below a folder with a name that counts, in order; links are never followed.
+
+    Compressed ones are added to `compressed` instead.
+    """
     folders = [(str(root), "", root.parts)]
     while folders:
         folder, prefix, parts = folders.pop()
@@ -63,6 +69,8 @@ def _walk(root: Path) -> Iterator[ArchiveFile]:
                 except OSError:
                     continue  # It was there a moment ago.
                 yield _file(prefix + item.name, (*parts, item.name), status)
+            elif item.name.lower().endswith(COMPRESSED):
+                compressed.append(shown(prefix + item.name))
         folders += reversed(below)
 
 

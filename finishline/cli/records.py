@@ -13,6 +13,7 @@ from rich.text import Text
 
 from finishline.cli.archive_files import list_archive
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.screen import open_console
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
 from finishline.rules.archive import records
 from finishline.rules.archive.records import Found, Record, find_scorable
@@ -23,13 +24,22 @@ T = TypeVar("T")
 
 
 def find_in(path: Path) -> Found:
-    """Find the submissions at a path. Raises CliError if it is not there."""
+    """Find the submissions at a path. Raises CliError if it is not there.
+
+    Compressed files are not read, and told on stderr.
+    """
     try:
         listing = list_archive(path)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CliError(f"Cannot read {path} ({reason}).", exit_code=ExitCode.REFUSED) from error
-    return find_scorable(listing.archive, asked_for_file=listing.is_file)
+    found = find_scorable(listing.archive, asked_for_file=listing.is_file)
+    compressed = listing.archive.compressed
+    if compressed:
+        count = count_text(len(compressed), "compressed file")
+        told = f"Not read: {count}, the first {compressed[0]}. Unpack those of results (gunzip)."
+        open_console(stderr=True).print(told, soft_wrap=True)
+    return found
 
 
 def score_found(

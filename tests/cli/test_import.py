@@ -2,6 +2,7 @@
 
 import email
 import email.policy
+import gzip
 import json
 import os
 import shutil
@@ -589,6 +590,17 @@ def test_a_link_among_the_logs_is_refused_and_never_followed(
     (refused,) = ran.json()["refused"]
     assert "symbolic link" in refused["problems"][0]["message"]
     assert len(keeper.keys) == 2
+
+
+def test_compressed_logs_are_told_and_not_read(
+    packages: Path, import_it: Callable[..., Any]
+) -> None:
+    folder = packages / "ACME" / "results" / "big" / "retinanet"
+    (folder / "result_9.txt.gz").write_bytes(gzip.compress(log(9, "ACME").encode()))
+    (folder / "weights.gz").write_bytes(gzip.compress(b""))
+    ran = import_it("mlperf", str(packages), "--dry-run")
+    path = "ACME/results/big/retinanet/result_9.txt.gz"
+    assert f"Not read: 1 compressed file, the first {path}." in ran.err
 
 
 def test_logs_outside_a_package_are_skipped(

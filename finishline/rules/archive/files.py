@@ -5,7 +5,7 @@ the import.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -32,6 +32,7 @@ def published_on(benchmark_id: str) -> date | None:
 Place = tuple[str, ...]
 # Names of files that can belong to a submission, and how deep in a tree they may lie.
 SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out")
+COMPRESSED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 MAX_FOLDERS_DEEP = 64
 MAX_SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -65,7 +66,8 @@ class Archive:
     """The listed files of a tree, in order of their paths, and how to read one.
 
     `read` yields the content of a file in pieces of at most a size and may raise LogFormatError;
-    `look` answers for a place outside the listing: its file or None.
+    `look` answers for a place outside the listing: its file or None. `compressed` has the paths of
+    the files that would be listed if they were not compressed.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Archive:
         files: Iterable[ArchiveFile],
         read: Callable[[ArchiveFile, int], Iterator[bytes]],
         look: Callable[[Place], ArchiveFile | None] = lambda place: None,
+        compressed: Sequence[str] = (),
     ) -> None:
         self.files = {file.place: file for file in files}
+        self.compressed = compressed
         self._read = read
         self._look = look
 
