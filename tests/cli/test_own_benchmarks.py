@@ -313,6 +313,15 @@ def test_a_run_refuses_a_task_that_was_changed_since_it_was_pinned(
     assert ran.error()["problems"][0]["file"] == "task.py"
 
 
+def test_an_id_that_leads_out_of_a_folder_is_refused(mine: Path, finishline: Finishline) -> None:
+    for file in (mine / "benchmark.toml", mine / "reference" / "training.toml"):
+        file.write_text(file.read_text().replace('"mine"', '"../../x"', 1))
+
+    ran = finishline("training", "run", str(mine / "reference"), "--json")
+
+    assert (ran.code, ran.error()["problems"][0]["field"]) == (1, "id")
+
+
 @pytest.mark.usefixtures("boxed")
 def test_the_reference_runs_by_the_benchmark_around_it(mine: Path, finishline: Finishline) -> None:
     small(mine)

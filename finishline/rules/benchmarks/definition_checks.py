@@ -4,6 +4,7 @@ A later check belongs here: results were published under definitions that it wou
 those are read again without it (`benchmark.read_benchmark`).
 """
 
+import re
 from typing import TYPE_CHECKING
 
 from finishline.rules.benchmarks.quality import UNITS, QualityTarget
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from finishline.rules.benchmarks.benchmark import Benchmark
 
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # It names files and folders.
 LONGEST_SECONDS = 30 * 86_400.0
 MAX_RUNS = 100  # Logs of a submission.
 MOST_ITEMS = 10**15  # Of a data set; a million times the largest one of an archive.
@@ -23,6 +25,9 @@ OWN_PRECISION = "fp32"
 
 def check_offered(benchmark: "Benchmark", *, file: str) -> None:
     """Refuse a definition that makes no sense. Raises BenchmarkError naming file and field."""
+    if not _ID.fullmatch(benchmark.benchmark_id):
+        found, expected = repr(benchmark.benchmark_id[:80]), "letters, digits, _, . and -"
+        raise BenchmarkError(f"got {found}", file=file, field="id", expected=expected)
     for number, also in enumerate(benchmark.target.also):
         _check_target(also, file=file, field=f"target.also[{number}]")
     _check_target(benchmark.target, file=file, field="target")
