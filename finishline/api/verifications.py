@@ -189,7 +189,8 @@ class VerificationView(Schema):
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
     worker measured. `hyperparameters` are those of each run if the runs differ; they are sealed as
-    seeds are. The first `own_runs` of the seeds are the claim's own. `duel` is None for every
+    seeds are. The first `own_runs` of the seeds are the claim's own; `control_runs` and
+    `repeat_runs` measure no time, and count from 0 as the index of a run. `duel` is None for every
     other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
     workers that agree, 0 before a report. A replay cancelled while it runs, at `cancelled_at`,
     finishes its runs first. An "ablation" has the `factors` of a package, switched off alone and
@@ -213,6 +214,8 @@ class VerificationView(Schema):
     runs_planned: int
     seeds: list[int] | None
     own_runs: int
+    control_runs: list[int] = []
+    repeat_runs: list[int] = []
     hyperparameters: list[dict[str, float]] | None
     target: TargetView
     control_points: list[ControlPoint]

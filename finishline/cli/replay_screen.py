@@ -72,22 +72,22 @@ class RunProgress:
 class ReplayProgress:
     """A training of several runs, built up from its events.
 
-    `bands` is keyed by the number of the evaluation, from 1. `sides` says which side of a duel each
-    run trains, and is empty where there are none. `step` names the points of a run that are
-    evaluated. A second attempt starts all over.
+    `bands` is keyed by the number of the evaluation, from 1. `names` sets runs apart, each by
+    its index from 0: its side in a duel, or that it is a control or a repeat. `step` names the
+    points of a run that are evaluated. A second attempt starts all over.
     """
 
     target: Target
     bands: Mapping[int, Band] = field(default_factory=dict)
     runs_planned: int | None = None
-    sides: Sequence[str] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
     step: str = "epoch"
     attempt: int | None = None
     runs: dict[int, RunProgress] = field(default_factory=dict)
 
-    def side_of(self, run: int) -> str:
-        """The side that a run (from 0) trains; empty if it is no duel."""
-        return self.sides[run] if run < len(self.sides) else ""
+    def named(self, run: int) -> str:
+        """Word that sets a run (from 0) apart; empty if nothing does."""
+        return self.names.get(run, "")
 
     def take_event(self, event: Mapping[str, Any]) -> RunProgress:
         """Take in one ReplayEvent and return the run it belongs to as it is after it."""
@@ -212,13 +212,13 @@ def bars(progress: ReplayProgress) -> Table:
         run = progress.runs.get(index, RunProgress(index))
         way = progress.target.fraction_of_way(run.quality)
         bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
-        name = f"  run {index + 1}/{planned} {progress.side_of(index)}".rstrip()
+        name = f"  run {index + 1}/{planned} {progress.named(index)}".rstrip()
         table.add_row(name, bar, line_of(run, progress))
     return table
 
 
 def _name_of(run: int, progress: ReplayProgress) -> str:
-    return f"run {run + 1} {progress.side_of(run)}".rstrip()
+    return f"run {run + 1} {progress.named(run)}".rstrip()
 
 
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:

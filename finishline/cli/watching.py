@@ -69,11 +69,18 @@ def _watch(server: ServerClient, view: View, screen: Screen, progress: ReplayPro
 def _take_state(progress: ReplayProgress, view: View, screen: Screen, said: set[str]) -> None:
     progress.bands = read_bands(view.get("control_points") or [])
     progress.runs_planned = view.get("runs_planned")
-    progress.sides = (view.get("duel") or {}).get("order") or ()
+    progress.names = _names_of_runs(view)
     sentence = view.get("waiting_for")
     if sentence and sentence not in said:
         said.add(sentence)
         screen.say(f"  {sentence}")
+
+
+def _names_of_runs(view: View) -> dict[int, str]:
+    """The sides of a duel, and the runs that measure no time, by the index of the run."""
+    sides = enumerate((view.get("duel") or {}).get("order") or ())
+    controls = dict.fromkeys(view.get("control_runs") or (), "control")
+    return dict(sides) | controls | dict.fromkeys(view.get("repeat_runs") or (), "repeat")
 
 
 def _table_of(event: ServerEvent) -> dict[str, Any]:

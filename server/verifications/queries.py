@@ -67,7 +67,7 @@ def list_verifications(session: Session, *, state: str | None, limit: int) -> li
 def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
     """Latest verifications of a submission, newest first, and the published one if it is older.
 
-    Their reasons and attempts are loaded.
+    Their reasons, attempts and trainings are loaded.
     """
     latest = {verification.id for verification in submission.verifications[-most:]}
     published = published_verification(submission)
@@ -76,7 +76,11 @@ def latest_of(session: Session, submission: Submission, *, most: int) -> Sequenc
         select(Verification)
         .where(Verification.id.in_(wanted))
         .order_by(Verification.created_at.desc())
-        .options(undefer(Verification.reasons), selectinload(Verification.attempts))
+        .options(
+            undefer(Verification.reasons),
+            selectinload(Verification.attempts),
+            selectinload(Verification.trainings),
+        )
     ).all()
 
 

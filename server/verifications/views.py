@@ -121,6 +121,8 @@ def view(
         runs_planned=verification.runs,
         seeds=verification.seeds if opened else None,
         own_runs=verification.own_runs,
+        control_runs=sorted(verification.control_runs),
+        repeat_runs=sorted(verification.repeat_runs),
         hyperparameters=_settings(verification) if ended else None,
         target=target_view(benchmark),
         control_points=[ControlPoint(**point) for point in band],

@@ -224,6 +224,18 @@ def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
     assert json.loads(standin.asked[1].body)["pairs"] == 4
 
 
+def test_watching_a_measurement_names_its_control(finishline: Finishline, standin: StandIn) -> None:
+    queued = QUEUED | {"kind": "entry", "duel": None, "control_runs": [1]}
+    standin.answer("GET /api/v1/verifications/d1", queued)
+    end = queued | {"state": "done", "outcome": "verified", "reasons": []}
+    events = stream(("state", queued), ("replay", EVALUATION), ("end", end))
+    standin.answer("GET /api/v1/verifications/d1/events", events)
+    ran = finishline("verify", "d1", "--watch")
+
+    assert ran.code == 0
+    assert "run 2 control  ask 1" in ran.out
+
+
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
     finishline: Finishline, standin: StandIn
 ) -> None:

@@ -435,6 +435,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
 
     view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
     assert (view["outcome"], view["runs_planned"]) == ("inconclusive", 6)
+    assert (view["control_runs"], view["repeat_runs"]) == ([5], [])
     codes = {reason["code"]: reason for reason in view["reasons"]}
     assert codes["reached_target"]["numbers"] == {"reached": 5.0, "started": 5.0}
     assert codes["carried_knowledge"]["numbers"] == {"best": 14.7, "needed": 53.75}

@@ -472,6 +472,8 @@ def make_verification(**changes: Any) -> View:
         "reason": "A record is claimed.",
         "runs_planned": 3,
         "own_runs": 0,
+        "control_runs": [],
+        "repeat_runs": [],
         "seeds": [90_000, 90_001, 90_002],
         "target": TARGET,
         "control_points": POINTS,
