@@ -2,8 +2,6 @@
 // and its role stays.
 "use strict";
 (() => {
-  const tables = document.querySelectorAll(".scroll > table:not(.decision, .board)");
-
   function label(table) {
     const heads = [...table.querySelectorAll("thead th")];
     table.setAttribute("role", "table");
@@ -15,20 +13,21 @@
       for (const cell of row.cells) {
         cell.setAttribute("role", isHead ? "columnheader" : cell.tagName === "TH" ? "rowheader" : "cell");
         const head = heads[column];
-        if (!isHead && head && !head.querySelector(".sr")) cell.dataset.head = head.textContent;
+        const isOfAll = cell.getAttribute("scope") === "rowgroup";
+        if (!isHead && !isOfAll && head && !head.querySelector(".sr")) cell.dataset.head = head.textContent;
         column += cell.colSpan;
       }
     }
   }
 
   function stack() {
-    for (const table of tables) {
+    for (const table of document.querySelectorAll(".scroll > table:not(.decision, .board)")) {
+      if (!table.hasAttribute("role")) label(table);
       table.classList.remove("stacked");
       if (innerWidth < 900 && table.scrollWidth > table.parentElement.clientWidth) table.classList.add("stacked");
     }
   }
 
-  for (const table of tables) label(table);
   stack();
   addEventListener("resize", stack);
 })();

@@ -2,6 +2,9 @@
 "use strict";
 (() => {
   const SECONDS = 5;
+  // As the server sent them: stack.js changes what stands on the page.
+  const shown = new Map();
+  for (const part of document.querySelectorAll("[data-live]")) shown.set(part.dataset.live, part.innerHTML);
 
   const refresh = async () => {
     if (document.hidden) return;
@@ -12,9 +15,11 @@
       const fresh = page.querySelector(`[data-live="${part.dataset.live}"]`);
       // What somebody is at with the keyboard stays where it is.
       const inUse = part !== document.activeElement && part.contains(document.activeElement);
-      if (!fresh || inUse || fresh.innerHTML === part.innerHTML) continue;
+      if (!fresh || inUse || fresh.innerHTML === shown.get(part.dataset.live)) continue;
+      shown.set(part.dataset.live, fresh.innerHTML);
       part.replaceChildren(...fresh.childNodes);
     }
+    dispatchEvent(new Event("resize"));  // A fresh table may be too wide.
   };
 
   setInterval(() => refresh().catch(() => {}), 1000 * SECONDS);

@@ -113,7 +113,11 @@ def site(
             "verification.html",
             **make["verification_page"](duel, submission=submission, against=named_submission),
         ),
-        "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
+        "/workers": html(
+            "workers.html",
+            workers=[make["worker"](name=hostile), busy_worker(make)],
+            readings={"gpu-node-17.example.org": [CANARY]},
+        ),
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
         **{
             f"/benchmarks/digits/charts/{chart.name}": html(
@@ -202,6 +206,42 @@ def tab(browser: Any, site: Any, complaints: list[str]) -> Iterator[Any]:
     context.close()
 
 
+CANARY = {
+    "moment": "idle",
+    "attempt_id": None,
+    "gflops": 51234.5,
+    "configuration": "c",
+    "baseline_gflops": 51000.0,
+    "ratio": 1.0046,
+    "measured_at": "2026-11-20T10:00:00Z",
+    "figures": {},
+    "host": {},
+}
+BEYOND = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(
+ Math.max(...[...document.querySelectorAll(".scroll")]
+ .map(e => e.scrollWidth - e.clientWidth))))))"""
+
+
+def busy_worker(make: Make) -> View:
+    under_way = {
+        "verification_id": "v",
+        "kind": "entry",
+        "benchmark": "digits",
+        "model": "Random cosine features and ridge regression",
+        "attempt": 2,
+        "run": 3,
+        "runs": 7,
+        "started_at": "2026-11-20T10:00:00Z",
+    }
+    return make["worker"](
+        name="gpu-node-17.example.org",
+        hardware_class="h100-sxm-80gb-8",
+        state="busy",
+        under_way=under_way,
+        canary=CANARY,
+    )
+
+
 def show_chart(tab: Any) -> None:
     tab.locator("[data-chart]").first.scroll_into_view_if_needed()
     tab.wait_for_selector(DRAWN, timeout=30_000)
@@ -229,6 +269,8 @@ def test_no_page_scrolls_sideways_or_complains(tab: Any, site: Any, complaints: 
             tab.set_viewport_size({"width": width, "height": 900})
             wide = tab.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{path} is {wide} px too wide at {width}"
+            if path == "/workers":  # Nor does its table: on a phone each row is a card.
+                assert tab.evaluate(BEYOND) <= 0, width
     assert complaints == []
 
 
