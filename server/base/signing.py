@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -47,6 +47,8 @@ def load_signer(path: Path) -> Signer:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise _unusable(path, str(error)) from error
+    except InternalError as error:  # Such as a key of X448 that is too short.
+        raise _unusable(path, "a broken key") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _unusable(path, "another kind of key")
     raw = key.public_key().public_bytes_raw()

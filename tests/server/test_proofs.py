@@ -35,6 +35,12 @@ SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
 LOCKED_PEM = Ed25519PrivateKey.generate().private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"a password nobody knows here")
 )
+# The key says that it is one of X448, which are longer.
+BROKEN_PEM = (
+    Ed25519PrivateKey.generate()
+    .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    .replace(b"BQYDK2Vw", b"BQYDK2Vv")
+)
 
 
 @pytest.fixture
@@ -237,7 +243,7 @@ def test_an_earlier_key_stays_listed_after_a_rotation(
     assert present != earlier
 
 
-@pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM, LOCKED_PEM])
+@pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM, LOCKED_PEM, BROKEN_PEM])
 def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(content)
