@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.scoring.run import Clock
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification import job
@@ -37,6 +38,7 @@ from finishline.rules.verification.replay_plan import (
 )
 from finishline.rules.verification.report_check import (
     OffClock,
+    check_amounts,
     check_ledgers,
     check_off_clock,
     check_report,
@@ -475,6 +477,20 @@ def test_an_impossible_report_is_refused_by_field(changes: dict[str, Any], field
     with pytest.raises(RuleError) as refused:
         check_report(report(**changes), seeds=SEEDS)
     assert refused.value.field == field
+
+
+def test_an_amount_that_no_worker_measures_is_refused_by_field() -> None:
+    check_amounts(report(telemetry=RunTelemetry(communication_share=1.0, energy_joules=1e12)))
+    for telemetry in (
+        {"energy_joules": 1e308},
+        {"temperature_max_celsius": -1e308},
+        {"utilisation_mean_percent": 100.5},
+        {"communication_share": 1.5},
+    ):
+        ((name, _),) = telemetry.items()
+        with pytest.raises(RuleError) as refused:
+            check_amounts(report(telemetry=RunTelemetry(**telemetry)))
+        assert refused.value.field == f"runs[1].telemetry.{name}"
 
 
 def test_the_refusal_does_not_tell_the_seeds() -> None:

@@ -74,10 +74,16 @@ def check_second_halves(run: ReplayRun, benchmark: Benchmark) -> None:
             raise _impossible(run.index, field, "missing", "the quality on the second half")
 
 
-def check_amounts(report: ReplayReport) -> None:
-    """Raise RuleError, naming the field, for an amount below 0 that a worker has measured.
+# No machine comes near, and no sum over runs is infinite.
+MOST = 1e30
+MOST_BY_ENDING = {"_share": 1.0, "_percent": 100.0}
 
-    Such as joules or seconds of the processor. A temperature may be below, and so may a quality.
+
+def check_amounts(report: ReplayReport) -> None:
+    """Raise RuleError, naming the field, for an amount that no worker can have measured.
+
+    Such as joules or seconds of the processor below 0 or without end, or a share above 1. A
+    temperature may be below 0, and so may a quality.
     """
     measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
     for run in report.runs:
@@ -88,9 +94,13 @@ def check_amounts(report: ReplayReport) -> None:
         if is_dataclass(found):
             amounts = {f"{place}.{name}": value for name, value in vars(found).items()}
         for field, amount in amounts.items():
-            is_number = isinstance(amount, int | float) and not field.endswith("_celsius")
-            if is_number and amount < 0:
-                raise RuleError(f"{amount:g}", field=field, expected="at least 0")
+            if not isinstance(amount, int | float):
+                continue
+            least = -MOST if field.endswith("_celsius") else 0.0
+            most = next((most for end, most in MOST_BY_ENDING.items() if field.endswith(end)), MOST)
+            if not least <= amount <= most:
+                expected = f"a number from {least:g} to {most:g}"
+                raise RuleError(f"{amount:g}", field=field, expected=expected)
 
 
 def _check_times(position: int, run: ReplayRun, stop_at: StopAt, *, two_clocks: bool) -> None:
