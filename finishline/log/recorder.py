@@ -17,6 +17,7 @@ from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
+from finishline.rules.logs.mllog_evaluation import MAX_COUNT
 from finishline.rules.logs.mllog_run import COUNTED_KEYS
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
 from finishline.rules.logs.mllog_write import mllog_line
@@ -52,11 +53,19 @@ def open_recorder(
     named = division or os.environ.get(DIVISION_VARIABLE) or None
     division = named or definition.divisions[0]
     root = Fields(
-        {"division": division, "seed": seed, "hyperparameters": dict(hyperparameters)},
+        {
+            "division": division,
+            "seed": seed,
+            "hyperparameters": dict(hyperparameters),
+            "model": model,
+            "framework": framework,
+        },
         file="finishline.log.run",
     )
     root.choice("division", definition.divisions)
     root.integer("seed", minimum=0, maximum=MAX_SEED)
+    root.optional_text("model")
+    root.optional_text("framework")
     settings = root.table("hyperparameters")
     for name in read_hyperparameters(settings, definition, division):
         if name in COUNTED_KEYS or name == PROCESSOR_SHARE:
@@ -159,12 +168,16 @@ class Recorder:
         """Log an evaluation, in the unit of the benchmark; whether the target is reached by now.
 
         `epoch` counts passes over the training data that were finished before it. Raises
-        ValueError for a quality or an epoch that is no finite number.
+        ValueError for a quality that the metric cannot have, and for an epoch below 0.
         """
         self._require_open()
-        now_ms = self._now_ms()
+        now_ms, target = self._now_ms(), self.benchmark.target
         quality = _finite("quality", quality)
+        if not target.is_possible(quality):
+            raise ValueError(f"quality is {quality:g}; expected {target.possible_in_words}")
         metadata = {"epoch_num": _finite("epoch", epoch)}
+        if not 0 <= metadata["epoch_num"] <= MAX_COUNT:
+            raise ValueError(f"epoch is {epoch:g}; expected a number of at least 0")
         if not self._is_started:
             self._start(self._entered_ms)
         # A clock that leaves evaluations out needs their length. It is not known, so none is left

@@ -288,6 +288,7 @@ def test_a_folder_takes_runs_of_one_submission(
         ("digits", {"hyperparameters": {"momentum": 0.5}}, "closed division"),
         ("digits", {"hyperparameters": {"batch_siez": 64}}, "did you mean 'batch_size'"),
         ("digits", {"seed": -1}, "seed"),
+        ("digits", {"model": "a\x1b[31m net"}, "model: control characters"),
         (
             "digits",
             {"division": "open", "hyperparameters": {"batch_size": 32, "global_batch_size": 64}},
@@ -304,10 +305,15 @@ def test_what_the_rules_would_refuse_is_refused_before_the_training(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quality_that_is_no_number_is_refused(tmp_path: Path) -> None:
+def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path: Path) -> None:
     with finishline.log.run("digits", seed=1, out=tmp_path) as run:
         with pytest.raises(ValueError, match="quality is nan"):
             run.evaluation(epoch=1, quality=float("nan"))
+        with pytest.raises(ValueError, match="quality is 101; expected a percent from 0 to 100"):
+            run.evaluation(epoch=1, quality=101.0)
+        for epoch in (-1, 1e19):
+            with pytest.raises(ValueError, match="expected a number of at least 0"):
+                run.evaluation(epoch=epoch, quality=50.0)
         run.evaluation(epoch=1, quality=50.0)
     with pytest.raises(RuntimeError, match="not open"):
         run.evaluation(epoch=1, quality=50.0)
