@@ -17,7 +17,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "accelerator_count": (1,),
     "action": ("submission.withdraw",),
     "actor": ("olivia",),
-    "address": ("ada@example.org",),
     "answer": ("ok",),
     "at": ("2026-11-24T12:00:00+00:00",),
     "backend": ("onnxruntime",),

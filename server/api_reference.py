@@ -14,7 +14,7 @@ GROUPS = {
     "proofs": "Download a signed proof and the keys that check it.",
     "accounts": "Read your own account and make tokens.",
     "quotas": "Read how much may be asked for, and change it.",
-    "notices": "Receive events by webhook or mail.",
+    "notices": "Receive events by webhook.",
     "prices": "Read and extend the price book.",
     "workers": "Read workers and queues; pause them. Workers report here.",
     "calibrations": "Measure how a reference converges, and adopt it.",

@@ -149,21 +149,3 @@ class DeliveryList(Schema):
     """The latest deliveries of a webhook, newest first."""
 
     deliveries: list[DeliveryView]
-
-
-class MailView(Schema):
-    """An address. Only the mail to confirm it is sent before `verified_at`."""
-
-    id: str
-    address: str
-    kinds: list[str]
-    scope: str
-    benchmark: str | None
-    created_at: datetime
-    verified_at: datetime | None
-
-
-class MailList(Schema):
-    """One's own addresses, newest first."""
-
-    mails: list[MailView]

@@ -1,4 +1,4 @@
-"""Endpoints of webhooks and mail subscriptions: each person sees and changes their own."""
+"""Endpoints of webhooks: each person sees and changes their own."""
 
 from typing import Annotated, Literal
 
@@ -7,9 +7,6 @@ from fastapi import APIRouter, Path, Query
 from finishline.api.notices import (
     DeliveryList,
     DeliveryView,
-    MailCreate,
-    MailList,
-    MailView,
     WebhookCreate,
     WebhookCreated,
     WebhookList,
@@ -19,13 +16,11 @@ from server.base.services import ServicesDep
 from server.notices import subscriptions
 from server.notices.subscriptions import (
     find_delivery,
-    find_mail,
     find_webhook,
     list_deliveries,
-    list_mails,
     list_webhooks,
 )
-from server.notices.views import delivery_view, mail_view, webhook_fields, webhook_view
+from server.notices.views import delivery_view, webhook_fields, webhook_view
 from server.people.dependencies import SubmitterDep
 
 router = APIRouter(tags=["notices"])
@@ -117,26 +112,3 @@ def resend_delivery(
         hook = find_webhook(session, caller, webhook_id)
         delivery = find_delivery(session, hook, delivery_id)
         return delivery_view(subscriptions.resend(session, hook, delivery))
-
-
-@router.get("/mail-subscriptions")
-def get_mail_subscriptions(services: ServicesDep, caller: SubmitterDep) -> MailList:
-    """List the addresses of your mail subscriptions, newest first."""
-    with services.database.read() as session:
-        return MailList(mails=[mail_view(item) for item in list_mails(session, caller)])
-
-
-@router.post("/mail-subscriptions", status_code=201)
-def create_mail_subscription(
-    body: MailCreate, services: ServicesDep, caller: SubmitterDep
-) -> MailView:
-    """Create a mail subscription. The first mail has a link to confirm the address."""
-    with services.database.write() as session:
-        return mail_view(subscriptions.subscribe(session, services, caller, body))
-
-
-@router.delete("/mail-subscriptions/{mail_id}", status_code=204)
-def end_mail_subscription(mail_id: IdDep, services: ServicesDep, caller: SubmitterDep) -> None:
-    """End a mail subscription."""
-    with services.database.write() as session:
-        subscriptions.end_subscription(session, find_mail(session, caller, mail_id))

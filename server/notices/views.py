@@ -1,9 +1,9 @@
-"""Views of stored webhooks, addresses and deliveries."""
+"""Views of stored webhooks and deliveries."""
 
 from typing import Any
 
-from finishline.api.notices import DeliveryView, MailView, TryView, WebhookView
-from server.base.models import Delivery, MailSubscription, Webhook
+from finishline.api.notices import DeliveryView, TryView, WebhookView
+from server.base.models import Delivery, Webhook
 
 
 def webhook_fields(hook: Webhook) -> dict[str, Any]:
@@ -38,17 +38,4 @@ def delivery_view(delivery: Delivery) -> DeliveryView:
         due_at=delivery.due_at if delivery.state == "waiting" else None,
         ended_at=delivery.ended_at,
         tries=[TryView(**made) for made in delivery.tries],
-    )
-
-
-def mail_view(subscription: MailSubscription) -> MailView:
-    """View of a stored address."""
-    return MailView(
-        id=subscription.id,
-        address=subscription.address,
-        kinds=subscription.kinds,
-        scope=subscription.scope,
-        benchmark=subscription.benchmark_id,
-        created_at=subscription.created_at,
-        verified_at=subscription.verified_at,
     )

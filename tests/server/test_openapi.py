@@ -192,9 +192,6 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/webhooks/{webhook_id}/test",
         "GET /api/v1/webhooks/{webhook_id}/deliveries",
         "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend",
-        "GET /api/v1/mail-subscriptions",
-        "POST /api/v1/mail-subscriptions",
-        "DELETE /api/v1/mail-subscriptions/{mail_id}",
     }
 
 
