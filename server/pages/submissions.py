@@ -25,7 +25,7 @@ from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import count_numbered, read_ghosts
+from server.boards.service import count_numbered, list_records, read_ghosts
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
@@ -50,7 +50,7 @@ from server.people.signed_in import (
 from server.submissions.service import find_submission
 from server.submissions.waivers import revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
-from server.verifications.challenges import holds_record
+from server.verifications.challenges import is_theirs
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
@@ -270,7 +270,7 @@ def _for_its_owner(
         and submission.user_id == caller.user_id
         and is_package
         and context["submission"]["evidence"] == "measured"
-        and not holds_record(session, submission),
+        and not _holds_record(session, services, submission),
     )
     return {
         "embargo_until": until.isoformat() if until is not None else None,
@@ -280,6 +280,18 @@ def _for_its_owner(
         "no_room": no_room,
         "unable": unable,
     }
+
+
+def _holds_record(session: Session, services: Services, submission: Submission) -> bool:
+    """Whether the record of a submission's division is theirs, by the board's cached records."""
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    divisions = [] if benchmark is None else list_records(session, benchmark).divisions
+    holders = [
+        find_submission(session, one.records[-1].submission_id)
+        for one in divisions
+        if one.records and (one.division, one.evidence) == (submission.division, "measured")
+    ]
+    return any(is_theirs(holder, submission) for holder in holders)
 
 
 def _waivable(submission: Submission) -> list[str]:

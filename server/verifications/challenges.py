@@ -134,13 +134,9 @@ def preview_challenge(
     )
 
 
-def holds_record(session: Session, submission: Submission) -> bool:
-    """Whether a submission's user, or its configuration, holds the record of its division."""
-    found = holder_among(_measured(session, submission))
-    if found is None:
-        return False
-    holder = session.get_one(Submission, found.submission_id)
-    return holder.user_id == submission.user_id or holder.pool_id == submission.pool_id
+def is_theirs(holder: Submission, challenger: Submission) -> bool:
+    """Whether a challenger's own user, or its own configuration, holds the record."""
+    return holder.user_id == challenger.user_id or holder.pool_id == challenger.pool_id
 
 
 def _own(session: Session, caller: Caller, submission_id: str) -> Submission:
@@ -198,7 +194,7 @@ def _holder_for(
             f"Submission {named} does not hold the record of {board}, {holder.id} does. "
             "Look at the cost of that challenge and ask for it."
         )
-    if holds_record(session, challenger):
+    if is_theirs(holder, challenger):
         raise ContentError(
             f"You hold this record yourself, with submission {holder.id}. An organiser can request "
             "a duel of two entries of one submitter."

@@ -38,6 +38,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
 )
 from tests.support.proofs import seal_again
+from tests.support.statements import statements_of
 
 RECORDS = "/api/v1/benchmarks/digits/records"
 
@@ -407,6 +408,12 @@ def test_the_page_shows_the_cost_and_starts_what_the_holder_is_told_of(
     assert f'href="{page}"' in browser.get("/benchmarks/digits/challenge").text
     assert "/benchmarks/digits/challenge" in browser.get("/benchmarks/digits/charts/records").text
     assert "Challenge the record" in browser.get(f"/submissions/{challenger}").text
+    # A board's runs are read once for a challenge, and for its button once for all readers.
+    with statements_of(database, lambda text: "FROM pool_runs JOIN pools" in text) as read:
+        assert "Challenge the record" in browser.get(f"/submissions/{challenger}").text
+        assert read == []
+        browser.get("/benchmarks/digits/challenge")
+    assert len(read) == 1
     shown = browser.get(page).text
     assert f'name="holder" value="{holder}"' in shown
     assert ">20<" in shown
