@@ -369,6 +369,8 @@ def ask_for_fresh_runs(
 
 
 def _change_state(session: Session, pool: Pool, state: str) -> None:
+    if pool.state == state:  # Else each row that goes on waiting would be read again.
+        return
     pool.state = state
     session.flush()
     for submission_id in session.scalars(

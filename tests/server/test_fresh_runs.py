@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database
-from server.base.models import Submission, Verification
+from server.base.models import BoardChange, Submission, Verification
 from server.operations.integrity import Findings, check_evidence
 from tests.support.services import services_of
 from tests.support.workers import greet_as_servers
@@ -349,9 +349,14 @@ def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
     assert pool_of(client, database, beaten)["state"] == "waiting"
     assert measure.pools.entry(slow)["rank"] == 4
 
+    def changes() -> int:
+        with database.read() as session:
+            return session.query(BoardChange).filter_by(submission_id=beaten).count()
+
     first, second = [fresh_of(database, each).id for each in faster]
+    before = changes()
     measure.pools.train(faster[0], first, "cpu-fast-0", 0.101)
-    assert pool_of(client, database, beaten)["state"] == "waiting"
+    assert (pool_of(client, database, beaten)["state"], changes()) == ("waiting", before)
     measure.pools.train(faster[1], second, "cpu-fast-1", 0.18)
     # The second was lucky: what waited behind it would be third, and is trained again.
     assert fresh_of(database, beaten).reason == "fresh runs: would enter the first three"
