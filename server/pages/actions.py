@@ -19,6 +19,7 @@ class Role:
     may_verify: bool
     organises: bool
     may_challenge: bool = False
+    may_measure_factors: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def actions_of(
             actions.append(Action("Duel", "/console/duels", {"challenger": name}))
     if role.may_challenge:
         actions.append(Action("Challenge the record", f"{here}/challenge"))
-    if is_package and submission["package"]["factors"] and (role.may_verify or role.organises):
+    if role.may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]
     actions.append(Action("Compare", "/compare", {"ids": ",".join([name, *beside])}))

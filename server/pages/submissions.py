@@ -19,6 +19,7 @@ from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Submission
+from server.base.models.visibility import is_source_public
 from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
 from server.base.standing import OPEN, claim_of, kind_that_checks
@@ -259,18 +260,21 @@ def _for_its_owner(
     is_package = submission.trained_with == "package"
     unable = None if is_package else _why_not_replayed(session, submission)
     may_verify = may and unable is None and _may_be_verified(submission)
+    organises = caller is not None and caller.role in ORGANISERS and caller.may("organise")
     no_room = None
     if caller is not None and may_verify:
         no_room = why_no_room(session, services.settings, caller, submission)
+    may_ask = may_verify and no_room is None
     role = Role(
         may_withdraw=may and submission.withdrawn_at is None,
-        may_verify=may_verify and no_room is None,
-        organises=caller is not None and caller.role in ORGANISERS and caller.may("organise"),
+        may_verify=may_ask,
+        organises=organises,
         may_challenge=caller is not None
         and submission.user_id == caller.user_id
         and is_package
         and context["submission"]["evidence"] == "measured"
         and not _holds_record(session, services, submission),
+        may_measure_factors=(may_ask or organises) and _has_public_factors(submission),
     )
     return {
         "embargo_until": until.isoformat() if until is not None else None,
@@ -292,6 +296,12 @@ def _holds_record(session: Session, services: Services, submission: Submission) 
         if one.records and (one.division, one.evidence) == (submission.division, "measured")
     ]
     return any(is_theirs(holder, submission) for holder in holders)
+
+
+def _has_public_factors(submission: Submission) -> bool:
+    """Whether a submission's package has factors, which the runs of an ablation may name."""
+    package = submission.package if submission.trained_with == "package" else None
+    return package is not None and bool(package.manifest["factors"]) and is_source_public(package)
 
 
 def _waivable(submission: Submission) -> list[str]:

@@ -29,6 +29,7 @@ from server.base.models import Attempt, JobTraining, PoolRun, TrainingPackage, V
 from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.server.test_console import Console
 from tests.support.proofs import seal_again
 from tests.support.services import services_of
 from tests.support.streams import stream_report
@@ -745,10 +746,14 @@ def paced_report(
 
 
 def test_its_owner_has_the_factors_of_a_package_measured(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
+    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
 ) -> None:
     entry_id = entries.hand_in(alice).json()["id"]
+    organiser, page = Console(client, olivia), f"/submissions/{entry_id}"
+    assert "Measure factors" not in organiser.get(page).text  # They are secret until the verdict.
     entries.measure(entry_id)
+    assert "Measure factors" in organiser.get(page).text
+    client.cookies.clear()
     before = client.get("/api/v1/leaderboards/digits").json()["entries"]
     path, wanted = (
         f"/api/v1/submissions/{entry_id}/verifications",
