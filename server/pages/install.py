@@ -24,6 +24,7 @@ def install_page(services: ServicesDep, request: Request) -> str:
         "install.html",
         site=site_address(request, services.settings),
         wheel=client_wheel(),
+        members=services.settings.reads == "members",
         source=source_address(services.settings),
         commit=code_version(services.settings.code_commit).commit,
     )
