@@ -107,7 +107,8 @@ class PriceCreate(Schema):
             raise ValueError("expected ownership with the pricing owned, and only with it")
         derived = self._derived()
         if derived is not None and derived > HIGHEST_USD_PER_HOUR:
-            raise ValueError(f"ownership: {derived:g} US dollars an hour; expected at most 1e7")
+            most = f"at most {HIGHEST_USD_PER_HOUR:,.0f}"
+            raise ValueError(f"ownership: {derived:g} US dollars an hour; expected {most}")
         if derived is None and self.usd_per_hour is None:
             raise ValueError("usd_per_hour: expected a price above 0")
         if derived and self.usd_per_hour is not None and not isclose(self.usd_per_hour, derived):

@@ -22,6 +22,12 @@ def multipart_body(parts: Mapping[str, Any], *, required: str, **more: Any) -> d
     return {"requestBody": {"required": True, "content": content}}
 
 
+def files_part(description: str) -> dict[str, Any]:
+    """The part `files` of such a form: one file at least."""
+    one = {"type": "string", "format": "binary"}
+    return {"type": "array", "minItems": 1, "items": one, "description": description}
+
+
 async def with_form(
     request: Request, use: Callable[[FormData], T], *, max_files: int, parts: str = SUBMISSION
 ) -> T:

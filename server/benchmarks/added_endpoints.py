@@ -9,7 +9,7 @@ from starlette.datastructures import FormData
 from finishline.api.benchmarks import BenchmarkView
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.errors import NotFoundError
-from server.base.forms import multipart_body, read_files, read_text, with_form
+from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.services import Services, ServicesDep
 from server.benchmarks.added import add_benchmark
 from server.benchmarks.files import read_benchmark_file
@@ -22,13 +22,10 @@ FIELDS = ("files", "reason")
 PARTS = f"A benchmark has parts 'files', {FILE} and the files that it pins"
 MULTIPART = multipart_body(
     {
-        "files": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "string", "format": "binary"},
-            "description": "The definition, benchmark.toml, and every file that "
-            "its [trainings.files] pins, each under its name in the folder.",
-        },
+        "files": files_part(
+            "The definition, benchmark.toml, and every file that its [trainings.files] pins, each "
+            "under its name in the folder."
+        ),
         "reason": {"type": "string", "description": "Kept in the audit log."},
     },
     required="files",

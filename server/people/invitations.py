@@ -47,8 +47,8 @@ USUAL_DAYS = 7
 RECENTLY = timedelta(days=7)
 UNKNOWN = (
     "The workers here have no memory cgroup, so they train no packages of those who join until an "
-    "organiser approves each of them. If you know who joins, revoke this link and make one that "
-    "approves them (--approve)."
+    "organiser approves each of them. If you know who joins, revoke this link and make one for "
+    "known participants (--approve)."
 )
 TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")

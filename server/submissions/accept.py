@@ -310,9 +310,10 @@ def _store(new: NewSubmission) -> Stored | Repeated:
 
 
 def _find_published(new: NewSubmission) -> Repeated | None:
-    """Find a set of an MLPerf round under another key: its claim is ours and gains fields.
+    """Find a set of an MLPerf round that was stored under another key.
 
-    An entry of DAWNBench is its own bytes, so another key means another entry.
+    The command writes its claim, and a later release writes more fields. An entry of DAWNBench is
+    its own bytes, so another key means another entry.
     """
     if new.row["dawnbench"] is not None or not new.runs:
         return None

@@ -10,7 +10,7 @@ from finishline.api.submissions import SubmissionView
 from finishline.api.trainings import PackageView
 from finishline.rules.trainings.package import MOST_FILES
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-from server.base.forms import multipart_body, read_files, read_text, with_form
+from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.models.visibility import sees_source
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
@@ -29,13 +29,10 @@ FIELDS = ("files", "hardware_class", "embargo_until")
 PARTS = "A package has parts 'files', each a file of it"
 MULTIPART = multipart_body(
     {
-        "files": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "string", "format": "binary"},
-            "description": "The files of the package, each under its name in the "
-            "package's folder, training.toml among them.",
-        },
+        "files": files_part(
+            "The files of the package, each under its name in the package's folder, training.toml "
+            "among them."
+        ),
         "hardware_class": {
             "type": "string",
             "description": "The hardware class to be measured on; that of the "

@@ -133,8 +133,9 @@ def run(
         training = replace(training, ticket=ticket, runs=len(open_ticket(ticket).seeds))
     elif seed is None and (url is not None or token is not None):
         training = _with_ticket(training, definition.benchmark_id, chosen, url, token, screen)
-        if command and division is None and "open" in definition.divisions[1:]:
-            screen.say(*([CLOSED_TICKET] if training.ticket is not None else []))
+        is_guess = command and division is None and "open" in definition.divisions[1:]
+        if is_guess and training.ticket is not None:
+            screen.say(CLOSED_TICKET)
     if command:
         return _run_own(training, definition, command, chosen, benchmarks_dir, screen)
     progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)

@@ -207,7 +207,7 @@ def _ownership(fields: Fields) -> Ownership | None:
     )
     usd = owned_usd_per_hour(system)
     if usd > HIGHEST_USD_PER_HOUR:
-        expected = f"at most {HIGHEST_USD_PER_HOUR:g}"
+        expected = f"at most {HIGHEST_USD_PER_HOUR:,.0f}"
         raise fields.fail("purchase_usd", f"{usd:g} US dollars an hour", expected=expected)
     return system
 

@@ -120,8 +120,7 @@ def read_mllog_chunks(
     Errors go to `report`, which may raise; if it does not, the wrong line is left out. Misleading
     lines go to `notice`. An evaluation outside the run, phases in disorder and a seed that is none
     go to `odd` where there is one: published logs have them, and no figure rests on the lines left
-    out. `allowed` has the texts that settings such as
-    submission_division may have.
+    out. `allowed` has the texts that settings such as submission_division may have.
 
     With `detail` "figures" the lines that no figure needs are not parsed: there is no ledger, there
     are no hyperparameters, evaluations do not know their line, and errors in such lines are not
