@@ -56,7 +56,6 @@ class Dispatcher:
         self._is_idle = False
         self._tended_at = 0.0
         self._looked_at = 0.0
-        self._broker_ok: bool | None = None
         self._round_ended_at: float | None = None
         # Built once: an idle round costs little else.
         self._what_is_open = select(*_open_columns(database))
@@ -69,11 +68,6 @@ class Dispatcher:
             database.state.of(DispatchWakeup),
             outages=OUTAGES,
         )
-
-    @property
-    def broker_state(self) -> str:
-        """Result of the last contact with the broker: ok, unreachable, or not tried yet."""
-        return {None: "not tried yet", True: "ok", False: "unreachable"}[self._broker_ok]
 
     @property
     def is_running(self) -> bool:
@@ -175,10 +169,8 @@ class Dispatcher:
                 REPLAY_TASK, args=[body], queue=sending.queue, expires=MESSAGE_LIFE_SECONDS
             )
         except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
-            self._broker_ok = False
             log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
             return False
-        self._broker_ok = True
         log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
         return True
 
