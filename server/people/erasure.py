@@ -6,7 +6,7 @@ Decision 0024 says what stays: results with their files, and hashes.
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -125,7 +125,7 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     session.flush()
     for column in COLUMNS:
         _rewrite(session, column, words, rename)
-    _rename_in_evidence(session, user)
+    _rename_in_evidence(session, words, rename, {name: former})
     raise_all_board_versions(session)
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
@@ -218,17 +218,18 @@ def _rewrite(
             session.execute(update(table).where(row).values({source.name: renamed}))
 
 
-def _rename_in_evidence(session: Session, user: User) -> None:
-    """Proofs are signed when they are read, from what was kept: the submitters' names alone."""
-    own = select(Submission.id).where(Submission.user_id == user.id)
-    ids = set(session.scalars(own))
-    about = or_(Verification.submission_id.in_(own), Verification.against_id.in_(own))
-    checked = select(Verification.id).where(about)
-    for kept in session.scalars(select(Evidence).where(Evidence.verification_id.in_(checked))):
-        kept.submission = _renamed(kept.submission, ids, user.name)
+def _rename_in_evidence(
+    session: Session, words: tuple[str, ...], rename: Rename, account: Mapping[str, str]
+) -> None:
+    """Proofs are signed when they are read, from what was kept: its names alone are changed."""
+    holding = or_(*(_holding(Evidence.submission, word) for word in words))
+    for kept in session.scalars(select(Evidence).where(holding)):
+        kept.submission = _renamed(kept.submission, rename, account)
 
 
-def _renamed(part: dict[str, Any], own: Collection[str], name: str) -> dict[str, Any]:
-    """Submission of a proof, and the holder of a duel in it, by another name if they are `own`."""
-    holder = {"against": _renamed(part["against"], own, name)} if "against" in part else {}
-    return part | holder | ({"submitter": name} if part["id"] in own else {})
+def _renamed(part: dict[str, Any], rename: Rename, account: Mapping[str, str]) -> dict[str, Any]:
+    """Submission of a proof, and the holder of a duel in it: submitters and waivers renamed."""
+    holder = {"against": _renamed(part["against"], rename, account)} if "against" in part else {}
+    submitter = account.get(part["submitter"], part["submitter"])
+    waivers = rename(part.get("waivers", []))
+    return part | holder | {"submitter": submitter, "waivers": waivers}

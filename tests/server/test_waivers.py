@@ -92,13 +92,14 @@ def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(
 
 
 def test_a_proof_names_the_rules_that_were_waived_at_its_verdict(
-    replay: Any, database: Database, make_report: Callable[..., Any]
+    replay: Any, database: Database, make_report: Callable[..., Any], olivia: Any, ada: Any
 ) -> None:
     waivers = [{"rule": "no_seed", "reason": WHY, "by": "olivia", "at": "2026-11-24"}]
     with database.write() as session:
         session.get_one(Submission, replay.submission_id).waivers = waivers
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    content = replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof").content
+    proof = f"/api/v1/verifications/{replay.verification_id}/proof"
+    content = replay.client.get(proof).content
     keys = keys_in(replay.client.get("/api/v1/keys").json())
     checked = check_bundle(content, keys)
     assert checked.failed == []
@@ -106,6 +107,11 @@ def test_a_proof_names_the_rules_that_were_waived_at_its_verdict(
     assert [str(line) for line in waiver_lines(checked.document)] == [
         f"Waived by olivia: no_seed. {WHY}"
     ]
+    path = "/api/v1/users/olivia/erasure"
+    erased = replay.client.post(path, json={"name": "olivia"}, headers=ada.headers).json()["name"]
+    checked = check_bundle(replay.client.get(proof).content, keys)
+    assert checked.failed == []
+    assert checked.document["submission"]["waivers"] == [waivers[0] | {"by": erased}]
 
 
 def test_only_an_organiser_waives_and_only_a_rule_of_the_list_that_is_broken(
