@@ -29,7 +29,7 @@ def pending_verdicts(session: Session) -> list[Row]:
         select(Verification)
         .where(
             Verification.state == "done",
-            Verification.kind.in_(("replay", "latency")),
+            Verification.kind.in_(("replay", "entry", "latency")),
             Verification.fresh.is_(False),
             Verification.witness_token_id.is_(None),
             ~Verification.decision.has(),

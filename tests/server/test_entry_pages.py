@@ -254,6 +254,7 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     entries: Entries,
     alice: Person,
     bob: Person,
+    olivia: Person,
     client: TestClient,
     sign_in: Callable[[Person], str],
 ) -> None:
@@ -276,6 +277,11 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     assert "You made 3 requests for this submission" in page
     sign_in(bob)
     assert "Measure again" not in client.get(path).text
+    sign_in(olivia)
+    waiting = client.get(f"/api/v1{path}").json()["pending_decisions"]
+    listed = re.findall(r'href="(/console/decide/[^"]+)"', client.get("/console/decide").text)
+    assert {f"/console/decide/{each}" for each in waiting} == set(listed)
+    assert (len(waiting), client.get(listed[0]).status_code) == (2, 200)
 
 
 def choose(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
