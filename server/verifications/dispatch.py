@@ -28,7 +28,7 @@ from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
     end_unwitnessed,
-    end_waited_speed_ups,
+    end_waited,
     expire_leases,
     make_room,
 )
@@ -125,7 +125,7 @@ class Dispatcher:
             with self._database.write() as session:
                 end_unmade_cross_checks(session)
                 end_unwitnessed(session)
-                end_waited_speed_ups(session)
+                end_waited(session)
         for sending in self._choose() if waits else ():
             # An unreachable broker makes each try wait, and leases have to be checked: attempts
             # that were not sent are due again soon.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
@@ -14,7 +14,7 @@ from finishline.rules.verification.purposes import names_where
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
-from server.base.models import Attempt, ReplayEventRow, Token, Verification
+from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY
@@ -175,17 +175,22 @@ def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
     return len(_end_waiting(session, session.scalars(waiting).unique(), TOKEN_ENDED))
 
 
-def end_waited_speed_ups(session: Session, *, now: datetime | None = None) -> int:
-    """End each speed-up that waited for seven days: its worker is gone, or never without work."""
-    now = now or utc_now()
+def end_waited(session: Session, *, now: datetime | None = None) -> int:
+    """End each speed-up that waited for seven days: its worker is gone, or never without work.
+
+    And fresh runs, for which slower rows wait, if no worker of their class came in that time.
+    """
+    since = (now or utc_now()) - LONGEST_WAIT
+    seen = exists().where(
+        WorkerRow.hardware_class == Attempt.hardware_class, WorkerRow.last_seen_at >= since
+    )
     waiting = (
         select(Attempt)
         .join(Verification)
         .where(
             Attempt.state == "queued",
-            Attempt.submitter_id.is_(None),
-            Attempt.asked_at < now - LONGEST_WAIT,
-            Verification.kind.in_(BESIDE_REFERENCE),
+            Attempt.asked_at < since,
+            or_(Verification.kind.in_(BESIDE_REFERENCE), Verification.fresh.is_(True) & ~seen),
         )
         .order_by(Attempt.id)
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
-from server.base.database import Database
-from server.base.models import BoardChange, Submission, Verification
+from server.base.database import Database, utc_now
+from server.base.models import BoardChange, Submission, Verification, WorkerRow
 from server.operations.integrity import Findings, check_evidence
+from server.verifications.overdue import end_waited
 from tests.support.services import services_of
 from tests.support.workers import greet_as_servers
 
@@ -363,6 +365,22 @@ def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
     measure.pools.train(beaten, fresh_of(database, beaten).id, "cpu-beaten", 0.105)
     ranked = [numbered[0], faster[0], beaten, *numbered[1:], faster[1], slow]
     assert [measure.pools.entry(each)["rank"] for each in ranked] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_fresh_runs_for_which_no_worker_comes_keep_no_row_waiting_after_a_week(
+    measure: Any, client: TestClient, database: Database
+) -> None:
+    for number in range(3):
+        measure(f"cpu-{number}", 0.10 + 0.02 * number)
+    faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]
+    beaten, soon = measure("cpu-beaten", 0.105), utc_now() + timedelta(days=7, hours=1)
+    greet_as_servers(database, "walter-2", "cpu-fast-1")
+    with database.write() as session:
+        session.get_one(WorkerRow, "walter-2").last_seen_at = utc_now() + timedelta(days=6)
+        assert (end_waited(session), end_waited(session, now=soon)) == (0, 1)
+
+    states = [pool_of(client, database, each)["state"] for each in (*faster, beaten)]
+    assert states == ["unconfirmed", "confirming", "confirming"]
 
 
 def test_a_row_that_waited_is_numbered_once_faster_ones_are_confirmed(

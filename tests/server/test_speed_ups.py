@@ -15,7 +15,7 @@ from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, Charge, Verification, WorkerRow
-from server.verifications.overdue import end_waited_speed_ups, expire_leases, make_room
+from server.verifications.overdue import end_waited, expire_leases, make_room
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
@@ -211,8 +211,8 @@ def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
     week = timedelta(days=7)
 
     with entries.database.write() as session:
-        assert end_waited_speed_ups(session, now=utc_now() + week - timedelta(hours=1)) == 0
-        assert end_waited_speed_ups(session, now=utc_now() + week + timedelta(hours=1)) == 1
+        assert end_waited(session, now=utc_now() + week - timedelta(hours=1)) == 0
+        assert end_waited(session, now=utc_now() + week + timedelta(hours=1)) == 1
 
     shown = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
     assert (shown["kind"], shown["state"]) == ("speed_up", "failed")
