@@ -229,7 +229,7 @@ def is_challenge(session: Session, verification: Verification) -> bool:
 def claim_of(submission: Submission) -> Claim:
     """The claim a stored submission was made with."""
     published = submission.published
-    package = submission.package if submission.trained_with == "package" else None
+    package = submission.trained_package
     return Claim(
         benchmark_id=submission.benchmark_id,
         division=submission.division,

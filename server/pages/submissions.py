@@ -300,7 +300,7 @@ def _holds_record(session: Session, services: Services, submission: Submission) 
 
 def _has_public_factors(submission: Submission) -> bool:
     """Whether a submission's package has factors, which the runs of an ablation may name."""
-    package = submission.package if submission.trained_with == "package" else None
+    package = submission.trained_package
     return package is not None and bool(package.manifest["factors"]) and is_source_public(package)
 
 

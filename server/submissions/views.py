@@ -220,12 +220,13 @@ def submission_view(
 
 def _package_view(submission: Submission) -> PackageView | None:
     """View of an entry's package, without its files."""
-    if submission.trained_with != "package" or submission.package is None:
+    package = submission.trained_package
+    if package is None:
         return None
     session = object_session(submission)
     viewer = ORGANISER if session is None else viewer_of(session)
     shows = sees_source(viewer, submission)
-    return package_view(submission.package, with_files=False, with_factors=shows)
+    return package_view(package, with_files=False, with_factors=shows)
 
 
 def package_view(

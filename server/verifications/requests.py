@@ -72,7 +72,7 @@ def ask_for_verification(
 
 def _require_public_source(submission: Submission) -> None:
     """Raise ConflictError for a package whose factors nobody may read yet: the runs name them."""
-    package = submission.package if submission.trained_with == "package" else None
+    package = submission.trained_package
     if package is not None and not is_source_public(package):
         raise ConflictError(
             "The runs of an ablation name the factors of a package, and the source of this one is "

@@ -132,6 +132,11 @@ class Submission(Base):
         return (self.published and self.published.organisation) or self.user.name
 
     @property
+    def trained_package(self) -> "TrainingPackage | None":
+        """The package that was handed in; None of a claim, for which no statement asks for one."""
+        return self.package if self.trained_with == "package" else None
+
+    @property
     def display_name(self) -> str | None:
         """The display name of the submitter; an organisation has none."""
         is_published = self.published is not None and self.published.organisation is not None

@@ -77,7 +77,7 @@ def reveal(submission: Submission) -> None:
     """
     if is_hidden(submission):
         submission.revealed_at = utc_now()
-    package = submission.package if submission.trained_with == "package" else None
+    package = submission.trained_package
     if package is not None and package.published_at is None:
         now = utc_now()
         package.published_at = max(now, package.embargo_until or now)
@@ -98,7 +98,7 @@ def sees_source(viewer: Viewer, submission: Submission) -> bool:
 
     True of a submission without a package.
     """
-    package = submission.package if submission.trained_with == "package" else None
+    package = submission.trained_package
     is_theirs = viewer.sees_all or submission.user_id in viewer.user_ids
     return package is None or is_theirs or is_source_public(package)
 
