@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -70,7 +71,8 @@ def worker_epoch_seconds(
     """Seconds per epoch under the worker's stopwatch."""
     grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
     job = endless_job(seed, benchmark)
-    with Outbox(lambda batch: server.post_events(grant, batch), heartbeat_seconds=2.0) as outbox:
+    post = partial(server.post_events, grant)
+    with Outbox(post, heartbeat_seconds=2.0, hurry=partial(post, once=True)) as outbox:
         run = train_run(
             job,
             0,

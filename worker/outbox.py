@@ -9,6 +9,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.5
 BATCH_LIMIT = 500
+MOST_BESIDE = 3  # Posts beside the one under way; the server has few places for those of workers.
 
 EventSink = Callable[[ReplayEvent], None]
 StopReason = Literal["cancelled", "time_limit", "fenced", "worker_stopped"]
@@ -125,11 +127,10 @@ class Outbox:
         self._thread = PeriodicThread(
             "outbox", heartbeat_seconds, self._post_waiting, last_step=True
         )
-        self._beside = PeriodicThread("outbox-beside", None, self._post_beside)
+        self._beside = ThreadPoolExecutor(MOST_BESIDE, thread_name_prefix="outbox-beside")
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._beside.start()
         return self
 
     def __exit__(
@@ -139,7 +140,7 @@ class Outbox:
         trace: TracebackType | None,
     ) -> None:
         self._urgent.set()
-        self._beside.stop()
+        self._beside.shutdown(cancel_futures=True)
         self._thread.stop(join_seconds=None)  # The last post has the patience of the lease.
 
     def put(self, event: ReplayEvent) -> None:
@@ -149,7 +150,7 @@ class Outbox:
             if self._is_urgent(event):
                 self._urgent.set()
                 if self._unanswered is not None:
-                    self._beside.wake()
+                    self._beside.submit(self._post_beside)
         self._thread.wake()
 
     def _is_urgent(self, event: ReplayEvent) -> bool:

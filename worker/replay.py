@@ -178,10 +178,10 @@ def _train(
     def stop() -> StopReason | None:
         return "worker_stopped" if state.stopping else outbox.stop_reason
 
+    post = partial(server.post_events, lease)
+    heartbeat_seconds = lease.lease_seconds / HEARTBEATS_PER_LEASE
     with Outbox(
-        partial(server.post_events, lease),
-        heartbeat_seconds=lease.lease_seconds / HEARTBEATS_PER_LEASE,
-        hurry=partial(server.post_events, lease, once=True),
+        post, heartbeat_seconds=heartbeat_seconds, hurry=partial(post, once=True)
     ) as outbox:
         announcer = Announcer(outbox.put)
         runs: list[ReplayRun] = []

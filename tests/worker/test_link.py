@@ -301,18 +301,25 @@ def test_other_events_wait_for_one_that_is_posted_at_once(monkeypatch):
 def test_what_the_server_times_does_not_wait_for_the_answer_to_the_post_before():
     posted, hurried, answer = Server(), Server(), threading.Event()
 
-    def post(batch):
-        answered = posted.post(batch)
-        assert answer.wait(timeout=20)
-        return answered
+    def answered_late(server):
+        def post(batch):
+            answered = server.post(batch)
+            assert answer.wait(timeout=20)
+            return answered
 
-    with Outbox(post, heartbeat_seconds=60, hurry=hurried.post) as outbox:
+        return post
+
+    with Outbox(
+        answered_late(posted), heartbeat_seconds=60, hurry=answered_late(hurried)
+    ) as outbox:
         outbox.put(ReplayEvent(sequence=0, run=0, kind="run_started"))
         posted.wait_for(lambda: posted.batches == [[0]])
         outbox.put(ReplayEvent(sequence=1, run=0, kind="phase", phase="train"))
         hurried.wait_for(lambda: hurried.batches == [[0, 1]])
+        outbox.put(ReplayEvent(sequence=2, run=0, kind="evaluation"))
+        hurried.wait_for(lambda: hurried.batches[1:] == [[0, 1, 2]])
         answer.set()
-    assert posted.batches == [[0], [1]]
+    assert posted.batches == [[0], [1, 2]]
 
 
 def test_silence_is_filled_with_heartbeats():
