@@ -11,6 +11,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from finishline.rules.archive.files import (
     COMMIT,
+    COMPRESSED,
     MAX_FOLDERS_DEEP,
     SUFFIXES,
     Archive,
@@ -63,7 +64,8 @@ def read_archive(opened: ZipFile, *, most_bytes: int) -> Archive:
     Raises ContentError for a name that is there twice, TooLargeError for too many files or for
     more than `most_bytes` unpacked.
     """
-    infos = [info for info in opened.infolist() if _counts(info)]
+    infos = [info for info in opened.infolist() if _counts(info, SUFFIXES)]
+    packed = [shown(info.filename) for info in opened.infolist() if _counts(info, COMPRESSED)]
     if len(infos) > MOST_FILES:
         raise TooLargeError(f"{len(infos):,} files; expected at most {MOST_FILES:,}.")
     if sum(info.file_size for info in infos) > most_bytes:
@@ -76,7 +78,7 @@ def read_archive(opened: ZipFile, *, most_bytes: int) -> Archive:
     def read(file: ArchiveFile, chunk_bytes: int) -> Iterator[bytes]:
         return _read(opened, files[name_of(file)], file, chunk_bytes)
 
-    return Archive(listed, read)
+    return Archive(listed, read, compressed=packed)
 
 
 def name_of(file: ArchiveFile) -> str:
@@ -109,11 +111,11 @@ def _check_end(path: Path) -> None:
         )
 
 
-def _counts(info: ZipInfo) -> bool:
+def _counts(info: ZipInfo, suffixes: tuple[str, ...]) -> bool:
     """Whether an entry can belong to a submission: as the command lists a folder."""
     *folders, name = info.filename.split("/")
     return (
-        name.lower().endswith(SUFFIXES)
+        name.lower().endswith(suffixes)
         and len(folders) <= MAX_FOLDERS_DEEP
         and not any(folder.startswith(".") for folder in folders if folder not in (".", ".."))
     )

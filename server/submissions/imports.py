@@ -25,6 +25,7 @@ from finishline.rules.archive.parcels import Parcel, key_of
 from finishline.rules.archive.records import Found, find_scorable
 from finishline.rules.archive.submissions import ResultSet
 from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore
 from server.base.errors import ContentError, NotFoundError, ServerError, problem_of
 from server.base.services import Services
@@ -147,7 +148,7 @@ def _plan(
     if not found.submissions:
         raise ContentError(NOTHING)
     benchmarks = importable_benchmarks(services.benchmarks)
-    planned, left_out = [], []
+    planned, left_out = [], _compressed(archive)
     with services.database.read_columns() as connection:
         for each in plan_import(found, benchmarks, published=published):
             one = _planned(each, archive)
@@ -164,6 +165,15 @@ def _plan(
         planned=planned,
         left_out=left_out,
     )
+
+
+def _compressed(archive: Archive) -> list[LeftOut]:
+    """The compressed files of an archive, which are not read, told by the first of them."""
+    if not archive.compressed:
+        return []
+    count = count_text(len(archive.compressed), "compressed file")
+    reason = f"Not read: {count}, this the first. Unpack those of results."
+    return [LeftOut(path=archive.compressed[0], reason=reason, problems=[])]
 
 
 def _kind_of(found: Found) -> Kind:

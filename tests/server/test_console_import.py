@@ -165,6 +165,7 @@ def test_a_zip_that_holds_no_archive_is_refused_and_not_kept(
         (symlink(), "a symbolic link"),
         (damaged(), "cannot be unpacked"),
         (zipped({"../CIFAR10/train/a.json": "{}", "../CIFAR10/train/a.tsv": CURVE}), "file name"),
+        (zipped(TREE | {"repo/b/b.tsv.gz": ""}), "Not read: 1 compressed file"),
     ],
 )
 def test_a_file_that_may_not_be_read_is_named_in_the_plan(

@@ -9,7 +9,7 @@
   const zone = form.querySelector(".drop");
   const [folder, archive] = [form.querySelector("#f-folder"), form.elements.archive];
   const button = form.querySelector("button.main");
-  const RESULT = /\.(json|tsv|txt|log|out)$/i;
+  const RESULT = /\.(json|tsv|txt|log|out)(\.gz)?$/i;
   const COMMIT = /^[0-9a-f]{40}$/;
   const MOST = 20000;
   for (const part of form.querySelectorAll("[data-scripted]")) part.hidden = false;
