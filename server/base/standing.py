@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     select,
 )
-from sqlalchemy.orm import Session, selectinload, undefer
+from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measurements import PrecisionName
@@ -166,6 +166,13 @@ SHOWN = (
     undefer(Verification.reasons),
     selectinload(Verification.attempts),
     selectinload(Verification.trainings),
+)
+# In a list the submissions too, and the packages that decide who reads the output of their runs.
+LISTED = (
+    *SHOWN,
+    selectinload(Verification.submission).options(
+        selectinload(Submission.verifications), joinedload(Submission.package)
+    ),
 )
 
 

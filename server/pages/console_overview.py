@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, Submission, Verification
-from server.base.standing import OPEN, SHOWN, is_pending, published_status
+from server.base.standing import LISTED, OPEN, is_pending, published_status
 from server.benchmarks.calibrations import count_runs
 from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
 from server.verifications.calibration_endpoints import Offered, summary
+from server.verifications.queue import Waits
 from server.verifications.views import view
 from server.verifications.worker_queries import list_workers
 
@@ -65,14 +66,14 @@ def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
         .where(Verification.state.in_(OPEN))
         .order_by(Verification.created_at.desc())
         .limit(MOST)
-        .options(
-            *SHOWN, selectinload(Verification.submission).selectinload(Submission.verifications)
-        )
+        .options(*LISTED)
     )
-    return [
-        view(session, row, alive_seconds=alive_seconds, with_report=False).model_dump(mode="json")
+    waits = Waits(session, alive_seconds=alive_seconds)
+    shown = (
+        view(session, row, alive_seconds=alive_seconds, with_report=False, waits=waits)
         for row in rows
-    ]
+    )
+    return [each.model_dump(mode="json") for each in shown]
 
 
 def workers_out(session: Session, *, alive_seconds: float) -> list[Row]:

@@ -1,7 +1,8 @@
 """Lists of submissions and verifications with filters, and the search over everything named."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import cache, partial
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -24,6 +25,7 @@ from server.submissions.listing import (
     list_submissions,
     list_verifications,
 )
+from web.formats import TimeFormat
 from web.names import named, row_name
 from web.render import render
 
@@ -73,8 +75,9 @@ def _context(
     older = None
     if page.next_cursor is not None:
         older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
+    times = cache(partial(times_of, session, services.benchmarks))
     return {
-        "rows": [_row(session, services, row) for row in page.rows],
+        "rows": [_row(times, row) for row in page.rows],
         "filters": filters,
         "older": older,
         "is_filtered": bool(chosen),
@@ -84,14 +87,12 @@ def _context(
     }
 
 
-def _row(session: Session, services: Services, row: Any) -> Context:
+def _row(times: Callable[[str, str, str], TimeFormat], row: Any) -> Context:
     shown = dict(row._mapping)
     shown["moment"] = shown["moment"].isoformat()
     if shown["division"] is not None:
         evidence = shown.get("evidence", "measured")
-        time = times_of(
-            session, services.benchmarks, shown["benchmark"], shown["division"], evidence
-        )
+        time = times(shown["benchmark"], shown["division"], evidence)
         shown["time"] = None
         if "tta_seconds" in shown:
             measured = shown["evidence"] == "measured"

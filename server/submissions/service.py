@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session, joinedload, undefer
 
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.errors import ContentError, NotFoundError
@@ -96,7 +96,11 @@ def submissions_page(
     """A page of a benchmark's, a user's, a package's or all submissions, newest first, and the
     cursor of the next page.
     """
-    query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
+    query = (
+        select(Submission)
+        .order_by(Submission.submitted_at.desc(), Submission.id.desc())
+        .options(joinedload(Submission.package))
+    )
     if benchmark_id is not None:
         query = query.where(Submission.benchmark_id == benchmark_id)
     if user_id is not None:

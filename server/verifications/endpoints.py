@@ -34,6 +34,7 @@ from server.verifications.pool_requests import (
     close_as_organiser,
     view_pool,
 )
+from server.verifications.queue import Waits
 from server.verifications.requests import ask_as_caller, cancel, make_witness_token
 from server.verifications.reruns import compare_verifications
 
@@ -97,10 +98,16 @@ def list_verifications(
     with services.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
         owners = views.owners_of(session, found)
+        waits = Waits(session, alive_seconds=alive)
         return VerificationList(
             verifications=[
                 views.view(
-                    session, verification, alive_seconds=alive, with_report=False, owners=owners
+                    session,
+                    verification,
+                    alive_seconds=alive,
+                    with_report=False,
+                    owners=owners,
+                    waits=waits,
                 )
                 for verification in found
             ]

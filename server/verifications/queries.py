@@ -29,7 +29,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.models.visibility import ranks, without_quality
-from server.base.standing import OPEN, SHOWN, lock_verification, published_verification, report_of
+from server.base.standing import LISTED, OPEN, lock_verification, published_verification, report_of
 from server.submissions.service import runs_with_curves
 
 
@@ -52,12 +52,7 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
     query = (
-        select(Verification)
-        .order_by(Verification.created_at.desc())
-        .limit(limit)
-        .options(
-            *SHOWN, selectinload(Verification.submission).selectinload(Submission.verifications)
-        )
+        select(Verification).order_by(Verification.created_at.desc()).limit(limit).options(*LISTED)
     )
     if state is not None:
         query = query.where(Verification.state == state)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from server.base.database import utc_now
 from server.base.models import Verification, WorkerRow
 from server.base.viewer import ORGANISER, seeing
 from server.verifications.forecast import Expected, Place, Plan, Situation, read_plan, worker_there
-from server.verifications.holds import read_pauses
+from server.verifications.holds import Pauses, read_pauses
 from server.verifications.work import (
     AttemptWork,
     attempts_by_id,
@@ -209,45 +210,61 @@ def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
     )
 
 
-def waiting_for(
-    session: Session, verification: Verification, *, alive_seconds: float
-) -> str | None:
-    """Reason why a verification is still queued and the remedy; None unless it is queued."""
-    if verification.state != "queued":
-        return None
-    if verification.witness_token_id is not None:
-        return "Waits for the submitter's machine to start a worker with the witness's token."
-    workers = alive_workers(session, alive_seconds=alive_seconds)
-    if not workers:
-        return (
-            "No worker is connected: start one with 'finishline up' on this machine or "
-            "'python -m worker' on another."
-        )
-    if all(worker.confirmed_at is None for worker in workers):
-        return (
-            "No connected worker is confirmed: an organiser confirms one with "
-            "'finishline workers confirm NAME' or on the console's page of workers."
-        )
-    if all(worker.drift is not None for worker in workers):
-        return (
-            "Every connected worker is off its baseline speed and gets no work; the page of the "
-            "workers shows by how much. They measure again once a minute."
-        )
-    submission = verification.submission
-    paused = read_pauses(session).why(submission.system["hardware_class"] if submission else None)
-    if paused is not None:
-        return f"Nothing starts: {paused}."
-    if all(worker.held is not None for worker in workers):
-        return (
-            "Every connected worker is paused or drained; the page of the workers shows by whom "
-            "and why."
-        )
-    others = _queued_beside(session)
-    busy = sum(worker.state == "busy" for worker in workers)
-    if others == 0 and busy < len(workers):
-        return "A worker is about to lease it."
-    queue = "Next in line" if others == 0 else f"In line with {others} more"
-    return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
+class Waits:
+    """Reasons why verifications are still queued, each fact about the queue read once for all."""
+
+    def __init__(self, session: Session, *, alive_seconds: float) -> None:
+        self._session, self._alive_seconds = session, alive_seconds
+
+    @cached_property
+    def _workers(self) -> Sequence[WorkerRow]:
+        return alive_workers(self._session, alive_seconds=self._alive_seconds)
+
+    @cached_property
+    def _pauses(self) -> Pauses:
+        return read_pauses(self._session)
+
+    @cached_property
+    def _others(self) -> int:
+        return _queued_beside(self._session)
+
+    def reason(self, verification: Verification) -> str | None:
+        """Reason why a verification is still queued and the remedy; None unless it is queued."""
+        if verification.state != "queued":
+            return None
+        if verification.witness_token_id is not None:
+            return "Waits for the submitter's machine to start a worker with the witness's token."
+        workers = self._workers
+        if not workers:
+            return (
+                "No worker is connected: start one with 'finishline up' on this machine or "
+                "'python -m worker' on another."
+            )
+        if all(worker.confirmed_at is None for worker in workers):
+            return (
+                "No connected worker is confirmed: an organiser confirms one with "
+                "'finishline workers confirm NAME' or on the console's page of workers."
+            )
+        if all(worker.drift is not None for worker in workers):
+            return (
+                "Every connected worker is off its baseline speed and gets no work; the page of "
+                "the workers shows by how much. They measure again once a minute."
+            )
+        submission = verification.submission
+        paused = self._pauses.why(submission.system["hardware_class"] if submission else None)
+        if paused is not None:
+            return f"Nothing starts: {paused}."
+        if all(worker.held is not None for worker in workers):
+            return (
+                "Every connected worker is paused or drained; the page of the workers shows by "
+                "whom and why."
+            )
+        others = self._others
+        busy = sum(worker.state == "busy" for worker in workers)
+        if others == 0 and busy < len(workers):
+            return "A worker is about to lease it."
+        queue = "Next in line" if others == 0 else f"In line with {others} more"
+        return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
 
 
 def _queued_beside(session: Session) -> int:

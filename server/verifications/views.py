@@ -53,7 +53,7 @@ from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
 from server.verifications.duels import has_won
 from server.verifications.jobs import trainings_of
-from server.verifications.queue import waiting_for
+from server.verifications.queue import Waits
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
@@ -87,11 +87,12 @@ def view(
     with_band: bool = True,
     benchmark: Benchmark | None = None,
     owners: Mapping[str, int] | None = None,
+    waits: Waits | None = None,
 ) -> VerificationView:
     """View of a verification, with the reason why it still waits.
 
     Without its report all figures derived from it are left out, without its band the control
-    points. `owners` saves the statement that counts them, for a list.
+    points. `owners` and `waits` save statements, for a list.
     """
     if owners is None:
         owners = owners_of(session, [verification])
@@ -115,7 +116,7 @@ def view(
         calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,
         state=verification.state,
-        waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
+        waiting_for=(waits or Waits(session, alive_seconds=alive_seconds)).reason(verification),
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=verification.runs,

@@ -20,10 +20,13 @@ from server.boards.records import count_tries
 from server.operations.figures import read_figures
 from server.verifications.work import waiting_mark
 from tests.server.conftest import Replay
+from tests.server.test_challenges import other
+from tests.server.test_entries import Entries, entries  # noqa: F401  a fixture
 from tests.support.pages import BROWSER, words_of
 from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
+LISTS = ("/api/v1/submissions", "/api/v1/verifications", "/submissions", "/verifications")
 
 
 @pytest.fixture
@@ -85,6 +88,26 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_two(
         assert client.get(path).status_code == 200
 
     assert len(for_four) == len(for_two), "\n".join(for_four)
+
+
+def test_a_list_of_four_packages_takes_as_many_statements_as_a_list_of_two(
+    entries: Entries,  # noqa: F811
+    alice: Any,
+    bob: Any,
+    client: TestClient,
+    database: Database,
+) -> None:
+    counts = []
+    for idea in ("one", "two"):
+        for person in (alice, bob):
+            assert entries.hand_in(person, other(f"{idea}_{person.name}")).status_code == 201
+        for path in LISTS:
+            client.get(path)
+        with statements_of(database) as sent:
+            for path in LISTS:
+                assert client.get(path).status_code == 200
+        counts.append(len(sent))
+    assert counts[0] == counts[1], "\n".join(sent)
 
 
 def test_a_submission_takes_two_transactions_and_a_dozen_statements(
