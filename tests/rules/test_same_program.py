@@ -30,6 +30,7 @@ ORIGINAL = GOOD | {"train.py": TRAIN}
 KERNEL = b"""#include <cmath>
 float f(float x) { return x * 1'000; }  // it is fast
 const char *said = "/* no */", *raw = R"end(// no)end";
+const char8_t *coded = u8R"(a" // not)";
 """
 COMPILED = {"training.toml": MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")}
 
@@ -99,6 +100,7 @@ def test_names_of_files_and_bytes_of_other_files_make_another_program() -> None:
         (b"{ return", b"{\\\n  return", True),
         (b"/* no */", b"/* yes */", False),
         (b"// no", b"// yes", False),
+        (b"// not", b"// yet", False),
         (b"1'000", b"1'001", False),
         (b"float x", b"floatx", False),
     ],

@@ -24,7 +24,7 @@ _WITHOUT_TEXT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 # One without an end goes on to that of the file, so that no other search begins within it.
 _CPP = re.compile(
     rb"(?P<layout>//[^\n]*|/\*.*?(?:\*/|\Z)|\s+|\\\r?\n)"
-    rb"|R\"(?P<mark>[^()\s\\]{0,16})\(.*?(?:\)(?P=mark)\"|\Z)"
+    rb"|(?:u8|[uUL])?R\"(?P<mark>[^()\s\\]{0,16})\(.*?(?:\)(?P=mark)\"|\Z)"
     rb"|\"(?:\\[^\n]|[^\"\\\n])*\"|'(?:\\[^\n]|[^'\\\n])+'|\d[\w'.]*|\w+|.",
     re.DOTALL,
 )
