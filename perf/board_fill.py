@@ -104,7 +104,7 @@ def _submission(number: int, benchmark: Benchmark, user_id: int, random: Random)
     times = {"tta_seconds": tta, "raw_tta_seconds": tta, "tta_display": "0:01:00"}
     interval = {"tta_low_seconds": tta * 0.96, "tta_high_seconds": tta * 1.04}
     curve = {"epochs_to_target": 7.5, "best_quality": 98.1, "evaluation_interval_seconds": tta / 8}
-    rest = {"cost_usd": None, "clock": "mlperf", "rcp": None, "violations": []}
+    rest: dict[str, Any] = {"cost_usd": None, "clock": "mlperf", "rcp": None, "violations": []}
     hardware = {"processor": "a processor", "processor_count": 64, "memory_gib": 512.0}
     accelerators = {"accelerator": accelerator, "accelerator_count": gpus}
     return {

@@ -108,9 +108,11 @@ def queue_copies(database: Database, verification_id: str, count: int) -> list[W
                 _copies(templates, runs, number, users, count)
                 for number in range(start, min(start + CHUNK, count))
             ]
-            for place, table in enumerate((Submission, Verification, Attempt)):
-                session.execute(insert(table), [row[place] for row in rows])
-            session.execute(insert(RunRow), [run for row in rows for run in row[3]])
+            submissions, verifications, attempts, all_runs = zip(*rows, strict=True)
+            session.execute(insert(Submission), submissions)
+            session.execute(insert(Verification), verifications)
+            session.execute(insert(Attempt), attempts)
+            session.execute(insert(RunRow), [run for each in all_runs for run in each])
             session.execute(
                 insert(JobTraining),
                 [each | {"verification_id": row[1]["id"]} for row in rows for each in trainings],

@@ -46,7 +46,6 @@ class NotingClient(WorkerLink):
 
 
 if __name__ == "__main__":
-    worker.training.ChildProcess = NotingChild  # type: ignore[misc]
-    worker.__main__.WorkerLink = NotingClient  # type: ignore[misc]
-    worker.__main__.Host = partial(Host, command=CHILD)  # type: ignore[misc, assignment]
+    vars(worker.training)["ChildProcess"] = NotingChild
+    vars(worker.__main__).update(WorkerLink=NotingClient, Host=partial(Host, command=CHILD))
     sys.exit(worker.__main__.main())

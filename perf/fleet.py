@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -148,7 +149,7 @@ def installed(
             service.keep()
             stack.callback(service.stop)
         for port in ports:
-            wait_for(lambda p=port: answers(p), seconds=60, what="a server")
+            wait_for(partial(answers, port), seconds=60, what="a server")
         crowd = Crowd(ports, broker)
         process = services["server-0"].process
         assert process is not None

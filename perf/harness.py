@@ -77,7 +77,8 @@ class ProcessorSamples:
 
     def between(self, start: float, end: float) -> float:
         """Processor seconds between two readings of `time.perf_counter`."""
-        first, last = np.interp([start, end], *zip(*self._samples, strict=True))
+        moments, seconds = np.array(self._samples).T
+        first, last = np.interp([start, end], moments, seconds)
         return float(last - first)
 
     def _run(self) -> None:

@@ -70,7 +70,7 @@ def rate_of(asked: argparse.Namespace, server: Server, request: bytes) -> float:
     load = Load(request, b"200")
     load.until = time.perf_counter() + asked.seconds
     asyncio.run(put_load(server.port, load, connections=asked.connections))
-    return len(load.seconds) / asked.seconds
+    return len(load.seconds) / float(asked.seconds)
 
 
 def hello_of(system: WorkerSystem, token: str) -> bytes:

@@ -221,8 +221,9 @@ class SimulatedWorker:
                 await asyncio.sleep(EPOCH_SECONDS)
                 seconds = time.perf_counter() - began
                 ledger = {"init": init, "train": seconds, "eval": 0.0}
-                evaluation = {"epoch": epoch, "samples": 1152 * epoch, "seconds": seconds}
-                evaluation |= {"quality": quality + own, "ledger": ledger}
+                counts = {"epoch": epoch, "samples": 1152 * epoch}
+                figures = {"seconds": seconds, "quality": quality + own}
+                evaluation: dict[str, Any] = counts | figures | {"ledger": ledger}
                 evaluations.append(evaluation)
                 await post(kind="evaluation", **evaluation)
             spans = dict.fromkeys(("tta_seconds", "parent_seconds", "child_seconds"), seconds)

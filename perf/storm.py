@@ -179,8 +179,9 @@ async def measure(folder: Path, fleet: Fleet, seconds: float, factor: float) -> 
     until, cpu, began = time.perf_counter() + seconds, fleet.cpu_seconds(), time.perf_counter()
     memory, servers = [list[float](), list[float]()], fleet.servers()
     watching = [asyncio.create_task(watch_memory(*pair)) for pair in zip(servers, memory)]  # noqa: B905
-    outages, *_ = await asyncio.gather(
-        hurt(fleet, until),
+    outages: list[tuple[str, float]] = []
+    await asyncio.gather(
+        hurt(fleet, until, outages),
         ask_evenly(fleet, ASKED_FOR, seconds),
         *(each.open(rate=factor * capacity / len(ports), seconds=seconds) for each in loads),
         *(follow(fleet, seen["streams"], until) for _ in range(FOLLOWERS)),
@@ -233,9 +234,8 @@ async def listen(fleet: Fleet) -> Counter[str]:
     return told
 
 
-async def hurt(fleet: Fleet, until: float) -> list[tuple[str, float]]:
-    """Kill and start again in turn; names, and the moments at which they were there again."""
-    outages: list[tuple[str, float]] = []
+async def hurt(fleet: Fleet, until: float, outages: list[tuple[str, float]]) -> None:
+    """Kill and start again in turn; note names, and the moments at which they were there again."""
     while time.perf_counter() + CALM_SECONDS[1] < until:
         await asyncio.sleep(random.uniform(*CALM_SECONDS))
         names = CASES[len(outages) % len(CASES)]
@@ -243,7 +243,6 @@ async def hurt(fleet: Fleet, until: float) -> list[tuple[str, float]]:
         await asyncio.gather(*(kill_and_restart(fleet, name) for name in names))
         outages.append((" and ".join(names), time.perf_counter()))
         BARS.say(f"{outages[-1][0]} killed, back {outages[-1][1] - killed_at:.1f} s later")
-    return outages
 
 
 async def follow(fleet: Fleet, streams: Counter[str], until: float) -> None:

@@ -205,8 +205,9 @@ def _replay(seed: int, curve: Curves, pace: float) -> ReplayRun:
 def reported(seed: int, stopped: list[Evaluation], tta_seconds: float | None) -> ReplayRun:
     """A run as a worker reports it; without a time it has not reached its target."""
     evaluations = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in stopped]
-    status = "not_reached" if tta_seconds is None else "reached"
-    return ReplayRun(0, seed, status, evaluations, {}, tta_seconds=tta_seconds)
+    if tta_seconds is None:
+        return ReplayRun(0, seed, "not_reached", evaluations, {})
+    return ReplayRun(0, seed, "reached", evaluations, {}, tta_seconds=tta_seconds)
 
 
 def simulated_benchmark(reference: Curves, *, runs: int) -> Benchmark:

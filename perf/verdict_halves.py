@@ -37,7 +37,8 @@ def measured_share(rule: Halves, qualities: NDArray[np.float64], *, trials: int)
         100 * random.binomial(rule.items, drawn / 100) / rule.items for _half in range(2)
     )
     at_target = first >= rule.target
-    reached, deciding = at_target.any(axis=2), at_target.argmax(axis=2)
+    reached = np.any(at_target, axis=2, keepdims=True)[..., 0]
+    deciding = at_target.argmax(axis=2)
     judged = np.take_along_axis(second, deciding[..., None], axis=2)[..., 0]
     return sum(map(_is_measured, [rule] * trials, reached, judged)) / trials
 

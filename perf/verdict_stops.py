@@ -35,8 +35,9 @@ class Language:
         """Curves (count, epochs), lower still by `better` deviations of a run at the stop."""
         own = self.random.normal(0, np.sqrt(0.5), (count, 1))
         fresh = self.random.normal(0, np.sqrt(0.5), (count, len(self.mean)))
-        curves: Curves = self.mean + self.stdev * (own + fresh)
-        return np.round(curves - (self.shift + better) * self.stdev[-1], 4)
+        curves = self.mean + self.stdev * (own + fresh)
+        rounded: Curves = np.round(curves - (self.shift + better) * self.stdev[-1], 4)
+        return rounded
 
 
 def simulate(*, trials: int, margin: float = 4.0, better: float = 0.0) -> Counter[str]:
