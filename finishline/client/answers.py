@@ -62,7 +62,7 @@ def retry_after_seconds(header: str | None) -> float | None:
     if header is None:
         return None
     if header.strip().isdecimal():
-        return float(header)
+        return float(header.strip())
     try:
         moment = parsedate_to_datetime(header)
     except (ValueError, OverflowError):

@@ -67,9 +67,11 @@ def open_recorder(
     root.optional_text("model")
     root.optional_text("framework")
     settings = root.table("hyperparameters")
-    for name in read_hyperparameters(settings, definition, division):
+    for name, value in read_hyperparameters(settings, definition, division).items():
         if name in COUNTED_KEYS or name == PROCESSOR_SHARE:
             raise settings.fail(name, "a key of the log itself", expected="another name")
+        if name == "batch_size" and not 1 <= value <= MAX_SEED:
+            raise settings.fail(name, f"got {value:g}", expected="at least 1")
     if definition.target.also:
         expected = "its log by MLCommons' mllog, which finishline check reads"
         raise RuleError(f"{benchmark} is judged by several metrics", expected=expected)
@@ -148,7 +150,8 @@ class Recorder:
         self._write("submission_division", self._submission.division, at=self._entered_ms)
         self._write("seed", self._seed, at=self._entered_ms)
         for name, value in self._submission.hyperparameters.items():
-            self._write(name, value, at=self._entered_ms)
+            number = value if abs(value) <= MAX_SEED else float(value)
+            self._write(name, number, at=self._entered_ms)
             if name == "batch_size" and float(value).is_integer():
                 self._write("global_batch_size", int(value), at=self._entered_ms)
         return self

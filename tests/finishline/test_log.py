@@ -288,6 +288,11 @@ def test_a_folder_takes_runs_of_one_submission(
         ("digits", {"hyperparameters": {"momentum": 0.5}}, "closed division"),
         ("digits", {"hyperparameters": {"batch_siez": 64}}, "did you mean 'batch_size'"),
         ("digits", {"seed": -1}, "seed"),
+        (
+            "teacher",
+            {"hyperparameters": {"batch_size": 0}},
+            "batch_size: got 0; expected at least 1",
+        ),
         ("digits", {"model": "a\x1b[31m net"}, "model: control characters"),
         (
             "digits",
@@ -306,7 +311,10 @@ def test_what_the_rules_would_refuse_is_refused_before_the_training(
 
 
 def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path: Path) -> None:
-    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
+    settings = {"steps": 10**30}
+    with finishline.log.run(
+        "digits", seed=1, division="open", hyperparameters=settings, out=tmp_path
+    ) as run:
         with pytest.raises(ValueError, match="quality is nan"):
             run.evaluation(epoch=1, quality=float("nan"))
         with pytest.raises(ValueError, match="quality is 101; expected a percent from 0 to 100"):
@@ -317,7 +325,8 @@ def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path: Path) -
         run.evaluation(epoch=1, quality=50.0)
     with pytest.raises(RuntimeError, match="not open"):
         run.evaluation(epoch=1, quality=50.0)
-    assert len(read(tmp_path / "run_0.log").evaluations) == 1
+    kept = read(tmp_path / "run_0.log")
+    assert (len(kept.evaluations), kept.hyperparameters) == (1, {"steps": 1e30})
 
 
 def test_a_benchmark_of_a_server_is_asked_of_it(
