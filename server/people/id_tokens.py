@@ -57,4 +57,7 @@ def _decoded(id_token: str, read_keys: ReadKeys) -> jwt.Token:
 
 
 def _decode(id_token: str, jwks: Any) -> jwt.Token:
-    return jwt.decode(id_token, KeySet.import_key_set(jwks), algorithms=ALGORITHMS)
+    try:
+        return jwt.decode(id_token, KeySet.import_key_set(jwks), algorithms=ALGORITHMS)
+    except (KeyError, TypeError) as error:
+        raise ValueError("the provider's keys are no JWKS") from error

@@ -184,8 +184,8 @@ def id_token(key: Any = KEY, alg: str = "RS256", **changed: Any) -> str:
     return jwt.encode({"alg": alg, "kid": "k"}, known, key, algorithms=[alg])
 
 
-def verify(token: str) -> Any:
-    known = KeySet([KEY]).as_dict(private=False)
+def verify(token: str, keys: Any = None) -> Any:
+    known = KeySet([KEY]).as_dict(private=False) if keys is None else keys
 
     def read_keys(*, fresh: bool = False) -> Any:
         return known
@@ -215,6 +215,9 @@ def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow() -> None:
     for token in (id_token(other), id_token(public, "HS256"), unsigned, "", "a.b.c"):
         with pytest.raises(NotSignedInError):
             verify(token)
+    for keys in ({}, {"keys": True}, {"keys": [{"kty": "EC"}]}):
+        with pytest.raises(NotSignedInError):
+            verify(id_token(), keys)
 
 
 def test_metadata_of_another_issuer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
