@@ -641,6 +641,25 @@ def test_seeds_that_a_server_chose_are_caught_though_it_sealed_them(
     assert fetch(replay, settings, tmp_path, capsys).failed() == {"seeds"}
 
 
+def test_the_proof_of_a_claim_with_code_of_its_own_passes_as_that_alone(
+    digits_submission: Any,
+    request: pytest.FixtureRequest,
+    make_report: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    digits_submission.claim["trained_with"] = "own"
+    replay = request.getfixturevalue("replay")
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    found = fetch(replay, settings, tmp_path, capsys)
+
+    assert found.failed() == set()
+    found.document["submission"]["claim"]["trained_with"] = "reference"
+    found.sign()
+    assert "verdict" in found.failed()
+
+
 def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open(
     replay: Any,
     make_report: Callable[..., Any],

@@ -255,6 +255,7 @@ _restated("statement", "field_added_to_the_statement", _of_statement("note", "x"
 _restated(
     "statement", "another_format", lambda p, r: p.document.update(format=r.choice([1, 3, "2"]))
 )
+_restated("statement", "subject_of_another_type", _of_statement("subject", 7, None, "logs"))
 _restated("statement", "subject_of_another_digest", _of_subjects(_other_digest))
 _restated("subjects", "subject_without_its_file", _of_subjects(_other_name_and_digest))
 _restated(
