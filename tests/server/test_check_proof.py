@@ -467,6 +467,13 @@ def test_a_document_that_no_server_writes_fails_its_format(
     assert "format" in old_bundle.failed()
 
 
+def test_a_document_of_a_format_to_come_fails_its_format(old_bundle: Bundle) -> None:
+    old_bundle.document["format"] = "finishline-proof/3"
+    old_bundle.sign()
+
+    assert old_bundle.failed() == {"format"}
+
+
 def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:
     log = bundle.document["submission"]["logs"][1]
     content = bytearray(bundle.files[log["sha256"]])
