@@ -388,8 +388,9 @@ def curve_of(seed: int, curve: list[float]) -> list[float]:
     """A curve that only this seed has; one that stands still is that of every seed."""
     if len(set(curve)) < 2:
         return curve
-    # A claim's own seed follows its log (build_log); the server draws no seed as small.
-    shift = seed % 7 if seed < 10_000 else seed % 99_991 * 1e-6
+    # A claim's own seed follows its log (build_log); the server draws no seed as small, and none
+    # of 2**32 or more.
+    shift = seed % 7 if seed < 10_000 else seed * 1e-11
     return [curve[0], curve[1] + shift, *curve[2:]]
 
 
