@@ -67,7 +67,9 @@ def test_a_failure_in_one_lane_fails_and_every_output_is_shown(suite: Path) -> N
 def test_stopped_it_leaves_no_process(suite: Path, number: signal.Signals) -> None:
     running = started(suite, first="waits", second="passes")
     note = suite.with_name("started")
-    wait_for(note.exists, seconds=60, what="the test that never ends")
+    wait_for(
+        lambda: note.exists() and note.read_text(), seconds=60, what="the test that never ends"
+    )
     running.send_signal(number)
     out, _ = running.communicate(timeout=120)
 
