@@ -128,15 +128,20 @@ def test_edited_logs_are_not_numbered_and_what_dies_costs_an_attempt_and_no_resu
     assert alive == [], "the training outlived its worker"
     verification = stack.wait_until_ended(verification_id)
     assert [a["state"] for a in verification["attempts"]] == ["failed", "lost", "done"]
-    codes = [a["failure"]["code"] for a in verification["attempts"][:2]]
-    assert codes == ["child_died", "worker_lost"]
+    failed = [a["failure"]["code"] for a in verification["attempts"][:2]]
+    assert failed == ["child_died", "worker_lost"]
     assert len(verification["report"]["runs"]) == verification["runs_planned"]
+    codes = {reason["code"] for reason in verification["reasons"]}
+    assert "own_seed_not_confirmed" in codes
     # One owner's workers reject nobody: where no other owner has a worker, it is left undecided.
-    assert verification["outcome"] == "inconclusive", verification["reasons"]
-    assert "own_seed_not_confirmed" in {r["code"] for r in verification["reasons"]}
+    # Once in a while a claimed seed starts below the band, so that its edited epochs count: the
+    # claim then contradicts the reference by its own figures.
+    rejected = "converges_faster_than_replay" in codes
+    outcome, check = ("rejected", "contradicted") if rejected else ("inconclusive", "undecided")
+    assert verification["outcome"] == outcome, verification["reasons"]
     board = stack.get("/leaderboards/digits")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
-    assert (entry["evidence"], entry["check"]) == ("claimed", "undecided")
+    assert (entry["evidence"], entry["check"]) == ("claimed", check)
     assert entry["rank"] is None
 
 
