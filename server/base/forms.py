@@ -16,8 +16,13 @@ T = TypeVar("T")
 
 
 def multipart_body(parts: Mapping[str, Any], *, required: str, **more: Any) -> dict[str, Any]:
-    """OpenAPI's words for a multipart form with these parts, one of which is required."""
-    schema = {"type": "object", "required": [required], "properties": dict(parts)}
+    """OpenAPI's words for a multipart form of these parts alone, one of which is required."""
+    schema = {
+        "type": "object",
+        "required": [required],
+        "properties": dict(parts),
+        "additionalProperties": False,
+    }
     content = {"multipart/form-data": {"schema": schema, **more}}
     return {"requestBody": {"required": True, "content": content}}
 
