@@ -172,7 +172,7 @@ def test_files_that_are_not_there_and_keys_that_are_none_are_named(
 ) -> None:
     assert finishline("check-proof", str(tmp_path / "gone.zip")).code == 1
     (tmp_path / "proof.json").write_text("{}")
-    for content in ("", "zz", "ab", "{", json.dumps({"keys": [{}]}), "\xff"):
+    for content in ("", "zz", "ab" * 31, "{", json.dumps({"keys": [{}]}), "\xff"):
         (tmp_path / "key").write_bytes(content.encode("latin-1"))
         key = str(tmp_path / "key")
         ran = finishline("check-proof", str(tmp_path / "proof.json"), "--key", key)

@@ -1,12 +1,14 @@
-"""The hash chain of the audit log, and the canonical text that is hashed."""
+"""The hash chain of the audit log, and the canonical texts of it and of proofs."""
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from finishline.rules.errors import RuleError
+from finishline.rules.proof import envelope
 from finishline.rules.proof.hash_chain import (
     FIRST_PREVIOUS,
     Chain,
@@ -118,6 +120,25 @@ def test_the_hash_is_that_of_the_canonical_text() -> None:
 def test_what_json_cannot_say_is_refused(value: object) -> None:
     with pytest.raises(RuleError, match="not canonical JSON"):
         canonical({"x": value})
+
+
+def test_in_a_proof_a_number_that_no_double_holds_is_written_as_the_nearest() -> None:
+    numbers = [2**53 - 1, 2**53, 2**53 + 1, -(2**70)]
+
+    # As JavaScript's JSON.stringify writes them.
+    written = b"[9007199254740991,9007199254740992,9007199254740992,-1.1805916207174113e+21]"
+    assert envelope.canonical(numbers) == written
+
+
+@pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"x": value}])
+def test_in_a_proof_a_value_may_lie_99_levels_deep(around: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(99):
+        value = around(value)
+
+    assert json.loads(envelope.canonical(value)) == value
+    with pytest.raises(RuleError, match="deeper than 100 levels"):
+        envelope.canonical(around(value))
 
 
 def test_a_document_comes_back_as_it_was_written() -> None:

@@ -191,9 +191,17 @@ def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
         forged["draw"]["beside"]["hyperparameters"][1] = {"batch_size": 64.0}
         seal_again(forged)
 
+    def cancelled(forged: dict[str, Any]) -> None:
+        forged["verification"]["state"], forged["report"] = "cancelled", None
+
+    def without_package(forged: dict[str, Any]) -> None:
+        forged["submission"]["against"]["claim"]["trained_with"] = "reference"
+
     assert failed(lambda forged: forged["submission"]["against"].update(id="another")) == {
         "seeds",
     }
+    assert failed(cancelled) == {"verdict"}
+    assert {"seeds", "verdict"} <= failed(without_package)
     assert "verdict" in failed(lambda forged: forged["verdict"].update(outcome="holder_faster"))
     assert {"times", "verdict"} <= failed(turned)
     assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"]["seeds"].reverse())

@@ -268,6 +268,27 @@ def other_number(document: dict[str, Any]) -> None:
     reason["numbers"]["claimed_mean_epochs"] += 1.0
 
 
+def numbers_of_earlier_rules(document: dict[str, Any]) -> None:
+    """A claim from before it named its code, whose verdict had other numbers."""
+    document["submission"]["claim"]["trained_with"] = None
+    other_number(document)
+
+
+def left_open_by_workers(document: dict[str, Any]) -> None:
+    reason = {"code": "no_second_worker", "weight": "leaves_open", "message": "-", "numbers": {}}
+    document["verdict"]["reasons"].append(reason)
+
+
+def open_for_want_of_a_worker(document: dict[str, Any]) -> None:
+    left_open_by_workers(document)
+    document["verdict"]["outcome"] = "inconclusive"
+
+
+def noted_of_a_worker(document: dict[str, Any]) -> None:
+    left_open_by_workers(document)
+    document["verdict"]["reasons"][-1]["weight"] = "note"
+
+
 def better_result(document: dict[str, Any]) -> None:
     document["submission"]["result"]["tta_seconds"] *= 0.9
 
@@ -357,6 +378,10 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
     (other_outcome, "verdict", {"verdict"}),
     (other_reason, "verdict", {"verdict"}),
     (other_number, "verdict", {"verdict"}),
+    (numbers_of_earlier_rules, "verdict", set()),
+    (left_open_by_workers, "verdict", {"verdict"}),
+    (open_for_want_of_a_worker, "verdict", set()),
+    (noted_of_a_worker, "verdict", set()),
     (better_result, "submission", {"score"}),
     (better_run, "submission", {"score"}),
     (other_system, "submission", {"score"}),
@@ -395,7 +420,11 @@ def no_definition(document: dict[str, Any]) -> None:
     document["benchmark"]["definition"] = "no TOML ["
 
 
-@pytest.mark.parametrize("change", [looser_definition, no_definition])
+def definition_of_another(document: dict[str, Any]) -> None:
+    document["benchmark"]["id"] = "cifar10"
+
+
+@pytest.mark.parametrize("change", [looser_definition, no_definition, definition_of_another])
 def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Change) -> None:
     change(bundle.document)
     bundle.sign()
@@ -679,16 +708,18 @@ def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     with replay.database.write() as session:
         session.delete(session.get_one(Evidence, replay.verification_id))
-        row = session.get_one(Verification, replay.verification_id)
-        row.nonce = "cd" * 32
-        row.seal = seal(
-            digits, replay.submission_id, Draw(tuple(row.seeds), row.nonce, row.own_runs), draw=1
-        )
-    code, results = fetch(replay, settings, tmp_path, capsys).audit()
 
-    assert code == 0
-    assert {name for name, result in results.items() if result != "pass"} == {"seeds"}
-    assert results["seeds"] == "open"
+    def of_draw(number: int) -> tuple[int, dict[str, str]]:
+        with replay.database.write() as session:
+            row = session.get_one(Verification, replay.verification_id)
+            row.nonce = "cd" * 32
+            drawn = Draw(tuple(row.seeds), row.nonce, row.own_runs)
+            row.seal = seal(digits, replay.submission_id, drawn, draw=number)
+        code, results = fetch(replay, settings, tmp_path, capsys).audit()
+        return code, {name: result for name, result in results.items() if result != "pass"}
+
+    assert of_draw(1) == (0, {"seeds": "open"})
+    assert of_draw(2) == (1, {"seeds": "fail"})
 
 
 def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
