@@ -248,6 +248,8 @@ def test_a_table_is_read_by_its_columns(finishline: Finishline, tmp_path: Path) 
         ("epoch,a,t\n1,5,9\n", ("--quality", "a", "--time", "t", "--start", "10"), "--start"),
         ("epoch,a,t\n1,5,9\n2,n/a,9\n", ("--quality", "a", "--time", "t"),
          "line 3, field a: 'n/a' is no number"),
+        ("epoch,a,b,t\n1,5,word,9\n2,n/a,,9\n", ("--time", "t"),
+         "line 3, field a: 'n/a' is no number"),
         ("epoch,a,b,t\n1,5,nan,9\n2,NaN,1,9\n", ("--quality", "a", "--time", "t"),
          "log.csv line 3, field a: got nan"),
         ("epoch,a,t\n1,5,9\n2,inf,9\n", ("--time", "t"), "log.csv line 3, field a: got inf"),

@@ -74,7 +74,7 @@ def convert(
         )
     try:
         converted = convert_rows(
-            _read(source, format_, time, quality),
+            _read(source, format_, time),
             file=source.name,
             benchmark=definition,
             quality=quality,
@@ -113,11 +113,11 @@ REMEDIES = {
 }
 
 
-def _read(source: Path, format_: Format, time: str | None, quality: str | None) -> list[SourceRow]:
+def _read(source: Path, format_: Format, time: str | None) -> list[SourceRow]:
     """The rows of the file. Raises LogFormatError or OSError."""
     if format_ is Format.tfevents:
         with source.open("rb") as opened:
             return read_tfevents(opened, file=source.name)
     if format_ is Format.csv:
-        return read_csv(source.read_bytes(), file=source.name, time=time, quality=quality)
+        return read_csv(source.read_bytes(), file=source.name, time=time)
     return read_trainer_state(source.read_bytes(), file=source.name, time=time)

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -22,12 +22,14 @@ MOST_NAMES_SHOWN = 20
 class SourceRow:
     """Numbers that a tool wrote at one moment, by their names, NaN and infinities among them.
 
-    `seconds` is None without a time, `line` where the source has none.
+    `words` are texts in place of a number. `seconds` is None without a time, `line` where the
+    source has none.
     """
 
     values: Mapping[str, float]
     seconds: float | None = None
     line: int | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def convert_rows(
     LogFormatError where the quality, the epochs or the times are not there, or go back.
     """
     name = _quality_name(rows, quality, benchmark, file=file)
+    _refuse_words(rows, name, file=file)
     found = [row for row in rows if name in row.values]
     if any(row.seconds is None for row in found):
         raise LogFormatError(
@@ -111,7 +114,7 @@ def _refuse_impossible(
 ) -> None:
     """Raise LogFormatError for an evaluation that no run log holds."""
     at = f" at {where} {epoch:g}" if row.line is None else ""
-    for field, found, least, most in (
+    for name_of, found, least, most in (
         (where, epoch, 0.0, MAX_COUNT),
         ("time", time_ms / 1000, 0.0, MAX_TIME_MS / 1000),
         (name, value, -LARGEST, LARGEST),
@@ -119,7 +122,7 @@ def _refuse_impossible(
         if not least <= found <= most:
             expected = f"a number from {least:g} to {most:g}"
             raise LogFormatError(
-                f"got {found:g}{at}", file=file, line=row.line, field=field, expected=expected
+                f"got {found:g}{at}", file=file, line=row.line, field=name_of, expected=expected
             )
 
 
@@ -164,6 +167,19 @@ def _quality_name(
             expected=f"one chosen with --quality from {shown}",
         )
     return candidates[0]
+
+
+def _refuse_words(rows: Sequence[SourceRow], name: str, *, file: str) -> None:
+    """Raise LogFormatError for an evaluation whose quality is a text."""
+    for row in rows:
+        if name in row.words:
+            raise LogFormatError(
+                f"{row.words[name][:60]!r} is no number",
+                file=file,
+                line=row.line,
+                field=name,
+                expected="a number, or an empty cell",
+            )
 
 
 def _epoch_of(row: SourceRow, by_step: Mapping[float, float], *, file: str) -> tuple[float, str]:

@@ -12,13 +12,10 @@ MOST_COLUMNS = 1000
 MOST_ROWS = 1_000_000
 
 
-def read_csv(
-    content: bytes, *, file: str, time: str | None, quality: str | None
-) -> list[SourceRow]:
+def read_csv(content: bytes, *, file: str, time: str | None) -> list[SourceRow]:
     """The rows of a table; `time` is the column of times, in seconds or as ISO dates.
 
-    A cell that holds no number is left out, and refused if it is text in the column `quality`. NaN
-    and infinities are numbers here: they are refused where they are the quality.
+    Cells of text are `words`. They, NaN and infinities are refused where they are the quality.
     Raises LogFormatError naming line and column.
     """
     if len(content) > MAX_FILE_BYTES:
@@ -30,7 +27,7 @@ def read_csv(
     try:
         header = [name.strip() for name in next(table, [])]
         _check_header(header, time, file=file)
-        return list(_rows(table, header, time, quality, file=file))
+        return list(_rows(table, header, time, file=file))
     except csv.Error as error:
         raise LogFormatError(f"no CSV: {error}", file=file, line=table.line_num) from error
 
@@ -52,7 +49,6 @@ def _rows(
     table: Iterator[list[str]],
     header: list[str],
     time: str | None,
-    quality: str | None,
     *,
     file: str,
 ) -> Iterator[SourceRow]:
@@ -68,22 +64,15 @@ def _rows(
                 expected = "seconds or an ISO date"
                 message = f"{told[:60]!r} is no time"
                 raise LogFormatError(message, file=file, line=number, field=time, expected=expected)
-        if quality is not None and (told := named.get(quality, "").strip()):
-            _require_number(told, file=file, line=number, field=quality)
         values = {
             name: value for name, cell in named.items() if (value := _number(cell)) is not None
         }
-        yield SourceRow(values, seconds, line=number)
-
-
-def _require_number(cell: str, *, file: str, line: int, field: str) -> None:
-    try:
-        float(cell)
-    except ValueError as error:
-        message = f"{cell[:60]!r} is no number"
-        raise LogFormatError(
-            message, file=file, line=line, field=field, expected="a number, or an empty cell"
-        ) from error
+        words = {
+            name: word
+            for name, cell in named.items()
+            if name not in values and (word := cell.strip())
+        }
+        yield SourceRow(values, seconds, line=number, words=words)
 
 
 def _number(cell: str) -> float | None:
