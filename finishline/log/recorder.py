@@ -17,7 +17,7 @@ from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
-from finishline.rules.logs.mllog_evaluation import MAX_COUNT
+from finishline.rules.logs.mllog_evaluation import COUNTS, MAX_COUNT
 from finishline.rules.logs.mllog_run import COUNTED_KEYS
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
 from finishline.rules.logs.mllog_write import mllog_line
@@ -180,7 +180,7 @@ class Recorder:
             raise ValueError(f"quality is {quality:g}; expected {target.possible_in_words}")
         metadata = {"epoch_num": _finite("epoch", epoch)}
         if not 0 <= metadata["epoch_num"] <= MAX_COUNT:
-            raise ValueError(f"epoch is {epoch:g}; expected a number of at least 0")
+            raise ValueError(f"epoch is {epoch:g}; expected {COUNTS}")
         if not self._is_started:
             self._start(self._entered_ms)
         # A clock that leaves evaluations out needs their length. It is not known, so none is left

@@ -9,7 +9,9 @@ from finishline.rules.logs.mllog_lines import Report
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
 from finishline.rules.scoring.run import Evaluation
 
-MAX_COUNT = 2**63 - 1
+# A double counts whole epochs exactly up to here. Published logs count samples as epochs.
+MAX_COUNT = 2**53
+COUNTS = "a number from 0 to 2^53"
 
 
 class EvaluationTime:
@@ -100,7 +102,7 @@ def _count(record: MllogRecord, name: str, *, file: str) -> Any:
     value = record.metadata.get(name)
     if value is None or (is_number(value) and 0 <= value <= MAX_COUNT):
         return value
-    raise _fail(record, f"metadata.{name}", repr(value)[:60], "a number of at least 0", file=file)
+    raise _fail(record, f"metadata.{name}", repr(value)[:60], COUNTS, file=file)
 
 
 def _fail(

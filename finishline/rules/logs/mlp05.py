@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_clock import ROUNDING_MS
+from finishline.rules.logs.mllog_evaluation import MAX_COUNT
 from finishline.rules.logs.mllog_lines import MAX_MLLOG_LINES, Report
 from finishline.rules.logs.mllog_record import is_number
 from finishline.rules.logs.mllog_run import Reading
@@ -22,6 +23,7 @@ from finishline.rules.scoring.run import Evaluation, Run
 MLP_MARK = b":::MLPv0.5"
 MAX_SEED = 2**63 - 1
 MAX_SEEDS = 100
+FIRST_EPOCH = -1  # In published logs of the transformer.
 # Where a log has several qualities at once, the target is stated for the first of these.
 QUALITY_NAMES = ("BBOX", "bbox", "BB", "box")
 _COUNTED = rb"run_start|run_stop|eval_accuracy|run_set_random_seed|seed"
@@ -239,6 +241,10 @@ class _RunReader:
         epoch, quality, others = _measurement(line.value, self._metrics)
         if quality is None:
             self._refuse(line, f"{line.value!r}"[:60], "a finite number", code="bad_value")
+            return
+        if epoch is not None and not FIRST_EPOCH <= epoch <= MAX_COUNT:
+            expected = f"an epoch from {FIRST_EPOCH} to 2^53"
+            self._refuse(line, f"epoch {epoch:g}", expected, code="bad_value")
             return
         self._last, seconds = line.seconds, line.seconds - self._start
         self._evaluations.append(

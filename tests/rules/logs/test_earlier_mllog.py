@@ -81,6 +81,8 @@ def test_a_quality_is_a_number_or_one_of_several(value: str, quality: float) -> 
         ('{"value": 0.7511, "epoch": 62}', '{"value": "x"}', 6),
         ('{"value": 0.7511, "epoch": 62}', "{oops", 6),
         ('{"value": 0.7511, "epoch": 62}', "[" * 5000, 6),
+        ('"epoch": 62', '"epoch": 3e18', 6),
+        ('"epoch": 62', '"epoch": -2', 6),
         ("run_final", "run_stop", 8),
         ("run_clear_caches", 'run_stop: {"success": true}', 1),
         ("run_final", "run_start", 8),

@@ -240,6 +240,7 @@ def test_only_known_divisions_pass(parse: Parse, tamper: Tamper, division: str) 
         ('"value": 94.5', '"value": null', 17, "value"),
         ('"epoch_num": 2, "samples_count": 100000', '"epoch_num": -2', 17, "metadata.epoch_num"),
         ('"epoch_num": 2, "samples_count": 100000', '"epoch_num": "2"', 17, "metadata.epoch_num"),
+        ('"epoch_num": 2, "samples', '"epoch_num": 3e18, "samples', 17, "metadata.epoch_num"),
         ('"epoch_num": 2, "samples_count": 100000', '"x": 2', 17, "metadata"),
         ('"samples_count": 100000', '"samples_count": 1.5', 17, "metadata.samples_count"),
         ('"samples_count": 100000', '"samples_count": 1e300', 17, "metadata.samples_count"),
