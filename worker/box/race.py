@@ -19,6 +19,7 @@ from typing import Any, Literal
 from finishline.rules.scoring.run import Ledger, Phase
 from finishline.rules.trainings.protocol import (
     INLINE_LIMIT_BYTES,
+    VERSION,
     ArraySpec,
     Conversation,
     FrameType,
@@ -379,5 +380,6 @@ def _check_hello(body: bytearray) -> None:
         hello = json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise ProtocolError("hello is no JSON") from None
-    if not isinstance(hello, dict) or hello.get("protocol") != 1:
-        raise ProtocolError("hello names another protocol; expected 1")
+    version = hello.get("protocol") if isinstance(hello, dict) else None
+    if type(version) is not int or version != VERSION:
+        raise ProtocolError(f"hello names another protocol; expected {VERSION}")
