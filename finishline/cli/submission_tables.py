@@ -100,8 +100,8 @@ def time_lines(entry: View) -> Iterator[Text]:
 
 
 def _no_rank_yet(entry: View) -> str:
-    """Words for a measured entry without a rank, with its fresh runs where they are under way."""
-    fresh = next(
+    """Words for a measured entry without a rank, with its measurement where one is under way."""
+    measuring = next(
         (
             each["id"]
             for each in entry.get("verifications") or ()
@@ -109,9 +109,9 @@ def _no_rank_yet(entry: View) -> str:
         ),
         None,
     )
-    if fresh is None:
+    if measuring is None:
         return "without a rank yet"
-    return f"without a rank until its fresh runs end (finishline verify {fresh} --watch)"
+    return f"without a rank while it is measured (finishline verify {measuring} --watch)"
 
 
 def _standing_lines(view: View) -> list[Text]:
