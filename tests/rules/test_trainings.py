@@ -169,6 +169,15 @@ def test_own_modules_and_folders_may_be_imported() -> None:
     assert problems_of(files) == []
 
 
+@pytest.mark.parametrize("field", ["benchmark", "title", "environment"])
+def test_a_text_of_the_manifest_is_one_line(field: str) -> None:
+    opening = f'{field} = "'.encode()
+    two_lines = MANIFEST.replace(opening, opening + b"a\\nb")
+
+    with pytest.raises(PackageError, match=f"{field}.*expected one line"):
+        read_manifest(two_lines)
+
+
 def test_factors_are_at_most_eight_with_a_word_each() -> None:
     good = read_manifest(MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n')
     nine = b"[factors]\n" + b"".join(b'f%d = "idea"\n' % n for n in range(9))

@@ -44,10 +44,10 @@ def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
     if root.integer("schema") != SCHEMA:
         raise root.fail("schema", "another schema", expected=str(SCHEMA))
     found = Manifest(
-        benchmark=root.text("benchmark"),
+        benchmark=_short(root, "benchmark"),
         title=_short(root, "title"),
         module=_matching(root, "module", _MODULE, "a dotted name, as in train or mine.train"),
-        environment=root.text("environment"),
+        environment=_short(root, "environment"),
         licence=_matching(root, "license", _LICENCE, "an SPDX identifier, as in MIT"),
         based_on=_optional(root, "based_on", _SHA256, "sha256: and 64 hex digits"),
         deterministic=root.boolean("deterministic", default=False),
