@@ -544,6 +544,14 @@ def test_no_phase_loses_seconds_though_the_total_grows() -> None:
         check_ledgers(moved, MLPERF, division="closed")
 
 
+def test_a_ledger_has_known_phases_alone() -> None:
+    strange = replace(RUN, ledger=LEDGER | {"thinking": 1.0})
+    with pytest.raises(
+        RuleError, match=r"runs\[0\]\.ledger: no phase 'thinking'; expected .*train"
+    ):
+        check_ledgers(strange, MLPERF, division="closed")
+
+
 def test_the_clocks_of_a_run_span_its_ledger_after_the_preparation() -> None:
     check_spans(RUN)
     with pytest.raises(RuleError, match=r"1\.500 s, as its ledger adds up"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Ledger
+from finishline.rules.scoring.run import Clock, Ledger, Phase
 from finishline.rules.text import count_text
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, StopAt
@@ -133,6 +133,7 @@ def _impossible(position: int, field: str, found: str, expected: str) -> RuleErr
     )
 
 
+PHASES = tuple(phase.value for phase in Phase)
 TOLERANCE_SECONDS = 1e-6
 SPAN_TOLERANCE_SECONDS = 0.001
 OFF_CLOCK_FACTOR = 2.0
@@ -202,10 +203,11 @@ def seconds_after_preparation(ledger: Ledger) -> float:
 
 def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
     """The ledger of a table. Raises RuleError if it is none."""
-    try:
-        ledger = Ledger(**table)
-    except TypeError as error:
-        raise RuleError(f"{error}", field=f"{place}.ledger", expected="seconds by phase") from error
+    unknown = next((name for name in table if name not in PHASES), None)
+    if unknown is not None:
+        expected = f"seconds by phase, of {', '.join(PHASES)}"
+        raise RuleError(f"no phase {unknown[:80]!r}", field=f"{place}.ledger", expected=expected)
+    ledger = Ledger(**table)
     if any(seconds < 0 for seconds in table.values()):
         raise RuleError("negative seconds", field=f"{place}.ledger", expected="seconds by phase")
     return ledger

@@ -15,6 +15,7 @@ RESOLUTION_SECONDS = 0.005
 CLOCK_DRIFT = 0.001  # Two sound clocks run apart by less than a thousandth.
 PREPARATION = frozenset({Phase.INIT, Phase.COMPILE, Phase.WARMUP})
 # Every field of an evaluation.
+SHOWN_CHARACTERS = 100
 COMPARED = tuple(field.name for field in fields(ReplayEvaluation))
 
 
@@ -87,9 +88,8 @@ def _check_evaluations(run: ReplayRun, posted: Sequence[StreamedEvent]) -> None:
         for name in COMPARED:
             found, wanted = getattr(told, name), getattr(event, name)
             if found != wanted:
-                _refuse(
-                    run.index, f"evaluations[{index}].{name}", f"{found}", f"{wanted}, as posted"
-                )
+                field, shown = f"evaluations[{index}].{name}", str(found)[:SHOWN_CHARACTERS]
+                _refuse(run.index, field, shown, f"{wanted}, as posted")
     if len(run.evaluations) != len(posted):
         _refuse(
             run.index,
