@@ -142,10 +142,12 @@ class Fields:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A non-empty list of texts."""
+        """A non-empty list of texts without control characters."""
         value = self._get(name, "a list of texts")
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
             raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of texts")
+        if any(MISLEADING.search(text) for text in value):
+            raise self.fail(name, "control characters in a text", expected="printable texts")
         return tuple(value)
 
     def numbers(self, name: str) -> tuple[float, ...]:

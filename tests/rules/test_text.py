@@ -292,6 +292,7 @@ WRONG: list[Any] = [
     (lambda f: f.text("x"), " \n ", "text"),
     (lambda f: f.text("x"), "a" * 4001, "..."),
     (lambda f: f.text("x"), "a\x1b[31m", "control characters"),
+    (lambda f: f.texts("x"), ["a", "b\x85"], "control characters"),
     (lambda f: f.text("x"), "a\x00", "control characters"),
     (lambda f: f.text("x"), "a\x9b31m", "control characters"),
     (lambda f: f.text("x"), "0.1 s \u202e model", "control characters"),
