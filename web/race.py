@@ -14,6 +14,7 @@ from finishline.rules.verification.duel_pairs import SIDES
 from web.chart_parts import even_sample
 from web.formats import DASH, SECONDS, TimeFormat, number, quality
 from web.progress import ghost_label, side_of
+from web.target_label import LabelPlace, label_place
 
 View = Mapping[str, Any]
 MOST_POINTS = 200
@@ -73,6 +74,7 @@ class Picture:
     y_ticks: tuple[Tick, ...]
     target_at: float
     target_text: str
+    target_label: LabelPlace
     longest_seconds: float
     summary: str
     has_curves: bool = True
@@ -122,14 +124,23 @@ def picture(runners: Iterable[Runner], target: View, shown: TimeFormat = SECONDS
     scale = _Scale(longest, low - margin, high + margin)
     unit = target["unit"]
     short = unit if unit == "percent" else None  # Others stand with the target alone.
+    y_ticks = tuple(
+        Tick(scale.y(at) / 10, quality(at, short)) for at in _steps(scale.low, scale.high)
+    )
     return Picture(
         lines=tuple(_line(runner, scale, shown) for runner in drawn),
         x_ticks=_time_ticks(scale, shown),
-        y_ticks=tuple(
-            Tick(scale.y(at) / 10, quality(at, short)) for at in _steps(scale.low, scale.high)
-        ),
+        y_ticks=y_ticks,
         target_at=scale.y(target["value"]) / 10,
         target_text=f"target {quality(target['value'], unit)}",
+        target_label=label_place(
+            scale.y(target["value"]) / 10,
+            (
+                [(scale.x(p["seconds"]) / 10, scale.y(p["quality"]) / 10) for p in runner.points]
+                for runner in drawn
+            ),
+            (tick.at for tick in y_ticks),
+        ),
         longest_seconds=longest,
         summary=_summary(drawn, shown),
         has_curves=any(len(runner.points) > 1 for runner in drawn),

@@ -14,6 +14,7 @@ from typing import Any
 
 from web.chart_parts import Figure, even_sample, log_ticks
 from web.formats import number
+from web.target_label import LabelPlace, label_place
 
 Trace = Mapping[str, Any]
 Point = tuple[float, float]
@@ -91,6 +92,7 @@ class Panel:
     x_title: str
     y_title: str
     target: Tick | None
+    target_label: LabelPlace | None
 
     @property
     def has_links(self) -> bool:
@@ -143,20 +145,23 @@ def _panel(figure: Figure, view: Mapping[str, Any]) -> Panel:
     lowers = {id(lower) for lower in fills.values()}
     is_crowded = sum(len(t["x"]) for t in shown) > MOST_MARKED
     traces = [_drawn(t, x, y, fills.get(id(t)), is_crowded) for t in shown if id(t) not in lowers]
-    target = None
+    y_ticks = tuple(Tick(100 * (1 - y.share(at)), text) for at, text in _ticks(layout["yaxis"], y))
+    target, place = None, None
     if lines:
         words = layout["shapes"][0].get("label", {}).get("text", "target")
         target = Tick(100 * (1 - y.share(lines[0])), html.unescape(words))
+        places = ([p for p in _places(t, x, y) if p is not None] for t in shown)
+        curves = ([(across / 10, down / 10) for across, down in curve] for curve in places)
+        place = label_place(target.at, curves, (tick.at for tick in y_ticks))
     return Panel(
         label=view["label"],
         traces=tuple(traces),
         x_ticks=tuple(Tick(100 * x.share(at), text) for at, text in _ticks(layout["xaxis"], x)),
-        y_ticks=tuple(
-            Tick(100 * (1 - y.share(at)), text) for at, text in _ticks(layout["yaxis"], y)
-        ),
+        y_ticks=y_ticks,
         x_title=html.unescape(view["title"] or layout["xaxis"]["title"]["text"]),
         y_title=html.unescape(layout["yaxis"]["title"]["text"]),
         target=target,
+        target_label=place,
     )
 
 
