@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.ranking.records import AGAIN_AFTER, DUEL_ALPHA
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import P_CHALLENGER
@@ -212,7 +213,16 @@ def replay_rows(
     Until there is a report they are those of the race so far.
     """
     report = verification["report"] or race or {"runs": ()}
-    bands = {point["index"]: point for point in verification["control_points"]}
+    # A band computed from a spread may pass what a quality can be.
+    most = GREATEST.get(verification["target"]["unit"]) or math.inf
+    bands = {
+        point["index"]: {
+            **point,
+            "lower": max(0.0, point["lower"]),
+            "upper": min(most, point["upper"]),
+        }
+        for point in verification["control_points"]
+    }
     return [
         {**evaluation, "run": run["index"], "index": index, "band": bands.get(index)}
         for run in report["runs"]

@@ -123,7 +123,9 @@
 
   const bandsOf = () => {
     const [lower, upper] = bandTraces("evaluations");
-    return new Map((upper?.x ?? []).map((index, at) => [index, [lower.y[at], upper.y[at]]]));
+    const most = { percent: 100, fraction: 1 }[live.dataset.unit] ?? Infinity;
+    return new Map((upper?.x ?? []).map((index, at) =>
+      [index, [Math.max(0, lower.y[at]), Math.min(most, upper.y[at])]]));
   };
 
   // The band binds by evaluation: over seconds it stands where this replay's evaluations are.
