@@ -16,7 +16,7 @@ from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address
 from web.names import byline, hardware, models_differ, row_name
-from web.verdicts import published_check, why_not_timed
+from web.verdicts import published_check, was_worker_unfit, why_not_timed
 
 View = Mapping[str, Any]
 OPEN = ("queued", "running")
@@ -129,7 +129,8 @@ def _of_claim(submission: View, checks: Sequence[View]) -> Stamp:
 
 def _found(submission: View, word: str | None, check: View | None) -> str:
     if word == "epochs_agree":
-        return f"A replay took as many epochs; {why_not_timed(check)}."
+        again = " An organiser may request another one." if was_worker_unfit(check) else ""
+        return f"A replay took as many epochs; {why_not_timed(check)}.{again}"
     if word == "witnessed":
         witness = str(check_words(submission)).capitalize()
         return f"{witness}: our worker ran on the submitter's machine, and the time is theirs."

@@ -275,7 +275,11 @@ def _interval(place: View, time: TimeFormat) -> str:
     shown = time.interval(low, high)
     if not shown:
         return "No interval: too few runs to know how much they vary."
-    return f"{shown}: 95 %, of the mean of these runs on this machine."
+    return (
+        f"{shown}: 95 %, of the mean of so many runs on this machine. Their scatter is taken from "
+        "all sealed runs of the benchmark on this hardware class, or from the calibrated "
+        "reference: not from these runs alone."
+    )
 
 
 def _eligibility(place: View) -> str:

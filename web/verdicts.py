@@ -23,6 +23,12 @@ def why_not_timed(check: View | None) -> str:
     return next(untimed, "its time was not compared")
 
 
+def was_worker_unfit(check: View | None) -> bool:
+    """Whether the time was not compared because of the worker, so another replay may compare it."""
+    codes = {reason["code"] for reason in (check or {}).get("reasons", ())}
+    return bool(codes & {"noisy_host", "worker_drifted"})
+
+
 def standing_words(submission: View) -> str:
     """The evidence of a submission with its check, or that it was withdrawn."""
     return "withdrawn" if submission["withdrawal"] else evidence_words(submission)
