@@ -100,8 +100,8 @@ def _sentence(error: FinishlineError) -> str:
     whole = error.detail.removesuffix(".")
     if isinstance(error, NoAnswer):
         return (
-            f"{whole}; start a server with `finishline up`, "
-            "or point --url or FINISHLINE_URL at a running one."
+            f"{whole}; name a running server with `finishline login URL`, --url or "
+            "FINISHLINE_URL, or start one with `finishline up`."
         )
     if isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
         return f"{whole}; check --url."

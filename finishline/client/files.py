@@ -12,6 +12,7 @@ from finishline.client.transport import FilePart
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import check_file_name
 from finishline.rules.text import count_text, near_miss
+from finishline.rules.trainings.manifest import FILE
 
 CLAIM_NAME = "submission.json"
 
@@ -48,6 +49,12 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
+        if (path / FILE).is_file():
+            raise _refused(
+                claim,
+                f"not there, but {FILE} of a training package",
+                "run logs; check and send a package with `finishline training`",
+            )
         raise _refused(claim, "not there", "a submission's JSON, or its folder")
     runs = _listed_runs(claim)
     if runs is None:

@@ -25,7 +25,7 @@ def chosen_form(form: FormData) -> FormData:
     """The form that the API takes, of the files chosen. Raises ContentError."""
     files = _chosen(form)
     if not any(name == FILE or name.lower().endswith((".json", ".py")) for name in files):
-        raise ContentError(EXPECTED)
+        raise ContentError(f"{_lacking(files)}{EXPECTED}")
     if _is_package(files):
         parts = [("files", _renamed(file, name)) for name, file in files.items()]
         return FormData([*parts, *_texts(form, OF_PACKAGE)])
@@ -37,6 +37,14 @@ def chosen_form(form: FormData) -> FormData:
         if name != claim and (listed is None or name in listed or not _is_in_folder(file))
     ]
     return FormData([("submission", _renamed(files[claim], claim)), *logs, *_texts(form, OF_CLAIM)])
+
+
+def _lacking(files: Chosen) -> str:
+    """Sentence on files without the one that says what they are; empty where there are none."""
+    if not files:
+        return ""
+    names = [*sorted(files)[:3], *(["..."] if len(files) > 3 else [])]
+    return f"{', '.join(names)}: no {CLAIM_FILE} and no {FILE} among them. "
 
 
 def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:

@@ -245,6 +245,12 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
     missing = f"{folder}/run_9.log: not there; expected every run log listed in submission.json."
     assert str(refused.value) == missing, "a program is told once too"
 
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "training.toml").write_text("schema = 1")
+    with pytest.raises(Refused, match="send a package with `finishline training`"):
+        find_files_of_a_program(package)
+
 
 def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])

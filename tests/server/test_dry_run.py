@@ -152,6 +152,9 @@ def test_problems_name_file_and_field_and_keep_the_choices(
     assert '<b class="mono">submission.json</b>, <span class="mono">division</span>' in page.text
     assert '<option value="digits" selected>' in page.text
     assert check(client, "ab" * 64, digits_submission).status_code == 403
+    alone = {"csrf": csrf}, [("files", ("run_0.log", b"")), ("files", ("a.log", b""))]
+    page = client.post("/submit", data=alone[0], files=alone[1], headers=ORIGIN)
+    assert "a.log, run_0.log: no submission.json and no training.toml among them." in page.text
 
 
 def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(

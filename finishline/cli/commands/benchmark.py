@@ -15,6 +15,7 @@ from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
 from finishline.definitions import FETCHED
 from finishline.rules.submissions.submission import ScoredSubmission
+from finishline.rules.trainings.manifest import FILE as MANIFEST
 
 app = typer.Typer(
     no_args_is_help=True, help="A benchmark: its phases, its files, and one of your own."
@@ -110,10 +111,12 @@ def fetch(
         "sha256": found.sha256,
         "files": sorted(files),
     }
-    task = f" Its task and data: {folder / found.benchmark_id}." if files else ""
-    open_screen(as_json=as_json).answer(
-        document, [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]}).{task}"]
-    )
+    own = folder / found.benchmark_id
+    task = f" Its task and data: {own}." if files else ""
+    lines = [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]}).{task}"]
+    if f"reference/{MANIFEST}" in files:
+        lines.append(f"Next: copy {own / 'reference'}, and begin a package of your own with it.")
+    open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
 
 
