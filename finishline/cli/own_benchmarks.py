@@ -17,6 +17,7 @@ from finishline.rules.trainings.own_benchmark import (
     LARGEST_BYTES,
     MOST_FILES,
     OwnBenchmark,
+    belongs,
     pinned_in,
     read_own_benchmark,
     wrong_hashes,
@@ -39,12 +40,7 @@ def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
         files, problems = read_folder(folder, most_files=MOST_FILES, most_bytes=LARGEST_BYTES)
     except OSError as error:
         raise _unreadable(error) from error
-    return {name: content for name, content in files.items() if _counts(name)}, problems
-
-
-def _counts(name: str) -> bool:
-    parts = name.split("/")
-    return not name.startswith("README") and not any(part.startswith(".") for part in parts)
+    return {name: content for name, content in files.items() if belongs(name)}, problems
 
 
 def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:

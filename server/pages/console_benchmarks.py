@@ -7,9 +7,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import FormData
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
+from finishline.rules.trainings.own_benchmark import (
+    FILE,
+    LARGEST_BYTES,
+    MOST_FILES,
+    belongs,
+)
 from server.base.errors import ServerError
 from server.base.forms import with_form
 from server.benchmarks.added import add_benchmark
@@ -32,9 +38,7 @@ def benchmarks_page(console: OrganiserDep, benchmark: str = "") -> HTMLResponse:
     typed = {"benchmark": benchmark, "definition": ""}
     known = console.services.benchmarks.get(benchmark)
     if known is not None:
-        with console.services.database.read(console.viewer) as session:
-            folder = console.services.settings.benchmarks_dir
-            typed["definition"] = definition_text(session, known, folder).decode()
+        typed["definition"] = _stored_text(console, known)
     return _page(console, typed)
 
 
@@ -61,12 +65,24 @@ def _add(request: Request, console: Console, form: FormData) -> Response:
     return console.go_on(ADDRESS, Notice(told if changed else "Nothing has changed."))
 
 
+def _stored_text(console: Console, known: Benchmark | None) -> str:
+    """The text of a known definition, as the form offers it; empty for none."""
+    if known is None:
+        return ""
+    with console.services.database.read(console.viewer) as session:
+        folder = console.services.settings.benchmarks_dir
+        return definition_text(session, known, folder).decode()
+
+
 def _files(console: Console, form: FormData, typed: Mapping[str, str]) -> dict[str, bytes]:
     """The chosen files, the definition as typed, and of a known benchmark the files left out."""
     chosen = files_of_folder(form, most_bytes=LARGEST_BYTES)
-    if typed["definition"].strip():
-        chosen.setdefault(FILE, typed["definition"].replace("\r\n", "\n").encode())
+    chosen = {name: content for name, content in chosen.items() if belongs(name)}
     known = console.services.benchmarks.get(typed["benchmark"])
+    text = typed["definition"].replace("\r\n", "\n")
+    # The form comes with the stored text: only one that was changed goes before the folder's.
+    if text.strip() and (FILE not in chosen or text.strip() != _stored_text(console, known).strip()):
+        chosen[FILE] = text.encode()
     pinned = known.trainings.files if known is not None and known.trainings is not None else {}
     for name, sha256 in pinned.items():
         if known is not None and name not in chosen:

@@ -265,7 +265,14 @@ def test_a_benchmark_is_added_and_changed_in_the_browser(
     wrong = send(text.replace('clock = "mlperf"', 'clock = "sun"'), files)
     assert "clock" in words_of(wrong.text)
     assert wrong.status_code == 422
-    assert "Mine, version 1, is offered." in send(text, files).text
+    without = words_of(send(text, {"points.csv": files["points.csv"]}).text)
+    assert "task.py : missing" in without
+    assert "task.py , trainings.files" not in without
+    # The folder of `benchmark init` is taken as it lies there; a text beside it goes before its own.
+    beside = {"README.md": b"for people", ".DS_Store": b"", "benchmark.toml": text.encode()}
+    renamed = send(text.replace('title = "Mine"', 'title = "Ours"'), files | beside).text
+    assert "Ours, version 1, is offered." in renamed
+    assert "Mine, version 1, is offered." in send("", files | beside).text
     edit = client.get(address, params={"benchmark": "mine"}).text
     assert "0 entries keep the version" in words_of(edit)
     assert "id = &#34;mine&#34;" in edit

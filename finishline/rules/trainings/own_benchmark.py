@@ -16,7 +16,7 @@ from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
-from finishline.rules.trainings.package import python_problems, read_package
+from finishline.rules.trainings.package import is_left_out, python_problems, read_package
 from finishline.rules.trainings.policy import REFERENCE, TASK_FILE
 
 FILE = "benchmark.toml"
@@ -49,10 +49,16 @@ def read_own_benchmark(
     problems += _reference(others, _id_of(files))
     if benchmark is not None:
         problems += _suits(benchmark, files[FILE])
-        problems += _pinned(benchmark, others)
+        told = {each.file for each in problems if each.file not in others}
+        problems += [each for each in _pinned(benchmark, others) if each.file not in told]
     if problems or benchmark is None:
         return None, problems
     return OwnBenchmark(benchmark, files[FILE], others), []
+
+
+def belongs(name: str) -> bool:
+    """Whether a file of an organiser's folder may be pinned: no README, no hidden file."""
+    return not name.startswith("README") and not any(map(is_left_out, name.split("/")))
 
 
 def _sizes(files: Mapping[str, bytes]) -> Iterator[RuleError]:
