@@ -92,8 +92,7 @@ class PhasesCreate(Schema):
     def _in_order(self) -> Self:
         found = faults(self.phases)
         if found:
-            text = " ".join(f"{name}: {sentence}" for name, sentence in found.items())
-            raise PydanticCustomError("dates_out_of_order", "{text}", {"text": text})
+            raise PydanticCustomError("dates_out_of_order", "{text}", {"text": " ".join(found)})
         return self
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.client.errors import Problem
@@ -63,7 +64,8 @@ def broken(folder: Path, problems: list[RuleError]) -> CliError:
     count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
     hint = ""
     if any(each.field == "trainings.files" for each in problems):
-        hint = f" To pin the files as they are: finishline benchmark check {folder} --write"
+        command = f"finishline benchmark check {quote(str(folder))} --write"
+        hint = f" To pin the files as they are: {command}"
     return CliError(
         f"{folder} breaks the rules of a benchmark: {count}.{hint}",
         exit_code=ExitCode.REFUSED,

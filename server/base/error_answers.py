@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from finishline.api.people import DISPLAY_PATTERN, DOMAIN_PATTERN, EMAIL_PATTERN, NAME_PATTERN
 from finishline.rules.errors import RuleError
 from server.base.errors import ServerError, UsedUpError, problem_of
 from server.base.request_context import current_request_id, note_told
@@ -46,6 +47,15 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of PostgreSQL after a failover to a standby that only reads (25006), to a database without
 # this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
+
+
+# Texts that the patterns of people's fields take.
+PATTERNS = {
+    DOMAIN_PATTERN: "a mail domain, such as uni.example",
+    EMAIL_PATTERN: "a mail address, such as olivia@uni.example",
+    NAME_PATTERN: "letters, digits, spaces and . @ _ -, with no dot in front",
+    DISPLAY_PATTERN: "letters, digits, spaces and . ' ’ , - _, with a letter or digit in front",
+}
 
 
 class NamedMethods(dict[str, set[str]]):
@@ -99,6 +109,14 @@ ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+def message_of(item: Mapping[str, Any]) -> str:
+    """The words of a validation error; a pattern is told as the text that it asks for."""
+    expected = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
+    if expected is not None:
+        return f"Expected {expected}"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
 
@@ -124,7 +142,7 @@ def add_error_handlers(app: FastAPI) -> None:
                 "file": None,
                 "line": None,
                 "field": ".".join(str(part) for part in item["loc"]),
-                "message": item["msg"].removeprefix("Value error, "),
+                "message": message_of(item),
                 "expected": None,
             }
             for item in error.errors()

@@ -80,8 +80,9 @@ def _files(console: Console, form: FormData, typed: Mapping[str, str]) -> dict[s
     chosen = {name: content for name, content in chosen.items() if belongs(name)}
     known = console.services.benchmarks.get(typed["benchmark"])
     text = typed["definition"].replace("\r\n", "\n")
+    is_changed = text.strip() != _stored_text(console, known).strip()
     # The form comes with the stored text: only one that was changed goes before the folder's.
-    if text.strip() and (FILE not in chosen or text.strip() != _stored_text(console, known).strip()):
+    if text.strip() and (FILE not in chosen or is_changed):
         chosen[FILE] = text.encode()
     pinned = known.trainings.files if known is not None and known.trainings is not None else {}
     for name, sha256 in pinned.items():

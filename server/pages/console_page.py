@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from sqlalchemy.orm import Session
 
 from server.base.addresses import site_address
+from server.base.error_answers import message_of
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
@@ -159,7 +160,7 @@ def sentence_of(item: ErrorDetails) -> str:
         return "This field is required."
     if item["type"] in NUMBERS:
         return NUMBERS[item["type"]]
-    message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = message_of(item).removeprefix("Input ")
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 

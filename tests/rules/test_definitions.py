@@ -408,11 +408,15 @@ def test_the_sentence_tells_the_phase_and_what_comes_next() -> None:
 
 
 def test_dates_out_of_order_are_named() -> None:
-    assert faults(ROUND) == {}
-    assert set(faults(Phases(opens_at=NOON, closes_at=NOON))) == {"closes_at"}
-    assert set(faults(Phases(closes_at=NOON, freezes_at=NOON + SECOND))) == {"freezes_at"}
+    assert faults(ROUND) == []
+    assert faults(Phases(opens_at=NOON, closes_at=NOON)) == [
+        "The closing date must be after the opening, 2026-12-01 12:00 UTC."
+    ]
+    assert faults(Phases(closes_at=NOON, freezes_at=NOON + SECOND)) == [
+        "The freeze must not be after the closing date, 2026-12-01 12:00 UTC."
+    ]
     # An embargo may end before the round does, and rules may be frozen before it opens.
-    assert faults(Phases(NOON, NOON - DAY, NOON + DAY, NOON - DAY)) == {}
+    assert faults(Phases(NOON, NOON - DAY, NOON + DAY, NOON - DAY)) == []
 
 
 def test_what_differs_is_found() -> None:

@@ -268,7 +268,7 @@ def test_a_benchmark_is_added_and_changed_in_the_browser(
     without = words_of(send(text, {"points.csv": files["points.csv"]}).text)
     assert "task.py : missing" in without
     assert "task.py , trainings.files" not in without
-    # The folder of `benchmark init` is taken as it lies there; a text beside it goes before its own.
+    # The folder of `benchmark init` is taken as it lies there; a changed text goes before its own.
     beside = {"README.md": b"for people", ".DS_Store": b"", "benchmark.toml": text.encode()}
     renamed = send(text.replace('title = "Mine"', 'title = "Ours"'), files | beside).text
     assert "Ours, version 1, is offered." in renamed

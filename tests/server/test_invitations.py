@@ -197,6 +197,8 @@ def test_an_organiser_makes_and_revokes_links_in_the_console(
 
     wrong = send("", role="submitter", uses="0")
     assert (wrong.status_code, 'id="e-uses"' in wrong.text) == (422, True)
+    domain = send("", role="submitter", mail_domain="not a domain")
+    assert "Expected a mail domain, such as uni.example." in domain.text
     made = send("", role="submitter", uses="3", last_day=str(utc_now().date()))
     assert re.search(r">http://testserver/join/1-[\w-]{32}<", made.text)
     assert "0 of 3" in made.text

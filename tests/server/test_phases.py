@@ -371,7 +371,7 @@ def test_an_organiser_sets_dates_on_the_console(client: TestClient, olivia: Any)
     }
     wrong = client.post(PHASES_PAGE, data=form | {"closes_at": "2025-01-01T00:00"}, headers=ORIGIN)
     assert wrong.status_code == 422
-    assert "must be after opens_at" in wrong.text
+    assert "The closing date must be after the opening, 2026-01-01 09:30 UTC." in wrong.text
     assert 'value="2025-01-01T00:00"' in wrong.text
     assert "the &lt;first&gt; round" in wrong.text
     nameless = client.post(PHASES_PAGE, data=form | {"benchmark": "nothing"}, headers=ORIGIN)

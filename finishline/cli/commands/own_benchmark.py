@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -45,7 +46,7 @@ def init(path: BenchmarkPath, as_json: Json = False) -> int:
     write_hashes(path)
     lines = [
         f"Wrote {', '.join(written)} to {path}.",
-        f"Next: finishline benchmark check {path}",
+        f"Next: finishline benchmark check {quote(str(path))}",
     ]
     open_screen(as_json=as_json).answer({"id": name, "path": str(path), "files": written}, lines)
     return int(ExitCode.OK)
@@ -83,9 +84,10 @@ def check(
     Exit code 1 if it breaks a rule, 3 if a run of the reference failed or missed the target.
     """
     screen = open_screen(as_json=as_json)
-    if write and write_hashes(path):
-        screen.say(f"Wrote the SHA-256 of every file to {path / FILE}.")
+    is_written = write and write_hashes(path)
     own, unpinned = open_own_benchmark(path)
+    if is_written:
+        screen.say(f"Pinned in {path / FILE}: {', '.join(sorted(own.files))}.")
     require_server("benchmark check")
     name = own.benchmark.benchmark_id
     target = own.benchmark.target
@@ -205,7 +207,7 @@ def _last_lines(
         return
     yield from _reference_lines(reference)
     yield from (_warning(each) for each in warnings)
-    yield as_it_is(f"Next: finishline benchmark add {path}")
+    yield as_it_is(f"Next: finishline benchmark add {quote(str(path))}")
 
 
 def _fine(text: str) -> Text:
@@ -239,9 +241,10 @@ def add(
         found, same = server.post_form("/benchmarks", files=parts, fields=fields, key=None)
     name = own.benchmark.benchmark_id
     done = "is there already; nothing changed" if same else "is offered"
+    reference = quote(f"{path}/reference")
     lines: list[RenderableType] = [
         as_it_is(f"{name} {done} ({own.benchmark.sha256[:12]}): {url}/benchmarks/{name}"),
-        as_it_is(f"Next, to measure its reference: finishline training submit {path}/reference"),
+        as_it_is(f"Next, to measure its reference: finishline training submit {reference}"),
     ]
     if unpinned:
         lines.insert(0, _warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))

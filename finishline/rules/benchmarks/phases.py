@@ -75,14 +75,14 @@ def sentence_at(phases: Phases, now: datetime) -> str:
     return " ".join([told, *_freeze_words(phases, now), *_embargo_words(phases, now)])
 
 
-def faults(phases: Phases) -> dict[str, str]:
-    """Faults in the order of the dates, by the field to change."""
-    found: dict[str, str] = {}
+def faults(phases: Phases) -> list[str]:
+    """Sentences about dates that are out of order."""
+    found: list[str] = []
     opens, freezes, closes = phases.opens_at, phases.freezes_at, phases.closes_at
     if opens is not None and closes is not None and closes <= opens:
-        found["closes_at"] = f"It must be after opens_at, {moment_words(opens)}."
+        found.append(f"The closing date must be after the opening, {moment_words(opens)}.")
     if freezes is not None and closes is not None and freezes > closes:
-        found["freezes_at"] = f"It must not be after closes_at, {moment_words(closes)}."
+        found.append(f"The freeze must not be after the closing date, {moment_words(closes)}.")
     return found
 
 
