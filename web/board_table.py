@@ -93,6 +93,7 @@ INFERENCE = (
     Column("date", "Date", "wide"),
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
+UNCONFIRMED = "Measured, without a number yet"
 LISTED = "Claimed: times are the submitters' own"
 UNCHECKED = "Published, source not checked"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
@@ -195,7 +196,8 @@ def _section(entry: Entry) -> str:
         return LISTED
     if entry.get("provisional_rank") is None:
         return "Not ranked"
-    return UNCHECKED if entry.get("evidence") == "published" else CLAIMED
+    evidence = entry.get("evidence")
+    return {"published": UNCHECKED, "measured": UNCONFIRMED}.get(str(evidence), CLAIMED)
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:

@@ -82,7 +82,7 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
     "log_limit": ("submitter", "Print less."),
     "prepare_time_limit": (
         "time_limit",
-        "Do less in `prepare`; the benchmark page has the limit.",
+        "Do less in prepare(); the benchmark page has the limit.",
     ),
     "silence_time_limit": (
         "time_limit",

@@ -28,7 +28,7 @@ EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
 DONE = {
     "pause": "paused",
     "drain": "draining",
-    "resume": "no longer held",
+    "resume": "no longer paused",
     "confirm": "confirmed",
     "baseline": "measured anew from its next readings",
 }

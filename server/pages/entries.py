@@ -85,6 +85,11 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
         "runs": policy.runs,
         "halves": policy.halves,
         "has_reference": policy.has_reference,
+        "run_limit_seconds": policy.run_limit_seconds,
+        "prepare_seconds": policy.prepare_seconds,
+        "max_evaluations": policy.max_evaluations,
+        "memory_mib": policy.memory_mib,
+        "threads": policy.threads,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastapi import APIRouter
-from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.rescoring import BATCH_SUBMISSIONS, RescoreRequest, RescoreView
@@ -18,7 +18,7 @@ from finishline.rules.submissions.submission import ScoredSubmission, score_subm
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ServerError
-from server.base.models import RunRow, Submission
+from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.services import Services, ServicesDep
 from server.base.standing import verification_under_way
 from server.base.viewer import ORGANISER
@@ -153,9 +153,11 @@ def _nothing(choice: Choice) -> Summary:
 
 
 def _chosen(choice: Choice) -> ColumnElement[bool]:
+    """Every submission that has logs of its own: a package has none."""
+    with_logs = Submission.id.not_in(select(TrainingPackage.submission_id))
     if choice.benchmark_id is None:
-        return true()
-    return Submission.benchmark_id == choice.benchmark_id
+        return with_logs
+    return with_logs & (Submission.benchmark_id == choice.benchmark_id)
 
 
 def _places_after(

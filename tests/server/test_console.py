@@ -637,7 +637,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
     assert "is draining" in page
     assert "draining by olivia since" in page
     page = console.done("/console/workers", **order | {"action": "resume"})
-    assert "is no longer held" in page, "whether it takes work depends on whether it runs"
+    assert "is no longer paused" in page, "whether it takes work depends on whether it runs"
     page = console.done("/console/workers", **order | {"action": "baseline"})
     assert "is measured anew from its next readings" in page
     for what in ("everything", "queue:cpu-test"):

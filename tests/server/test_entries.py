@@ -201,7 +201,7 @@ def entries(client: TestClient, database: Database, walter: Person) -> Entries:
 
 
 def test_a_package_is_measured_and_ranks(
-    entries: Entries, alice: Person, client: TestClient
+    entries: Entries, alice: Person, olivia: Person, client: TestClient
 ) -> None:
     answer = entries.hand_in(alice)
 
@@ -219,6 +219,10 @@ def test_a_package_is_measured_and_ranks(
     assert [(row["submission_id"], row["rank"]) for row in board["entries"]] == [(entry["id"], 1)]
     records = client.get("/api/v1/benchmarks/digits/records").json()
     assert entry["id"] in str(records)
+    # It has no logs of its own to score again.
+    wanted = {"benchmark": "digits", "definition": "current"}
+    rescored = client.post("/api/v1/rescore", json=wanted, headers=olivia.headers).json()
+    assert (rescored["submissions"], rescored["failed"]) == (0, [])
 
 
 def test_a_worker_gets_package_and_nonces_with_its_lease_alone(

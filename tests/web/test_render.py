@@ -196,6 +196,9 @@ def test_claims_stand_apart_with_a_provisional_place_in_brackets(make: Make, rea
     unchecked = read(benchmark_page(make, make["board"](claim | {"evidence": "published"})))
     assert "1 published result below, not checked." in unchecked
     assert "Published, source not checked" in unchecked
+    waiting = read(benchmark_page(make, make["board"](claim | {"evidence": "measured"})))
+    assert "Measured, without a number yet" in waiting
+    assert "Nothing measured yet" not in waiting
 
 
 def test_a_row_that_its_runs_cannot_tell_from_a_better_one_says_so(make: Make, read: Read) -> None:
