@@ -46,8 +46,9 @@ def decision_rows(
     words = published["words"], new["words"]
     rows = [DecisionRow("Evidence", *words, "" if words[0] == words[1] else "changes")]
     rows.append(_row("Time", published, new, "tta_seconds", time, differences, "slower", "faster"))
-    more = ("more", "fewer")
-    rows.append(_row("Epochs", published, new, "epochs_to_target", _three, differences, *more))
+    if new.get("kind") != "entry":  # A package has no epochs.
+        more = ("more", "fewer")
+        rows.append(_row("Epochs", published, new, "epochs_to_target", _three, differences, *more))
     rows.append(DecisionRow("Reached", _reached(published), _reached(new), ""))
     loads = [_load(side["cpu_share"]) for side in (published, new)]
     rows.append(DecisionRow("Share of the processor", loads[0], loads[1], ""))

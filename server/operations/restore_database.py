@@ -39,6 +39,12 @@ def _filled(connection: Connection) -> list[str]:
     return sorted(name for name, present in rows_present(connection).items() if present)
 
 
+def _listed(names: Sequence[str]) -> str:
+    """The names of tables, the first three and how many more of a longer list."""
+    more = [count_text(len(names) - 3, "other table")] if len(names) > 3 else []
+    return ", ".join([*names[:3], *more])
+
+
 class SqlitePlace:
     """A file, replaced by renaming another onto it."""
 
@@ -52,7 +58,7 @@ class SqlitePlace:
             return None
         with self._database.engine.connect() as connection:
             names = _filled(connection)
-        return f"{self._path} has rows in {', '.join(names)}" if names else None
+        return f"{self._path} has rows in {_listed(names)}" if names else None
 
     def require_unused(self) -> None:
         """Take the file out of the mode that needs others' files, which takes it for oneself."""
@@ -114,7 +120,7 @@ class PostgresqlPlace:
         """Its content, as the beginning of a sentence; None if no table has a row."""
         with self._database.engine.connect() as connection:
             names = _filled(connection)
-        return f"{self._database.url.database} has rows in {', '.join(names)}" if names else None
+        return f"{self._database.url.database} has rows in {_listed(names)}" if names else None
 
     def require_unused(self) -> None:
         """Others' transactions would go on in the schema that is replaced."""

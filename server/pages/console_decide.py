@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from finishline.api.reruns import DecisionCreate, VerificationComparison
 from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.verification.judge_time import cpu_share
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.rerun_comparison import ReplayFigures
 from server.base.models import Submission, Verification
 from server.base.standing import (
@@ -18,6 +19,7 @@ from server.base.standing import (
     find_verification,
     is_pending,
     published_verification,
+    purpose_of,
     report_of,
     require_submission,
 )
@@ -144,8 +146,14 @@ def _side(
         "pending": is_pending(verification, submission),
         "settled": _settled(verification),
         "runs": [vars(run) for run in figures],
-        "cpu_share": None if report is None else cpu_share(report),
+        "cpu_share": None if report is None else _load(report),
     }
+
+
+def _load(report: ReplayReport) -> float:
+    """Lowest share of the processor; of a box, in the time in which it could use one."""
+    of_boxes = [run.processor_share for run in report.runs if run.processor_share is not None]
+    return min(of_boxes) if of_boxes else cpu_share(report)
 
 
 def _settled(verification: Verification) -> str:
@@ -159,9 +167,9 @@ def _settled(verification: Verification) -> str:
 def _comparison(
     session: Session, standing: Verification | None, waiting: Verification
 ) -> VerificationComparison | None:
-    """Both replays side by side; latencies have no runs to compare."""
+    """Both replays or measurements side by side; latencies have no runs to compare."""
     if standing is None or standing is waiting:
         return None
-    if {standing.kind, waiting.kind} != {"replay"}:
+    if not (purpose_of(standing).fills_pool and purpose_of(waiting).fills_pool):
         return None
     return compare_verifications(session, standing.id, waiting.id)

@@ -244,8 +244,8 @@ def compare_verifications(
             f"Verification {first_id} is of submission {first.submission_id}, {second_id} of "
             f"{second.submission_id}: expected two of one submission."
         )
-    if first.submission is None or not all(purpose_of(one).is_evidence for one in (first, second)):
-        raise ContentError("Choose two replays of the same submission.")
+    if first.submission is None or not all(purpose_of(one).fills_pool for one in (first, second)):
+        raise ContentError("Choose two replays or measurements of the same submission.")
     if first is second:
         raise ContentError("Choose two different verifications.")
     benchmark = judged_under(session, first)
@@ -273,13 +273,17 @@ def judged_under(session: Session, verification: Verification) -> Benchmark:
 
 
 def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
-    """Report with the sealed runs alone: the claim's own seeds may be the same in both replays."""
-    return replace(report, runs=report.runs[verification.own_runs :])
+    """Report with the timed, sealed runs alone: the claim's own seeds may be the same in both."""
+    untimed = verification.control_runs | verification.repeat_runs
+    sealed = report.runs[verification.own_runs :]
+    return replace(report, runs=[run for run in sealed if run.index not in untimed])
 
 
 def _side(session: Session, verification: Verification, report: ReplayReport | None) -> SideView:
     benchmark = judged_under(session, verification)
-    runs = figures_of(benchmark, report) if report is not None else []
+    untimed = verification.control_runs | verification.repeat_runs
+    found = figures_of(benchmark, report) if report is not None else []
+    runs = [run for run in found if run.index not in untimed]
     return SideView(
         id=verification.id,
         state=verification.state,

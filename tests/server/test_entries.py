@@ -30,6 +30,7 @@ from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
+from tests.support.pages import words_of
 from tests.support.proofs import seal_again
 from tests.support.services import services_of
 from tests.support.streams import stream_report
@@ -356,8 +357,12 @@ def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(
     assert own["package"]["same_program_as"] == original
 
 
-def test_more_runs_join_the_same_pool(
-    entries: Entries, alice: Person, client: TestClient, database: Database
+def test_more_runs_join_the_same_pool_and_are_compared(
+    entries: Entries,
+    alice: Person,
+    olivia: Person,
+    client: TestClient,
+    database: Database,
 ) -> None:
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
@@ -378,6 +383,10 @@ def test_more_runs_join_the_same_pool(
     )
     assert replay.status_code == 403
     assert "the kind entry does" in replay.json()["detail"]
+
+    page = words_of(Console(client, olivia).get(f"/console/decide/{more.json()['id']}").text)
+    assert "5 of 5" in page
+    assert "slower (Welch" in page
 
 
 @pytest.mark.parametrize(
