@@ -20,6 +20,7 @@ from finishline.cli.bundles import (
 )
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.exports import check_export
 from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import open_screen
@@ -40,7 +41,8 @@ def check_proof_of(
     proof: Annotated[
         str | None,
         typer.Argument(
-            metavar="VERIFICATION|FILE", help="Id of a verification, or its proof in a file."
+            metavar="VERIFICATION|FILE|FOLDER",
+            help="Id of a verification, its proof in a file, or the folder of an export.",
         ),
     ] = None,
     key: Annotated[
@@ -61,7 +63,8 @@ def check_proof_of(
     """Check that a verdict follows from its evidence. A file is checked offline.
 
     For a file, pass the server's public key with --key; for an id, proof and keys come from the
-    server. The exit code is 0 if no check fails, else 1.
+    server. A server's export is checked file by file against what was signed. The exit code is 0 if
+    no check fails, else 1.
     """
     if (proof is None) == (log is None):
         raise CliError(
@@ -72,6 +75,8 @@ def check_proof_of(
         return check_log_file(log, head=head, screen=open_screen(as_json=as_json))
     assert proof is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
+    if Path(proof).is_dir():
+        return _check_export(Path(proof), keys, as_json=as_json)
     offline = is_file(proof)
     if offline:
         content = read_file(Path(proof))
@@ -85,11 +90,23 @@ def check_proof_of(
         raise CliError(told, exit_code=ExitCode.SERVER) from error
     if not offline:
         _require_asked_for(checked.document, proof)
+    return _answer(checked, _headline(checked.document), as_json=as_json)
+
+
+def _check_export(folder: Path, keys: list[bytes], *, as_json: bool) -> int:
+    checked = check_export(folder, keys)
+    head = checked.document.get("audit_head")
+    noted = str(head.get("sha256"))[:64] if isinstance(head, Mapping) else "?"
+    told = f"Export of {str(checked.document.get('made_at'))[:40]}, head of the audit log {noted}"
+    return _answer(checked, Text(told), as_json=as_json)
+
+
+def _answer(checked: Checked, headline: Text, *, as_json: bool) -> int:
     view = {
         "passed": not checked.failed,
         "checks": [asdict(check) for check in checked.checks],
     }
-    open_screen(as_json=as_json).answer(view, _lines(checked))
+    open_screen(as_json=as_json).answer(view, [headline, *_lines(checked)])
     return int(ExitCode.REFUSED if checked.failed else ExitCode.OK)
 
 
@@ -134,7 +151,7 @@ def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
 def _lines(checked: Checked) -> list[RenderableType]:
     failed = checked.failed
     unmade = [check.name for check in checked.checks if check.result == "open"]
-    lines: list[RenderableType] = [_headline(checked.document), check_table(checked.checks)]
+    lines: list[RenderableType] = [check_table(checked.checks)]
     lines += waiver_lines(checked.document)
     if unmade:
         lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))

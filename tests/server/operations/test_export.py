@@ -17,6 +17,8 @@ from fastapi.testclient import TestClient
 from pyarrow import parquet
 from sqlalchemy import Table, select, text
 
+from finishline.cli.bundles import keys_in
+from finishline.cli.exports import check_export
 from finishline.rules.errors import RuleError
 from server.base.errors import ConflictError, ContentError
 from server.base.models import Base, Submission, Verification
@@ -91,6 +93,23 @@ def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> N
     assert found == sorted(
         str(each.relative_to(tmp_path)) for each in (tmp_path / "all").rglob("*") if each.is_file()
     )
+
+
+@on_sqlite
+def test_a_reader_checks_an_export_without_the_server(full: TestClient, tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    export_everything(services_of(full), folder)
+    keys = keys_in(full.get("/api/v1/keys").json())
+    assert check_export(folder, keys).failed == []
+    assert check_export(folder, [bytes(32)]).failed == ["signer"]
+
+    log = next(path for path in (folder / "logs").rglob("*") if path.is_file())
+    log.write_bytes(log.read_bytes() + b"x")
+    (folder / "tables" / "runs.csv").unlink()
+    (folder / "more").write_text("y")
+    found = check_export(folder, keys)
+    assert found.failed == ["files", "logs", "nothing else"]
+    assert "tables/runs.csv" in str(found.checks)
 
 
 def test_nothing_secret_is_in_an_export(
