@@ -96,6 +96,7 @@ def test_a_system_without_accelerators_is_named_by_its_processor() -> None:
     laptop = {"name": "my laptop", "processor": "AMD Ryzen 7 7840U", "processor_count": 16}
 
     assert hardware_words(laptop) == "Ryzen 7 7840U"
+    assert hardware_words(laptop | {"name": "cpu-amd-ryzen-16-cores"}) == "Ryzen 7 7840U"
     assert hardware_words(laptop | {"processor": "x86_64"}) == "CPU"
 
 

@@ -147,9 +147,10 @@ def _of_texts(
         return accelerator_of(accelerator, count=count)
     if instance and (rented := _rented(f"{instances} {_plain(instance)}")) is not None:
         return rented
-    for text in (name, processor):
-        if (one := accelerator_of(text)).model is not None:
-            return one
+    found = [one for text in (name, processor) if (one := accelerator_of(text)).model is not None]
+    if found:
+        # A name such as a hardware class begins with "cpu": its processor says more.
+        return next((one for one in found if one.model != PROCESSORS), found[0])
     # An entry of prose has it in both fields; any other without accelerators trains on processors.
     is_prose = processor in (name, "", NOT_STATED)
     return Accelerator() if is_prose else Accelerator(PROCESSORS, PROCESSORS)
