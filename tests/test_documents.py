@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._")
 # `server/boards/rows.py`, `benchmarks/`: a path in code words, below one of our folders.
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`")
+# `server.base.error_answers`, a module; lines of the access log have a name of their own.
+MODULE = re.compile(r"`(server(?:\.\w+)+)`(?<!`server\.access`)")
 LINK = re.compile(r"\]\((?!https?:|mailto:|/)([^)#\s]+)(?:#[^)]*)?\)")
 # Where a server keeps or a build writes: in no checkout.
 MADE = ("var/", "runs/", "dist/", "secrets/", "build/")
@@ -45,8 +48,11 @@ def test_every_path_that_a_document_names_is_there(page: Path) -> None:
     missing = [path for path in named_paths(text) if not (ROOT / path).exists()]
     links = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
 
+    modules = [name for name in MODULE.findall(text) if find_spec(name) is None]
+
     assert missing == []
     assert links == []
+    assert modules == []
 
 
 def test_names_in_the_table_of_additions_stand_in_the_files_beside_them() -> None:
