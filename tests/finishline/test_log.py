@@ -49,11 +49,6 @@ def train_three(folder: Path, **options: Any) -> None:
             train(run, [*CURVE, 98.0 + seed / 10])
 
 
-def printed_by(script: str) -> str:
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def test_importing_it_loads_no_training_library_server_or_rules() -> None:
     script = (
         "import sys, finishline.log\n"

@@ -18,6 +18,7 @@ from server.base.models import Attempt, ReplayEventRow, Token, Verification, Wor
 from server.base.request_context import CURRENT
 from server.operations import bodies
 from server.verifications.overdue import end_overdue, expire_leases
+from tests.server.conftest import claim_headers
 from tests.support.workers import send_to
 
 LATE = timedelta(hours=1)
@@ -33,10 +34,6 @@ def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
         "samples": 1152 * sequence,
         "quality": quality,
     }
-
-
-def claim_headers(grant: dict[str, Any]) -> dict[str, str]:
-    return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
 
 
 def expire(database: Database) -> int:

@@ -164,10 +164,6 @@ def schema(database: Database) -> dict[str, Any]:
     }
 
 
-def names_and_columns(found: Any) -> dict[str, list[str]]:
-    return {each["name"]: each["column_names"] for each in found}
-
-
 def test_a_server_shows_every_submission_with_its_runs(earlier: Database, tmp_path: Path) -> None:
     before = rows(earlier)
     runs = [row["submission_id"] for row in before["runs"]]

@@ -231,10 +231,6 @@ def _of_statement(name: str, *values: Any) -> Callable[[TakenApart, Random], Non
     return lambda proof, random: proof.statement.update({name: random.choice(values)})
 
 
-def _of_document(name: str, *values: Any) -> Callable[[TakenApart, Random], None]:
-    return lambda proof, random: proof.document.update({name: random.choice(values)})
-
-
 def _of_subjects(change: Callable[[list[Any], Random], None]) -> Callable[..., None]:
     return lambda proof, random: change(proof.statement["subject"], random)
 

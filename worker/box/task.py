@@ -72,7 +72,6 @@ class TaskBox:
         self._box = Box(order)
         self._conversation = TaskConversation()
         self._channel = Channel(self._box.socket, self._conversation)
-        self._prediction: ArraySpec | None = None
 
     def __enter__(self) -> "TaskBox":
         try:

@@ -480,7 +480,7 @@ def test_an_application_that_fails_gives_its_slot_back() -> None:
 
 
 def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
-    async def read_body(scope: Scope, receive: Any, send: Any) -> None:
+    async def read_all(scope: Scope, receive: Any, send: Any) -> None:
         await receive()
 
     async def scenario() -> None:
@@ -488,7 +488,7 @@ def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
         server.go_on.set()
         slow = [asyncio.create_task(server.ask(read=never_read)) for _ in range(5)]
         await asyncio.sleep(0.01)
-        server.app = read_body
+        server.app = read_all
         silent = asyncio.Event()
 
         async def silence() -> Message:
@@ -507,19 +507,9 @@ def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
 
 
 def test_a_request_whose_body_is_whole_needs_a_slot_again() -> None:
-    async def read_body(scope: Scope, receive: Any, send: Any) -> None:
-        status = 200
-        try:
-            while (await receive()).get("more_body"):
-                pass
-        except HTTPException as error:
-            status = error.status_code
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
     async def scenario() -> None:
         server = LimitedServer()
-        server.app = read_body
+        server.app = read_all
         whole = asyncio.Event()
 
         async def body() -> Message:
