@@ -23,9 +23,14 @@ ENDINGS = {
     "failed": "failed",
     "cancelled": "made room for others",
 }
-KINDS_ASKED_FOR = [
-    (name, name.replace("_", " ").capitalize(), PURPOSES[name].words.about) for name in ASKED_FOR
-]
+
+
+def _word_asked_for(name: str) -> str:
+    """The name of a purpose in a list to choose from; a replay is one kind of verification."""
+    return "Replay" if name == "replay" else (PURPOSES[name].words.name or name).capitalize()
+
+
+KINDS_ASKED_FOR = [(name, _word_asked_for(name), PURPOSES[name].words.about) for name in ASKED_FOR]
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
             if filtered
             else "No submissions yet. Upload the first with `finishline submit PATH`, a package "
             "with `finishline training submit PATH`; organisers bring published results with "
-            "`finishline import`.",
+            "`finishline import`. `finishline benchmark phases ID` tells of an embargo.",
             style="dim",
         )
     if board.get("kind") == "inference":

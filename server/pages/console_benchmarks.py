@@ -62,6 +62,8 @@ def _add(request: Request, console: Console, form: FormData) -> Response:
     except (RuleError, ServerError) as error:
         return _page(console, typed, refusal_of(error))
     told = f"{benchmark.title}, version {benchmark.version}, is offered."
+    if not typed["benchmark"]:
+        told += " To measure its reference, hand the folder reference in at Submit."
     return console.go_on(ADDRESS, Notice(told if changed else "Nothing has changed."))
 
 

@@ -387,7 +387,7 @@ def test_an_empty_board_says_whether_others_were_left_out(
     assert finishline("leaderboard", "digits").out == (
         "No submissions yet. Upload the first with `finishline submit PATH`, a package with "
         "`finishline training submit PATH`; organisers bring published results with "
-        "`finishline import`.\n"
+        "`finishline import`. `finishline benchmark phases ID` tells of an embargo.\n"
     )
     rejected = finishline("leaderboard", "digits", "--status", "rejected").out
     assert rejected == "No submission matches the filters.\n"
