@@ -14,8 +14,8 @@ CLOCK_SLACK_SECONDS = 0.25
 RESOLUTION_SECONDS = 0.005
 CLOCK_DRIFT = 0.001  # Two sound clocks run apart by less than a thousandth.
 PREPARATION = frozenset({Phase.INIT, Phase.COMPILE, Phase.WARMUP})
-# Every field of an evaluation.
 SHOWN_CHARACTERS = 100
+# Every field of an evaluation.
 COMPARED = tuple(field.name for field in fields(ReplayEvaluation))
 
 
