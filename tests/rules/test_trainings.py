@@ -19,8 +19,10 @@ from finishline.rules.trainings.protocol import (
     FrameType,
     Limits,
     ProtocolError,
+    TaskConversation,
     header_of,
     offsets,
+    size_of,
 )
 
 MANIFEST = b"""schema = 1
@@ -214,12 +216,20 @@ def test_a_conversation_goes_from_hello_to_done() -> None:
     assert talk.asks == 2
 
 
+@pytest.mark.parametrize("length", [2, 4096])
+def test_a_hello_has_2_to_4096_bytes(length: int) -> None:
+    header = header_of(FrameType.HELLO, 0, length)
+
+    assert conversation().accept(header) == (FrameType.HELLO, length)
+
+
 @pytest.mark.parametrize(
     ("before", "header", "message"),
     [
         ([], HEADER.pack(b"FLE2", 1, 0, 20), "does not begin with FLE1"),
         ([], HEADER.pack(b"FLE1", 1, 1, 20), "frame 1 came; expected frame 0"),
         ([], HEADER.pack(b"FLE1", 1, 0, 4097), "hello has 4097 bytes"),
+        ([], HEADER.pack(b"FLE1", 1, 0, 1), "hello has 1 bytes"),
         ([], HEADER.pack(b"FLE1", 6, 0, 599), "a frame of type 6 came; expected hello"),
         ([], HEADER.pack(b"FLE1", 99, 0, 0), "a frame of type 99 came; expected hello"),
         ([1, 2], HEADER.pack(b"FLE1", 6, 2, 599), "type 6 came; expected ask or done"),
@@ -243,10 +253,30 @@ def test_a_frame_out_of_order_or_of_a_wrong_length_breaks_the_protocol(
         talk.accept(header)
 
 
+def test_a_task_sends_the_frames_that_are_expected_in_their_order() -> None:
+    talk = TaskConversation()
+    for header in (
+        HEADER.pack(b"FLE2", FrameType.HELLO, 0, 2),
+        header_of(FrameType.SCORED, 0, 2),
+        header_of(FrameType.HELLO, 1, 2),
+    ):
+        with pytest.raises(ProtocolError, match="no frame of type hello came"):
+            talk.accept(header)
+    assert talk.accept(header_of(FrameType.HELLO, 0, 4096)) == (FrameType.HELLO, 4096)
+    talk.expected = FrameType.SCORED
+    with pytest.raises(ProtocolError, match="scored has 4097 bytes; expected at most 4096"):
+        talk.accept(header_of(FrameType.SCORED, 1, 4097))
+    assert talk.accept(header_of(FrameType.SCORED, 1, 20)) == (FrameType.SCORED, 20)
+
+
 def test_arrays_begin_at_multiples_of_64_bytes() -> None:
     specs = {"x": ArraySpec("uint8", (1198, 8, 8)), "y": ArraySpec("uint8", (1198,))}
 
     assert offsets(specs) == {"x": 0, "y": 76_672}  # 1,198 x 64 = 76,672
+    assert size_of(specs) == 77_888  # 19 x 64 = 1,216 more
+    assert ArraySpec("float64", (1, 1)).nbytes == 8
+    with pytest.raises(ValueError, match="whole dimensions"):
+        ArraySpec("uint8", ())
     with pytest.raises(ValueError, match="dimensions of at least 1"):
         ArraySpec("uint8", (0,))
     with pytest.raises(ValueError, match="whole dimensions"):
@@ -257,6 +287,12 @@ def test_arrays_begin_at_multiples_of_64_bytes() -> None:
 
 def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock() -> None:
     assert Limits(prepare_seconds=20).prepare_clock_seconds == 60
+
+
+def test_processor_seconds_are_counted_for_each_thread_with_a_minute_to_spare() -> None:
+    limits = Limits(prepare_seconds=20, run_seconds=80, cpu_factor=2.5, threads=3)
+
+    assert limits.cpu_seconds == 810  # 2.5 x 100 x 3 + 60
 
 
 DIGITS = Path(__file__).parents[2] / "benchmarks/digits.toml"

@@ -182,7 +182,7 @@ class Conversation:
     def _check_length(self, kind: FrameType, length: int) -> None:
         if kind is FrameType.HELLO:
             if not 2 <= length <= HELLO_LIMIT_BYTES:
-                raise ProtocolError(f"hello has {length} bytes; at most {HELLO_LIMIT_BYTES}")
+                raise ProtocolError(f"hello has {length} bytes; expected 2 to {HELLO_LIMIT_BYTES}")
             return
         expected = self._prediction_bytes if kind is FrameType.PREDICTIONS else 0
         if length != expected:
