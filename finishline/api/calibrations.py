@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 from finishline.rules.benchmarks.calibration import BandDifference
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.verification.messages import ControlPoint
 
-BatchSizes = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(max_length=16)]
-Runs = Annotated[int, Field(ge=1, le=200)]
+BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
+BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
+Runs = Annotated[int, Field(ge=1, le=200), NO_FLAG]
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 from finishline.rules.roles import Role
 
 Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
@@ -94,7 +94,7 @@ class InvitationCreate(Schema):
     )
 
     role: Role = "submitter"
-    uses: int = Field(default=1, ge=1, le=MOST_USES)
+    uses: Annotated[int, Field(ge=1, le=MOST_USES), NO_FLAG] = 1
     last_day: date | None = None
     mail_domain: str | None = Field(default=None, max_length=253, pattern=DOMAIN_PATTERN)
     organisation: str | None = Field(default=None, min_length=1, max_length=100)

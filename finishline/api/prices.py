@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from finishline.api.dates import Day, DayField
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
@@ -98,7 +98,7 @@ class PriceCreate(Schema):
     effective_on: Day
     source_url: WebAddress
     note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
-    supersedes: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
     ownership: OwnedSystem | None = None
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ def _no_text(value: Any) -> Any:
 
 
 # Limit of a stored integer; a day has fewer submissions, a month fewer seconds.
-Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
+Count = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_no_text)]
 Amount = Count | Literal["unlimited", "default"]
 
 

@@ -1,10 +1,10 @@
 """Rescoring: a batch to ask for, and the figures it changed."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool
 
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 from finishline.api.submissions import CURSOR_PATTERN
 
 BATCH_SUBMISSIONS = 50
@@ -25,7 +25,7 @@ class RescoreRequest(Schema):
     benchmark: str | None = Field(default=None, max_length=100)
     dry_run: StrictBool = False
     definition: Literal["stored", "current"] = "stored"
-    limit: int = Field(default=BATCH_SUBMISSIONS, ge=1, le=200)
+    limit: Annotated[int, Field(ge=1, le=200), NO_FLAG] = BATCH_SUBMISSIONS
     cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
 
 

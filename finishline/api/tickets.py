@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 
 EXAMPLE: dict[str, Any] = {
     "benchmark": "digits",
@@ -29,7 +29,7 @@ class TicketCreate(Schema):
     division: Annotated[str, Field(min_length=1, max_length=20)] | None = None
     settings: Annotated[dict[str, float], Field(max_length=200)] = {}
     hardware_class: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-    runs: Annotated[int, Field(ge=1, le=100)] | None = None
+    runs: Annotated[int, Field(ge=1, le=100), NO_FLAG] | None = None
 
 
 class TicketView(Schema):

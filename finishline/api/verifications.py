@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
-from finishline.api.schema import Schema
+from finishline.api.schema import NO_FLAG, Schema
 from finishline.api.trainings import SpeedUpView
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.messages import ControlPoint
@@ -85,8 +85,8 @@ class VerificationCreate(Schema):
 
     kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
-    own_seeds: int = Field(default=OWN_SEEDS, ge=1, le=OWN_SEEDS)
-    repeats: int = Field(default=USUAL_REPEATS, ge=FEWEST_REPEATS, le=MOST_REPEATS)
+    own_seeds: Annotated[int, Field(ge=1, le=OWN_SEEDS), NO_FLAG] = OWN_SEEDS
+    repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
 
 class FailureView(Schema):

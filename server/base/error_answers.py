@@ -3,7 +3,7 @@
 import errno
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from secrets import randbelow
 from typing import Any
@@ -117,6 +117,12 @@ def message_of(item: Mapping[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
+def _name_of(place: Sequence[int | str]) -> str:
+    """Name of a field, without the types that it may have, among which pydantic looks."""
+    named = [part for part in map(str, place) if not part.startswith(("function-", "literal["))]
+    return ".".join(named)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
 
@@ -141,7 +147,7 @@ def add_error_handlers(app: FastAPI) -> None:
             {
                 "file": None,
                 "line": None,
-                "field": ".".join(str(part) for part in item["loc"]),
+                "field": _name_of(item["loc"]),
                 "message": message_of(item),
                 "expected": None,
             }

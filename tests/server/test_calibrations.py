@@ -540,6 +540,7 @@ def test_a_benchmark_without_a_reference_is_not_calibrated(
         ({"batch_sizes": "64"}, "batch_sizes"),
         ({"runs": 0}, "runs"),
         ({"runs": 201}, "runs"),
+        ({"runs": True}, "body.runs: expected a whole number"),
         ({"reason": ""}, "reason"),
         ({"why": "x"}, "why"),
     ],

@@ -392,7 +392,10 @@ def test_what_is_not_there_has_no_quota(client: TestClient, olivia: Any) -> None
 def test_a_bad_body_is_422_and_sets_nothing(
     body: dict[str, Any], client: TestClient, alice: Any, olivia: Any
 ) -> None:
-    assert put(client, ALICE, olivia, **body).status_code == 422
+    refused = put(client, ALICE, olivia, **body)
+    assert refused.status_code == 422
+    (name,) = body
+    assert {problem["field"] for problem in refused.json()["problems"]} == {f"body.{name}"}
     assert client.get(ALL, headers=olivia.headers).json()["quotas"] == []
 
 
