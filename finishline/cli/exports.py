@@ -12,11 +12,10 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import Check
 from finishline.rules.proof.hash_chain import read_json
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, names_text
 
 MANIFEST, LOG_LIST, LOGS = "manifest.json", "logs.csv", "logs"
 FORMAT = "finishline-export-1"
-NAMED_AT_MOST = 3
 
 
 def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
@@ -42,17 +41,16 @@ def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
 def _contents(folder: Path, document: Mapping[str, Any]) -> Iterator[Check]:
     files = {name: (part["sha256"], part["size_bytes"]) for name, part in document["files"].items()}
     yield _same("files", folder, files)
-    if LOG_LIST not in files:
-        return
-    rows = csv.DictReader(io.StringIO((folder / LOG_LIST).read_text(encoding="utf-8")))
+    text = (folder / LOG_LIST).read_text(encoding="utf-8") if LOG_LIST in files else ""
     logs = {
         f"{LOGS}/{row['sha256'][:2]}/{row['sha256']}": (row["sha256"], int(row["bytes"]))
-        for row in rows
+        for row in csv.DictReader(io.StringIO(text))
     }
     yield _same("logs", folder, logs)
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    there = {str(path.relative_to(folder)) for path in found}
     others = sorted(there - files.keys() - logs.keys() - {MANIFEST})
-    why = f"not signed: {_named(others)}" if others else ""
+    why = f"not signed: {names_text(others)}" if others else ""
     compared = "no file but those that are listed"
     yield Check("nothing else", "fail" if others else "pass", compared, why)
 
@@ -60,7 +58,7 @@ def _contents(folder: Path, document: Mapping[str, Any]) -> Iterator[Check]:
 def _same(name: str, folder: Path, listed: Mapping[str, tuple[str, int]]) -> Check:
     wrong = [each for each in sorted(listed) if not _is_same(folder, each, *listed[each])]
     compared = f"SHA-256 and bytes of {count_text(len(listed), 'file')}"
-    why = f"missing or changed: {_named(wrong)}" if wrong else ""
+    why = f"missing or changed: {names_text(wrong)}" if wrong else ""
     return Check(name, "fail" if wrong else "pass", compared, why)
 
 
@@ -72,8 +70,3 @@ def _is_same(folder: Path, name: str, sha256: str, size: int) -> bool:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     return (found, path.stat().st_size) == (sha256, size)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_AT_MOST
-    return ", ".join(names[:NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
@@ -14,6 +14,12 @@ from finishline.rules.errors import RuleError
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
     """Count with its noun: 1 run, 1,688 runs; `plural` where it takes more than an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def names_text(names: Sequence[str], *, most: int = 3) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def unseen_gap_text(percent: float) -> str:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from finishline.rules.errors import RuleError
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, names_text
 from server.base.artifacts import sync
 from server.base.database import Database, UtcDateTime, utc_now
 from server.base.errors import ConflictError
@@ -39,12 +39,6 @@ def _filled(connection: Connection) -> list[str]:
     return sorted(name for name, present in rows_present(connection).items() if present)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The names of tables, the first three and how many more of a longer list."""
-    more = [count_text(len(names) - 3, "other table")] if len(names) > 3 else []
-    return ", ".join([*names[:3], *more])
-
-
 class SqlitePlace:
     """A file, replaced by renaming another onto it."""
 
@@ -58,7 +52,7 @@ class SqlitePlace:
             return None
         with self._database.engine.connect() as connection:
             names = _filled(connection)
-        return f"{self._path} has rows in {_listed(names)}" if names else None
+        return f"{self._path} has rows in {names_text(names)}" if names else None
 
     def require_unused(self) -> None:
         """Take the file out of the mode that needs others' files, which takes it for oneself."""
@@ -120,7 +114,7 @@ class PostgresqlPlace:
         """Its content, as the beginning of a sentence; None if no table has a row."""
         with self._database.engine.connect() as connection:
             names = _filled(connection)
-        return f"{self._database.url.database} has rows in {_listed(names)}" if names else None
+        return f"{self._database.url.database} has rows in {names_text(names)}" if names else None
 
     def require_unused(self) -> None:
         """Others' transactions would go on in the schema that is replaced."""

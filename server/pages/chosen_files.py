@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from starlette.datastructures import FormData, UploadFile
 
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
+from finishline.rules.text import names_text
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import is_left_out
 from server.base.errors import ContentError
@@ -43,8 +44,7 @@ def _lacking(files: Chosen) -> str:
     """Sentence on files without the one that says what they are; empty where there are none."""
     if not files:
         return ""
-    names = [*sorted(files)[:3], *(["..."] if len(files) > 3 else [])]
-    return f"{', '.join(names)}: no {CLAIM_FILE} and no {FILE} among them. "
+    return f"{names_text(sorted(files))}: no {CLAIM_FILE} and no {FILE} among them. "
 
 
 def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:

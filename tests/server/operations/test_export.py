@@ -106,7 +106,7 @@ def test_a_reader_checks_an_export_without_the_server(full: TestClient, tmp_path
     log = next(path for path in (folder / "logs").rglob("*") if path.is_file())
     log.write_bytes(log.read_bytes() + b"x")
     (folder / "tables" / "runs.csv").unlink()
-    (folder / "more").write_text("y")
+    (folder / "more").symlink_to("/")
     found = check_export(folder, keys)
     assert found.failed == ["files", "logs", "nothing else"]
     assert "tables/runs.csv" in str(found.checks)
