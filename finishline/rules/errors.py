@@ -69,7 +69,7 @@ class LogFormatError(RuleError):
 
 
 class SubmissionError(RuleError):
-    """A submission breaks several rules at once; `problems` has one error for each."""
+    """A submission or a package breaks several rules; `problems` has one error for each."""
 
     def __init__(self, problems: "list[RuleError]") -> None:
         first, *others = problems
@@ -87,3 +87,9 @@ class SubmissionError(RuleError):
     def problems(self) -> "list[RuleError]":
         """One error for each rule that was broken, in the order they were found."""
         return self._problems
+
+
+def raise_all(problems: list[RuleError]) -> None:
+    """Raise one error that lists all problems; do nothing where there are none."""
+    if problems:
+        raise SubmissionError(problems) if len(problems) > 1 else problems[0]

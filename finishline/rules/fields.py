@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from finishline.rules.errors import RuleError
@@ -35,6 +35,7 @@ class Fields:
         self.path = path
         self._error = error
         self._seen: set[str] = set()
+        self._hinted: set[str] = set()
         if not isinstance(table, Mapping):
             raise error(
                 f"{_kind(table)} instead of a table",
@@ -61,7 +62,10 @@ class Fields:
     def _misspelt(self, name: str) -> str:
         """Hint at an unread field of the table with a name near this one."""
         written = near_miss(name, (other for other in self._table if other not in self._seen))
-        return "" if written is None else f" (did you mean {name!r} where it says {written!r}?)"
+        if written is None:
+            return ""
+        self._hinted.add(written)
+        return f" (did you mean {name!r} where it says {written!r}?)"
 
     def _optional(self, name: str) -> Any:
         self._seen.add(name)
@@ -192,13 +196,30 @@ class Fields:
         self._seen.update(self._table)
         yield from self._table.items()
 
+    def unknown(self) -> Iterator[RuleError]:
+        """An error for each field that was not read, but one told already as a misspelt name."""
+        known = sorted(self._seen)
+        for name in self._table:
+            if name not in self._seen | self._hinted:
+                message = f"unknown field{did_you_mean(name, known)}"
+                yield self.fail(name, message, expected=f"one of {', '.join(known)}")
+
     def refuse_unknown(self) -> None:
         """Raise for the first field that was not read."""
-        for name in self._table:
-            if name not in self._seen:
-                known = sorted(self._seen)
-                message = f"unknown field{did_you_mean(name, known)}"
-                raise self.fail(name, message, expected=f"one of {', '.join(known)}")
+        for error in self.unknown():
+            raise error
+
+
+def read_each(readers: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], list[RuleError]]:
+    """Call every reader; return the values by name, and the errors of those that raised one."""
+    values: dict[str, Any] = {}
+    problems: list[RuleError] = []
+    for name, read in readers.items():
+        try:
+            values[name] = read()
+        except RuleError as error:
+            problems += error.problems
+    return values, problems
 
 
 def _is_finite(value: float) -> bool:

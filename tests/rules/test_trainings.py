@@ -149,6 +149,19 @@ def test_all_problems_are_listed_at_once() -> None:
     assert len(found) == 6  # two imports, two functions, the binary's name and its NUL
 
 
+def test_all_wrong_fields_of_a_manifest_are_listed_at_once_a_misspelt_one_once() -> None:
+    manifest = MANIFEST.replace(b"license", b"licence").replace(b'"numpy-2.4"', b"4")
+    manifest += b'speed = 1\n[factors]\nMuon = "x"\nwide = 3\n'
+
+    assert [each.split(":")[0] for each in problems_of(GOOD | {"training.toml": manifest})] == [
+        "training.toml line 5, field environment",
+        "training.toml, field license",
+        "training.toml line 9, field factors.Muon",
+        "training.toml line 10, field factors.wide",
+        "training.toml line 7, field speed",
+    ]
+
+
 def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused() -> None:
     large = {f"f{n}.txt": b"x\n" * (32 << 10) for n in range(4)} | {"more.txt": b"x" * 1000}
     many = {f"f{n}.txt": b"" for n in range(31)}  # beside train.py

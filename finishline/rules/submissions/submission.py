@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
-from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError, raise_all
 from finishline.rules.logs import check_file_name, parse_run_log
 from finishline.rules.scoring.inference import InferenceResult, score_inference
 from finishline.rules.scoring.run import Run
@@ -165,8 +165,7 @@ def _refuse(
 ) -> None:
     """Raise an error of all violations and of the problems found besides, if there are any."""
     problems = [*besides, *(_as_error(violation, file) for violation in violations)]
-    if problems:
-        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+    raise_all(problems)
 
 
 def _refuse_contradiction(
@@ -224,8 +223,7 @@ def _parse_runs(
             runs.append(run)
         except RuleError as error:
             problems += error.problems
-    if problems:
-        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+    raise_all(problems)
     return tuple(runs)
 
 

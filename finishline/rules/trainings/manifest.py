@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from finishline.rules.errors import RuleError
-from finishline.rules.fields import Fields
+from finishline.rules.errors import RuleError, raise_all
+from finishline.rules.fields import Fields, read_each
 from finishline.rules.text import parse_toml
 
 FILE = "training.toml"
@@ -39,23 +40,39 @@ class Manifest:
 
 
 def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
-    """Read `training.toml`. Raises PackageError naming file and field."""
+    """Read `training.toml`. Raises a RuleError that lists every problem with file and field."""
     root = Fields(parse_toml(content, file=file, error=PackageError), file=file, error=PackageError)
-    if root.integer("schema") != SCHEMA:
-        raise root.fail("schema", "another schema", expected=str(SCHEMA))
-    found = Manifest(
-        benchmark=_short(root, "benchmark"),
-        title=_short(root, "title"),
-        module=_matching(root, "module", _MODULE, "a dotted name, as in train or mine.train"),
-        environment=_short(root, "environment"),
-        licence=_matching(root, "license", _LICENCE, "an SPDX identifier, as in MIT"),
-        based_on=_optional(root, "based_on", _SHA256, "sha256: and 64 hex digits"),
-        deterministic=root.boolean("deterministic", default=False),
-        precision=root.choice("precision", PRECISIONS) if root.has("precision") else None,
-        factors=_factors(root.optional_table("factors")),
+    dotted = "a dotted name, as in train or mine.train"
+    spdx = "an SPDX identifier, as in MIT"
+    digest = "sha256: and 64 hex digits"
+    values, problems = read_each(
+        {
+            "schema": lambda: _schema(root),
+            "benchmark": lambda: _short(root, "benchmark"),
+            "title": lambda: _short(root, "title"),
+            "module": lambda: _matching(root, "module", _MODULE, dotted),
+            "environment": lambda: _short(root, "environment"),
+            "licence": lambda: _matching(root, "license", _LICENCE, spdx),
+            "based_on": lambda: _optional(root, "based_on", _SHA256, digest),
+            "deterministic": lambda: root.boolean("deterministic", default=False),
+            "precision": lambda: _precision(root),
+            "factors": lambda: _factors(root.optional_table("factors")),
+        }
     )
-    root.refuse_unknown()
-    return found
+    raise_all([*problems, *root.unknown()])
+    del values["schema"]
+    return Manifest(**values)
+
+
+def _schema(root: Fields) -> int:
+    schema = root.integer("schema")
+    if schema != SCHEMA:
+        raise root.fail("schema", "another schema", expected=str(SCHEMA))
+    return schema
+
+
+def _precision(root: Fields) -> str | None:
+    return root.choice("precision", PRECISIONS) if root.has("precision") else None
 
 
 def _short(root: Fields, name: str) -> str:
@@ -85,7 +102,12 @@ def _factors(table: Fields | None) -> dict[str, str] | None:
         raise table.fail(
             names[MOST_FACTORS], "too many factors", expected=f"at most {MOST_FACTORS}"
         )
-    for name in names:
-        if not _FACTOR.fullmatch(name):
-            raise table.fail(name, "not a factor's name", expected="lower case, as in muon")
-    return {name: _short(table, name) for name in names}
+    words, problems = read_each({name: partial(_factor, table, name) for name in names})
+    raise_all(problems)
+    return words
+
+
+def _factor(table: Fields, name: str) -> str:
+    if not _FACTOR.fullmatch(name):
+        raise table.fail(name, "not a factor's name", expected="lower case, as in muon")
+    return _short(table, name)

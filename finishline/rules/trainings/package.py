@@ -154,8 +154,8 @@ def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest
         return None
     try:
         return read_manifest(files[FILE])
-    except PackageError as error:
-        problems.append(error)
+    except RuleError as error:
+        problems += error.problems
         return None
 
 
