@@ -10,7 +10,7 @@ from pathlib import Path
 from finishline.client.errors import Problem, Refused
 from finishline.client.transport import FilePart
 from finishline.rules.errors import RuleError
-from finishline.rules.logs import check_file_name
+from finishline.rules.logs import PACKED_SUFFIXES, UNPACKED, check_file_name
 from finishline.rules.text import count_text, near_miss
 from finishline.rules.trainings.manifest import FILE
 
@@ -122,6 +122,9 @@ def _beside(claim: Path, name: str) -> Path:
         raise refusal(error) from error
     log = claim.parent / name
     if not log.is_file():
+        for packed in (f"{log.name}{suffix}" for suffix in PACKED_SUFFIXES):
+            if log.with_name(packed).is_file():
+                raise _refused(log, f"not there, but {packed}", UNPACKED)
         raise _refused(log, "not there", f"every run log listed in {claim.name}")
     return log
 

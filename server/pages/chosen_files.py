@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from starlette.datastructures import FormData, UploadFile
 
+from finishline.rules.logs import unpacked_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.text import names_text
 from finishline.rules.trainings.manifest import FILE
@@ -35,7 +36,8 @@ def chosen_form(form: FormData) -> FormData:
     logs = [
         ("logs", _renamed(file, name))
         for name, file in files.items()
-        if name != claim and (listed is None or name in listed or not _is_in_folder(file))
+        if name != claim
+        and (listed is None or _is_listed(name, listed, files) or not _is_in_folder(file))
     ]
     return FormData([("submission", _renamed(files[claim], claim)), *logs, *_texts(form, OF_CLAIM)])
 
@@ -123,6 +125,12 @@ def _listed_runs(claim: UploadFile) -> list[str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return runs if isinstance(runs, list) else None
+
+
+def _is_listed(name: str, listed: list[str], files: Chosen) -> bool:
+    """Whether a claim lists a file, or the log that is compressed in it and not there as well."""
+    unpacked = unpacked_name(name)
+    return name in listed or (unpacked in listed and unpacked not in files)
 
 
 def _renamed(file: UploadFile, name: str) -> UploadFile:

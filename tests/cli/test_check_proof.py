@@ -244,6 +244,11 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
         find_files_of_a_program(folder)
     missing = f"{folder}/run_9.log: not there; expected every run log listed in submission.json."
     assert str(refused.value) == missing, "a program is told once too"
+    (folder / "run_9.log.gz").write_bytes(b"")
+    with pytest.raises(
+        Refused, match=r"run_9\.log: not there, but run_9\.log\.gz; expected .*unpack"
+    ):
+        find_files_of_a_program(folder)
 
     package = tmp_path / "package"
     package.mkdir()

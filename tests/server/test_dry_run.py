@@ -170,6 +170,11 @@ def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(
     assert page.status_code == 200, page.text
     assert send(client, csrf, draft_in(page.text)).status_code == 303
 
+    packed = {"csrf": csrf, "paths": paths.replace("run_1.log", "run_1.log.gz")}
+    page = client.post("/submit", data=packed, files=files, headers=ORIGIN)
+    assert "&#39;run_1.log&#39; was not sent, but &#39;run_1.log.gz&#39;" in page.text
+    assert "the log unpacked: it is read and published as plain text" in page.text
+
 
 def test_a_draft_is_its_owners_and_ends_after_an_hour_or_with_the_next(
     digits_submission: Any,

@@ -13,6 +13,8 @@ from finishline.rules.logs.text import MAX_FILE_BYTES, refuse_long_lines, refuse
 from finishline.rules.scoring.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
+PACKED_SUFFIXES = (".gz", ".zip", ".zst", ".xz", ".bz2")
+UNPACKED = "the log unpacked: it is read and published as plain text"
 
 Parser = Callable[[bytes, str, Benchmark, bool], Run]
 
@@ -48,6 +50,12 @@ def check_file_name(name: str) -> None:
             field="file name",
             expected="a relative name such as run_0.log, with / between folders",
         )
+
+
+def unpacked_name(name: str) -> str:
+    """The name of a compressed log once it is unpacked, run_0.log for run_0.log.gz."""
+    suffix = next((each for each in PACKED_SUFFIXES if name.lower().endswith(each)), "")
+    return name[: len(name) - len(suffix)]
 
 
 def _name_problem(name: str) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError, raise_all
-from finishline.rules.logs import check_file_name, parse_run_log
+from finishline.rules.logs import UNPACKED, check_file_name, parse_run_log, unpacked_name
 from finishline.rules.scoring.inference import InferenceResult, score_inference
 from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import Result, RunScore, score
@@ -193,11 +193,12 @@ def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
         )
     for name in claim.run_files:
         if name not in logs:
+            packed = next((each for each in logs if unpacked_name(each) == name), None)
             raise ClaimError(
-                f"{name!r} was not sent",
+                f"{name!r} was not sent" + (f", but {packed!r}" if packed else ""),
                 file=file,
                 field="runs",
-                expected="every run log that is listed",
+                expected=UNPACKED if packed else "every run log that is listed",
             )
     for name in logs:
         if name not in claim.run_files:
