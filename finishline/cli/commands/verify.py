@@ -76,7 +76,7 @@ def verify(
         if view is not None and view.get("state") not in ENDED:
             screen.say("A verification is already under way; following it.")
         if view is None:
-            view = request_verification(server, named[0], kind=kind, reason=reason)
+            view = _request_by_name(server, named[0], kind=kind, reason=reason)
         return _follow_one(server, view, watch=watch, screen=screen)
 
 
@@ -131,6 +131,23 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
             return None
         raise
     return view
+
+
+def _request_by_name(server: ServerClient, name: str, *, kind: str, reason: str | None) -> View:
+    """Request a verification of the submission of that id; tell that of a verification apart."""
+    try:
+        return request_verification(server, name, kind=kind, reason=reason)
+    except CliError as error:
+        if error.exit_code is not ExitCode.NOT_FOUND:
+            raise
+        found = _get_if_there(server, f"/verifications/{segment(name)}")
+        if found is None:
+            raise
+        raise CliError(
+            f"{name} is a verification, {found['state']}, and no submission; see it with "
+            f"`finishline verify {name} --watch`.",
+            exit_code=ExitCode.NOT_FOUND,
+        ) from error
 
 
 def request_verification(
