@@ -1,5 +1,6 @@
 """Parse a response of the server as JSON, or raise the error it reports."""
 
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -25,6 +26,8 @@ ERRORS: dict[int, type[FinishlineError]] = {
     409: Conflict,
     429: TooManyRequests,
 }
+# Where in a request a field stood, which the user of a client has never seen.
+_PLACE = re.compile(r"^(?:body|query|path)\.")
 
 
 def document_of(answer: httpx2.Response, *, url: str) -> Any:
@@ -45,11 +48,14 @@ def error_of(answer: httpx2.Response) -> FinishlineError:
     status = answer.status_code
     problem = _problem_document(answer)
     detail = str(problem.get("detail") or problem.get("title") or "").strip()
+    problems = _list_of_tables(problem.get("problems"))
+    if problems and detail.startswith(f"{problems[0].get('field')}: "):
+        detail = _PLACE.sub("", detail)
     usual = Unavailable if status >= 500 or status < 400 else Refused
     return ERRORS.get(status, usual)(
         detail or f"{answer.url} returned {status} {answer.reason_phrase}.",
         status=status,
-        problems=[_problem(item) for item in _list_of_tables(problem.get("problems"))],
+        problems=[_problem(item) for item in problems],
         retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After")),
     )
 
@@ -85,11 +91,14 @@ def _list_of_tables(value: object) -> list[dict[str, Any]]:
 
 def _problem(item: dict[str, Any]) -> Problem:
     line = item.get("line")
+    field = _text(item.get("field"))
+    if field is not None and item.get("file") is None:
+        field = _PLACE.sub("", field)
     return Problem(
         message=str(item.get("message") or "not accepted"),
         file=_text(item.get("file")),
         line=line if isinstance(line, int) else None,
-        field=_text(item.get("field")),
+        field=field,
         expected=_text(item.get("expected")),
     )
 

@@ -162,6 +162,14 @@ def test_a_problem_of_other_types_is_told_in_a_line() -> None:
     assert str(no.value) == "no\n  3, field {}: odd; expected ['y']"
 
 
+def test_a_field_is_named_without_the_part_of_the_request_that_it_stood_in() -> None:
+    told = [{"field": "body.role", "message": "odd"}, {"field": "query.limit", "message": "large"}]
+    server = Server(answer(422, json={"detail": "body.role: odd", "problems": told}))
+    with server.client() as client, pytest.raises(finishline.Refused) as no:
+        client.benchmarks()
+    assert str(no.value) == "role: odd\n  field role: odd\n  field limit: large"
+
+
 def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("finishline.client.client.LOG_LIMIT_BYTES", 10)
     with (
