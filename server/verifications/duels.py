@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, aliased, undefer
 
 from finishline.api.duels import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.ranking.records import (
     AGAIN_AFTER,
     DUEL_ALPHA,
@@ -216,19 +217,26 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
 
 
 def require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
-    """Definition that both were scored under. Raises ContentError if they cannot have a duel."""
-    if challenger.benchmark_sha256 != holder.benchmark_sha256:
+    """The challenger's definition, which both are trained under.
+
+    Raises ContentError if they cannot have a duel.
+    """
+    both = f"Submissions {challenger.id} and {holder.id}"
+    if challenger.benchmark_id != holder.benchmark_id:
         raise ContentError(
-            f"Submissions {challenger.id} ({challenger.benchmark_id}) and {holder.id} "
-            f"({holder.benchmark_id}) were scored under different definitions; "
-            "expected two of one benchmark and version."
+            f"{both} are of {challenger.benchmark_id} and {holder.benchmark_id}; expected two of "
+            "one benchmark."
         )
     benchmark = definition(session, challenger.benchmark_sha256)
+    differ = rules_that_differ(definition(session, holder.benchmark_sha256), benchmark)
+    if differ:
+        raise ContentError(
+            f"{both} were scored under definitions with another {', another '.join(differ)}: "
+            "their times do not compare."
+        )
     unable = why_no_duel(benchmark, claim_of(challenger), claim_of(holder))
     if unable is not None:
-        raise ContentError(
-            f"Submissions {challenger.id} and {holder.id} cannot have a duel: {unable}."
-        )
+        raise ContentError(f"{both} cannot have a duel: {unable}.")
     return benchmark
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
 
+from finishline.rules.benchmarks.phases import rules_of
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel, measured_history
@@ -90,14 +91,15 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
     return list(found.values())
 
 
-def _duels_on(session: Session, pool: Pool, trained_with: str) -> str | None:
+def _duels_on(session: Session, pool: Pool, trained_with: str) -> tuple[object, ...] | None:
     """Key of pools that can have a duel: rules, class of worker, and whether it is a package.
 
     None with a fixed stop.
     """
-    if definition(session, pool.benchmark_sha256).reach.name == "fixed_stop":
+    benchmark = definition(session, pool.benchmark_sha256)
+    if benchmark.reach.name == "fixed_stop":
         return None
-    return f"{trained_with} {pool.hardware_class} {pool.benchmark_sha256}"
+    return (trained_with, pool.hardware_class, *rules_of(benchmark))
 
 
 def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:

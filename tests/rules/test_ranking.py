@@ -513,7 +513,7 @@ def measured(
         True,
         pool=name,
         duels=duels,
-        duels_on=on,
+        duels_on=None if on is None else (on,),
         attested=attested,
     )
 

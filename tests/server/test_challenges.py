@@ -30,6 +30,7 @@ from server.notices.mailing import post_body
 from tests.server.browser.test_proof_verifier import Case, Proofs, require_agreement, run_node
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
+from tests.server.test_duels import scored_under
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     TRAIN,
@@ -110,6 +111,8 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
 ) -> None:
     challenger, holder = two
     assert holders(client) == [holder]
+    with database.write() as session:  # An organiser has corrected a word since.
+        scored_under(session, holder, "[target]", "# As agreed.\n[target]")
     with database.read() as session:  # Of packages the server asks for none by itself.
         assert session.scalars(select(Verification).where(Verification.kind == "duel")).all() == []
     seen = look(client, challenger, bob)

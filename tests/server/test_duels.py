@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.base.board_versions import raise_board_version
@@ -311,27 +312,35 @@ def test_submissions_under_other_rules_or_hardware_do_not_fight(
     assert words in answer.json()["detail"]
 
 
-def test_a_submission_of_another_definition_does_not_fight(
+def scored_under(session: Session, submission_id: str, before: str, after: str) -> None:
+    """Let a submission and its pool be of a definition with another text."""
+    submission = session.get_one(Submission, submission_id)
+    kept = session.get_one(BenchmarkDefinition, submission.benchmark_sha256)
+    assert before in kept.content
+    content = kept.content.replace(before, after, 1)
+    changed = BenchmarkDefinition(
+        sha256=hashlib.sha256(content.encode()).hexdigest(),
+        benchmark_id="digits",
+        version="0",
+        content=content,
+        created_at=kept.created_at,
+    )
+    session.add(changed)
+    session.flush()
+    submission.benchmark_sha256 = changed.sha256
+    if submission.pool_id is not None:
+        session.get_one(Pool, submission.pool_id).benchmark_sha256 = changed.sha256
+
+
+def test_a_submission_of_other_rules_does_not_fight(
     ask: Ask, two: tuple[str, str], database: Database
 ) -> None:
     with database.write() as session:
-        holder = session.get_one(Submission, two[1])
-        kept = session.get_one(BenchmarkDefinition, holder.benchmark_sha256)
-        session.add(
-            BenchmarkDefinition(
-                sha256="f" * 64,
-                benchmark_id="digits",
-                version="0",
-                content=kept.content,
-                created_at=kept.created_at,
-            )
-        )
-        session.flush()
-        holder.benchmark_sha256 = "f" * 64
+        scored_under(session, two[1], 'clock = "mlperf"', 'clock = "speedrun"')
     answer = ask()
 
     assert answer.status_code == 422
-    assert "different definitions" in answer.json()["detail"]
+    assert "definitions with another clock" in answer.json()["detail"]
 
 
 def test_a_submission_the_reference_cannot_train_does_not_fight(

@@ -135,8 +135,10 @@ def rules_that_differ(earlier: Benchmark, current: Benchmark) -> tuple[str, ...]
 
     Empty where only words, replays or calibrated runs are other ones: figures may be compared.
     """
-    return tuple(
-        name
-        for attribute, name in SCORED_BY.items()
-        if getattr(earlier, attribute) != getattr(current, attribute)
-    )
+    pairs = zip(rules_of(earlier), rules_of(current), SCORED_BY.values(), strict=True)
+    return tuple(name for before, now, name in pairs if before != now)
+
+
+def rules_of(benchmark: Benchmark) -> tuple[object, ...]:
+    """The parts of a definition that scoring reads; equal ones give figures that compare."""
+    return tuple(getattr(benchmark, attribute) for attribute in SCORED_BY)

@@ -46,7 +46,7 @@ class Contender:
     fresh: bool = False
     pool: str | None = None
     duels: Sequence[RecordDuel] = ()
-    duels_on: str | None = None
+    duels_on: tuple[object, ...] | None = None
     attested: bool = True
 
 
