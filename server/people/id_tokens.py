@@ -39,7 +39,7 @@ def verified_claims(
     try:
         claims = _decoded(id_token, read_keys).claims
         rules.validate(claims)
-    except (JoseError, ValueError) as error:
+    except (JoseError, ValueError, RecursionError) as error:
         log.warning("an id_token was refused: %s", error)
         raise NotSignedInError("The provider's answer is not valid. Begin again.") from error
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1

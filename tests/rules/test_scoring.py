@@ -509,6 +509,7 @@ def test_interval_is_symmetric_on_the_log_scale() -> None:
 def test_no_interval_without_a_spread() -> None:
     assert interval_of(10.0, runs=3, spread=None) is None
     assert interval_of(10.0, runs=1, spread=Spread(0.05, 9)) is None
+    assert interval_of(10.0, runs=3, spread=Spread(1e4, 9)) is None
 
 
 def test_spread_is_within_pools_and_needs_ten_runs() -> None:

@@ -10,7 +10,7 @@ import httpx2
 import oidc_provider_mock
 import pytest
 from fastapi.testclient import TestClient
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import KeySet, OctKey, RSAKey
 from sqlalchemy import func, select
 
@@ -212,7 +212,8 @@ def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow() -> None:
     other = RSAKey.generate_key(2048, parameters={"kid": "k"})
     public = OctKey.import_key(KEY.as_dict(private=False)["n"])
     unsigned = id_token().rpartition(".")[0] + "."
-    for token in (id_token(other), id_token(public, "HS256"), unsigned, "", "a.b.c"):
+    deep = jws.serialize_compact({"alg": "RS256", "kid": "k"}, b'{"exp":' + b"[" * 20_000, KEY)
+    for token in (id_token(other), id_token(public, "HS256"), unsigned, deep, "", "a.b.c"):
         with pytest.raises(NotSignedInError):
             verify(token)
     for keys in ({}, {"keys": True}, {"keys": [{"kty": "EC"}]}):

@@ -13,6 +13,7 @@ from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_quantil
 
 CONFIDENCE = 0.95
 FEWEST_RUNS_OF_SPREAD = 10
+WIDEST_LOG = math.log(1e9)
 # The variance of an olympic mean of so many normal figures, as a multiple of one figure's.
 VARIANCE_OF_MEAN = {3: 0.449, 4: 0.298, 5: 0.227, 10: 0.105}
 
@@ -110,11 +111,15 @@ def resolution_of(*, step_seconds: float | None, seconds: float) -> float:
 def interval_of(seconds: float, *, runs: int, spread: Spread | None) -> Interval | None:
     """The 95 % interval of the mean of so many runs: seconds * exp(+- t * s * sqrt(c)).
 
-    None where no spread is known, or one run alone.
+    None where no spread is known, for one run alone, and where the bound is a factor above 10^9:
+    evaluations that far apart tell no time.
     """
     share = variance_of_mean(runs)
     if spread is None or share is None:
         return None
     quantile = t_quantile((1 + CONFIDENCE) / 2, spread.degrees_of_freedom)
-    half = math.exp(quantile * spread.stdev * math.sqrt(share))
+    log_half = quantile * spread.stdev * math.sqrt(share)
+    if log_half > WIDEST_LOG:
+        return None
+    half = math.exp(log_half)
     return Interval(low=seconds / half, high=seconds * half)
