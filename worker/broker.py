@@ -53,8 +53,11 @@ def read_message(raw: Any) -> dict[str, Any]:
 
 
 def _message(payload: Any, task_id: str, expires: str | None) -> dict[str, Any]:
+    """The message made anew. Raises ValueError for a number that is not finite."""
     return {
-        "body": base64.b64encode(json.dumps([[payload], {}, {}]).encode()).decode(),
+        "body": base64.b64encode(
+            json.dumps([[payload], {}, {}], allow_nan=False).encode()
+        ).decode(),
         "content-type": "application/json",
         "content-encoding": "utf-8",
         "headers": {

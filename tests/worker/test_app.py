@@ -186,6 +186,8 @@ def garbage(job):
         _sent(job, body="not base64"),
         _sent(job, body=base64.b64encode(b"[1, 2]").decode()),
         _sent(job | {"trainings": "all"}),
+        _sent(job | {"run_limit_seconds": float("nan")}),
+        _sent(job | {"run_limit_seconds": float("inf")}),
         _sent(job | {"trainings": [{"seed": 1}]}),
     ]
 
