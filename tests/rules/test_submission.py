@@ -109,6 +109,7 @@ def test_runs_count_in_the_order_of_the_claim_not_of_the_upload(
         ({}, ["run_0.log", "run_1.log"], "runs", "'run_2.log' was not sent"),
         ({"runs": ["run_0.log", "run_1.log"]}, None, "runs", "'run_2.log' was sent but"),
         ({"runs": ["../run_0.log", "run_1.log", "run_2.log"]}, None, "file name", r"run_0\.log"),
+        ({"runs": ["x" * 5000, "x" * 5000]}, None, "runs", "'x{60}' is listed twice"),
         ({"benchmark": "mnist"}, None, "benchmark", "unknown benchmark"),
         ({"division": "half"}, None, "division", "unknown value"),
     ],

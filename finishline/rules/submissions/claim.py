@@ -349,7 +349,7 @@ def _run_files(root: Fields) -> tuple[str, ...]:
         raise root.fail("runs", f"{len(names)} run logs", expected=f"at most {MAX_RUNS}")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise root.fail("runs", f"{twice!r} is listed twice", expected="each run log once")
+        raise root.fail("runs", f"{twice[:60]!r} is listed twice", expected="each run log once")
     return names
 
 
