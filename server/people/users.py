@@ -20,7 +20,7 @@ def find_user(session: Session, name: str) -> User:
     """Find a user by name. Raises NotFoundError."""
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}.")
+        raise NotFoundError(f"There is no user {name!r}; `finishline admin user list` lists them.")
     return user
 
 

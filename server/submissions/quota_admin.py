@@ -114,13 +114,18 @@ def require_subject(session: Session, services: Services, kind: SubjectKind, sub
     elif kind == "user":
         _find_user(session, subject)
     elif session.scalar(select(Organisation.id).where(Organisation.name == subject)) is None:
-        raise NotFoundError(f"There is no organisation {subject[:100]!r}.")
+        raise NotFoundError(
+            f"There is no organisation {subject[:100]!r}; `finishline admin organisation list` "
+            "lists them."
+        )
 
 
 def _find_user(session: Session, name: str) -> User:
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
-        raise NotFoundError(f"There is no user {name[:100]!r}.")
+        raise NotFoundError(
+            f"There is no user {name[:100]!r}; `finishline admin user list` lists them."
+        )
     return user
 
 

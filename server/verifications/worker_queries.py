@@ -208,7 +208,9 @@ def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerD
     """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
     row = session.get(WorkerRow, name)
     if row is None:
-        raise NotFoundError(f"There is no worker {name!r}.")
+        raise NotFoundError(
+            f"There is no worker {name!r}; `finishline workers` or /workers lists them."
+        )
     (worker,) = _views(session, [row], utc_now() - timedelta(seconds=alive_seconds))
     return WorkerDetail(
         worker=worker,

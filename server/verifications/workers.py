@@ -308,7 +308,9 @@ def find_worker(session: Session, name: str) -> WorkerRow:
     """Lock and read a worker by name. Raises NotFoundError."""
     worker = session.get(WorkerRow, name, with_for_update=True)
     if worker is None:
-        raise NotFoundError(f"There is no worker {name!r}.")
+        raise NotFoundError(
+            f"There is no worker {name!r}; `finishline workers` or /workers lists them."
+        )
     return worker
 
 

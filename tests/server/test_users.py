@@ -199,7 +199,9 @@ def test_nobody_disables_or_lowers_themselves(as_ada: Callable[..., Any]) -> Non
 
 
 def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) -> None:
-    assert as_ada("GET", f"{USERS}/nobody").status_code == 404
+    nobody = as_ada("GET", f"{USERS}/nobody")
+    assert nobody.status_code == 404
+    assert "`finishline admin user list` lists them" in nobody.json()["detail"]
     assert as_ada("PATCH", f"{USERS}/nobody", json={"disabled": True}).status_code == 404
     unknown = as_ada("POST", USERS, json={"name": "x", "organisation": "Nowhere"})
     assert (unknown.status_code, "Nowhere" in unknown.json()["detail"]) == (404, True)
