@@ -261,6 +261,11 @@ def before_commit(session: Session, call: Callable[[], None]) -> None:
     session.info.setdefault(BEFORE_COMMIT, []).append(call)
 
 
+def locks_rows(session: Session) -> bool:
+    """Whether transactions write beside each other and lock rows. SQLite has one writer anyway."""
+    return session.get_bind().dialect.name == "postgresql"
+
+
 def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:
     """Insert a row unless one with its key is there, also when two transactions try at once."""
     insert = INSERTS[session.get_bind().dialect.name]

@@ -190,7 +190,8 @@ def lock_verification(
     """A verification that nobody else changes until this transaction ends, as it is now.
 
     Whatever ends or moves a verification locks it first and its attempts after it, so that a
-    cancellation, a report and a lease that runs out take turns. None if there is no such
+    cancellation, a report and a lease that runs out take turns; decision 0030 has the order of all
+    locks. None if there is no such
     verification, or with `skip_locked` if another transaction has it.
     """
     return session.scalar(

@@ -12,7 +12,7 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
-from server.base.database import moment_text, utc_now
+from server.base.database import locks_rows, moment_text, utc_now
 from server.base.events import AuditDayEnded, emit
 from server.base.models import AuditRecord
 
@@ -104,8 +104,8 @@ def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
 
 
 def _take_turns(session: Session) -> None:
-    """Lock the log until the end of the transaction. SQLite has one writer anyway."""
-    if session.get_bind().dialect.name == "postgresql":
+    """Lock the log until the end of the transaction."""
+    if locks_rows(session):
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
 
 

@@ -46,7 +46,13 @@ from server.people.dependencies import Caller
 from server.people.users import find_user
 
 ASKED = "user.ask-erasure"
-# Names and prose about what people did; the content of submissions is not among them.
+# Names and prose about what people did; the content of submissions is not among them. Rows are
+# locked in the order of decision 0030.
+BEFORE_BOARDS: tuple[InstrumentedAttribute[Any], ...] = (
+    Verification.reason,
+    Verification.reasons,
+    Attempt.failure,
+)
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Submission.withdrawn_by,
     Submission.withdrawn_because,
@@ -56,8 +62,6 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     WorkerRow.held_because,
     QueueRow.paused_by,
     QueueRow.paused_because,
-    Verification.reason,
-    Verification.reasons,
     Calibration.reason,
     Calibration.adopted_because,
     Decision.reason,
@@ -65,7 +69,6 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Quota.subject,
     Quota.reason,
     BenchmarkPhases.reason,
-    Attempt.failure,
     NoticeEvent.content,
     ConsoleSession.notices,
     Invitation.name,
@@ -123,10 +126,12 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     user.name, user.email, user.display_name = former, None, None
     user.disabled_at = user.disabled_at or utc_now()
     session.flush()
+    for column in BEFORE_BOARDS:
+        _rewrite(session, column, words, rename)
+    raise_all_board_versions(session)
     for column in COLUMNS:
         _rewrite(session, column, words, rename)
     _rename_in_evidence(session, words, rename, {name: former})
-    raise_all_board_versions(session)
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
     subject = Subject("user", former)
@@ -211,7 +216,7 @@ def _rewrite(
     keys = tuple(table.primary_key.columns)
     source = table.columns[column.key]
     holding = or_(*(_holding(source, word) for word in words))
-    for *key, value in session.execute(select(*keys, source).where(holding)).all():
+    for *key, value in session.execute(select(*keys, source).where(holding).order_by(*keys)).all():
         renamed = rename(value)
         if renamed != value:
             row = and_(*(part == known for part, known in zip(keys, key, strict=True)))

@@ -40,7 +40,7 @@ from server.submissions.rows import (
     source_row,
     submission_row,
 )
-from server.submissions.service import find_submission, id_under_key, lock_submission
+from server.submissions.service import find_submission, id_under_key, lock_submissions
 from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of
@@ -272,7 +272,7 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Re
     if upload.source_commit is None:
         return
     with services.database.write() as session:
-        lock_submission(session, earlier.submission_id)
+        lock_submissions(session, earlier.submission_id)
         submission = session.get_one(Submission, earlier.submission_id)
         published = submission.published
         source = source_row(submission.benchmark_id, upload.source_commit)

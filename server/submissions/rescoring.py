@@ -36,7 +36,7 @@ from server.submissions.rows import (
 )
 from server.submissions.service import (
     find_submission,
-    lock_submission,
+    lock_submissions,
     read_cursor,
     runs_with_curves,
     write_cursor,
@@ -271,7 +271,7 @@ def _keep(
     """Store the derived figures, raise the board's version and log it, in one transaction."""
     scored, benchmark, read_under = kept.scored, kept.benchmark, kept.read_under
     with services.database.write() as session:
-        lock_submission(session, submission_id)
+        lock_submissions(session, submission_id)
         submission = find_submission(session, submission_id)
         if submission.benchmark_sha256 != read_under:
             raise ConflictError("It was scored under another definition meanwhile; try again.")

@@ -10,6 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, joinedload, undefer
 
 from finishline.api.submissions import CURSOR_PATTERN
+from server.base.board_versions import lock_boards
+from server.base.database import locks_rows
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
 from server.base.models.visibility import is_hidden
@@ -32,9 +34,15 @@ def find_submission(session: Session, submission_id: str) -> Submission:
     return submission
 
 
-def lock_submission(session: Session, submission_id: str) -> None:
-    """Lock a submission until this transaction ends."""
-    session.execute(select(Submission.id).where(Submission.id == submission_id).with_for_update())
+def lock_submissions(session: Session, *submission_ids: str) -> None:
+    """Lock submissions until this transaction ends, and their boards before them."""
+    if not locks_rows(session):
+        return
+    chosen = Submission.id.in_(submission_ids)
+    lock_boards(session, session.scalars(select(Submission.benchmark_id).where(chosen)))
+    ordered = select(Submission.id).where(chosen).order_by(Submission.id)
+    # Rows that refer to a submission may be inserted meanwhile: its key never changes.
+    session.execute(ordered.with_for_update(key_share=True))
 
 
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:

@@ -17,7 +17,7 @@ from server.base.request_context import note
 from server.base.services import ServicesDep
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep
-from server.submissions.service import find_submission, lock_submission
+from server.submissions.service import find_submission, lock_submissions
 from server.submissions.withdrawals import view_of
 
 
@@ -66,7 +66,7 @@ def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
 
 def _locked(session: Session, submission_id: str) -> Submission:
     submission = find_submission(session, submission_id)
-    lock_submission(session, submission.id)
+    lock_submissions(session, submission.id)
     session.refresh(submission, ["waivers", "eligible", "result"])
     return submission
 

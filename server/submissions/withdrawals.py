@@ -24,7 +24,7 @@ from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
 from server.people.signed_in import viewer_for
-from server.submissions.service import find_submission, lock_submission
+from server.submissions.service import find_submission, lock_submissions
 from server.submissions.views import submission_view
 
 
@@ -38,7 +38,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     NotAllowedError, ConflictError if it is withdrawn already.
     """
     submission = _find_own(session, caller, submission_id)
-    # Before the submission, because a report locks its verification first too.
+    # Before the board and the submission, as for a report.
     cancelled = _open_verifications(session, submission_id)
     for verification_id in cancelled:
         lock_verification(session, verification_id)
@@ -98,7 +98,7 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
 
 
 def _lock(session: Session, submission: Submission) -> None:
-    lock_submission(session, submission.id)
+    lock_submissions(session, submission.id)
     session.refresh(submission, ["withdrawn_at", "withdrawn_by", "withdrawn_because", "status"])
 
 

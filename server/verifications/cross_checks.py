@@ -31,7 +31,7 @@ from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
-from server.verifications.pool_runs import follow_owners
+from server.verifications.pool_runs import follow_owners, lock_boards_of_worker
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import claimed_curves
 from server.verifications.service import (
@@ -185,6 +185,7 @@ def take_out(session: Session, name: str, checked: Verification) -> None:
     """Pause a worker contradicted by two others; reopen verdicts that rest on it alone."""
     why = f"two other owners' workers contradict it about verification {checked.id}"
     if session.get(WorkerRow, name) is not None:
+        lock_boards_of_worker(session, name)
         opened = _open_again(session, name, why)
         pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
 

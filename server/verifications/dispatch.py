@@ -118,8 +118,9 @@ class Dispatcher:
             and (not self._thread.was_woken or since >= self._settings.dispatch_interval_seconds)
         ):
             self._tended_at = time.monotonic()
-            with self._database.write() as session:
-                waits = bool(expire_leases(session) + end_overdue(session)) or waits
+            for sweep in (expire_leases, end_overdue):
+                with self._database.write() as session:
+                    waits = bool(sweep(session)) or waits
         if waits and not self.is_clock_off and time.monotonic() - self._looked_at >= UNMADE_SECONDS:
             self._looked_at = time.monotonic()
             with self._database.write() as session:

@@ -36,7 +36,7 @@ from server.base.standing import (
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.submissions.service import find_submission
+from server.submissions.service import find_submission, lock_submissions
 from server.verifications.jobs import Order, queue_job
 from server.verifications.record_candidates import contenders
 from server.verifications.workers import is_organisers_worker
@@ -205,10 +205,7 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
             "submissions."
         )
     found = find_submission(session, body.challenger), find_submission(session, body.holder)
-    # In one order, so that two requests for the same two submissions take turns.
-    ids = (body.challenger, body.holder)
-    ordered = select(Submission.id).where(Submission.id.in_(ids)).order_by(Submission.id)
-    session.execute(ordered.with_for_update())
+    lock_submissions(session, body.challenger, body.holder)
     for one in found:
         session.refresh(one, ["withdrawn_at"])
         if one.withdrawn_at is not None:

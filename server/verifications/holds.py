@@ -279,5 +279,8 @@ def pause_failing(session: Session, worker_name: str) -> None:
     if failed < MOST_FAILED:
         return
     why = f"{failed} of the last {len(last)} attempts of its owner's workers failed"
-    for name in session.scalars(owned.where(WorkerRow.held.is_(None))).all():
-        pause_by_server(session, name, by="failures", why=why)
+    # All of them are locked before the audit log, which the first pause locks.
+    workers = select(WorkerRow.name, WorkerRow.held).where(WorkerRow.user_id == owner)
+    for worker in session.execute(workers.order_by(WorkerRow.name).with_for_update()).all():
+        if worker.held is None:
+            pause_by_server(session, worker.name, by="failures", why=why)

@@ -11,6 +11,7 @@ from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import ENTRY
 from finishline.rules.verification.verdict import Reason, Verdict
+from server.base.board_versions import lock_boards
 from server.base.models import Submission, User, Verification
 from server.base.models.visibility import reveal
 from server.base.standing import (
@@ -101,6 +102,7 @@ def conclude_replay(
     verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
+    lock_boards(session, [submission.benchmark_id])
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     keep_sealed_runs(session, verification, believed)

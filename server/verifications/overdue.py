@@ -25,7 +25,7 @@ from server.verifications.cross_checks import (
 from server.verifications.jobs import queue_attempt, why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queue_order import in_the_way
-from server.verifications.reports import as_followed, retry_or_give_up
+from server.verifications.reports import as_followed, pause_after, retry_or_give_up
 from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict
 
@@ -74,11 +74,10 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
     """Mark every attempt with an expired lease as lost, and queue a retry for each."""
     now = now or utc_now()
     silent = (Attempt.state == "running") & (Attempt.lease_expires_at < now)
-    lost = 0
+    lost: list[tuple[Attempt, Failure]] = []
     for attempt in session.scalars(select(Attempt).where(silent).order_by(Attempt.id)).unique():
         if not _end(session, attempt, silent, state="lost"):
             continue
-        lost += 1
         log.warning(
             "worker %s went silent and its lease ran out", attempt.worker, extra=_ids(attempt)
         )
@@ -93,7 +92,10 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
         attempt.log_tail = last_heard(session, attempt)
         _announce_lost(session, attempt, why=failure.message)
         retry_or_give_up(session, attempt, failure)
-    return lost
+        lost.append((attempt, failure))
+    for attempt, failure in lost:
+        pause_after(session, attempt, failure)
+    return len(lost)
 
 
 def _announce_lost(session: Session, attempt: Attempt, *, why: str) -> None:
@@ -147,6 +149,8 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
         if not _has_other_owner(session, attempt)
     ]
     ended = _end_waiting(session, unmade, NO_SECOND_WORKER)
+    for checked in sorted({str(attempt.verification.checks_id) for attempt in ended}):
+        lock_verification(session, checked)
     for attempt in ended:
         give_up_cross_check(session, attempt.verification)
     return len(ended)

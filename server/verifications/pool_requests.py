@@ -100,12 +100,15 @@ def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: s
     Its submissions are claimed until then. Its fresh runs under way are cancelled.
     Raises NotFoundError, ConflictError if it is closed.
     """
+    fresh = fresh_runs_under_way(session, find_pool(session, pool_id))
+    if fresh is not None:  # Before the board, as for a report.
+        lock_verification(session, fresh.id)
     pool = _lock_pool(session, pool_id)
     if pool.closed_at is not None:
         raise ConflictError(f"Pool {pool.id} is closed ({pool.closed_because}).")
-    fresh = fresh_runs_under_way(session, pool)
+    if fresh_runs_under_way(session, pool) is not fresh:
+        raise ConflictError("Its fresh runs began or ended at the same time; try again.")
     if fresh is not None:
-        lock_verification(session, fresh.id)
         cancel_verification(session, fresh)
     before = {"state": pool.state, "measured_seconds": pool.measured_seconds, "runs": pool.runs}
     close_pool(pool, reason)

@@ -30,7 +30,7 @@ from finishline.rules.submissions.settings import configuration_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import is_uncalibrated
 from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
-from server.base.board_versions import raise_board_version
+from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, User, Verification
 from server.base.standing import checks_claim, claim_of, published_verification, purpose_of
@@ -60,7 +60,7 @@ def keep_sealed_runs(
     found = first_finished(session, verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
-    # This locks the board's row, so that no other transaction opens the same pool meanwhile.
+    # This locks the board, so that no other transaction opens the same pool meanwhile.
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     pool = _pool_of_verification(session, verification, submission, benchmark)
     if pool.closed_at is not None:
@@ -238,6 +238,7 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 
 def follow_evidence(session: Session, submission: Submission) -> None:
     """Update a submission's evidence and check from its status and its pool, and its board row."""
+    lock_boards(session, [submission.benchmark_id])
     published = published_verification(submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found

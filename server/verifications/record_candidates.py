@@ -19,7 +19,7 @@ from finishline.rules.verification.sealed_runs import (
     waits_for_others,
     why_fresh_runs,
 )
-from server.base.board_versions import raise_board_version
+from server.base.board_versions import lock_boards, raise_board_version
 from server.base.models import (
     Attempt,
     Pool,
@@ -203,6 +203,7 @@ def follow_measurement(session: Session, verification: Verification) -> None:
     pool = None if verification.pool_id is None else session.get(Pool, verification.pool_id)
     if pool is None:
         return
+    lock_boards(session, [pool.benchmark_id])
     if verification.fresh:
         _give_up_fresh_runs(session, pool)
         _confirm_waiting(session, pool.benchmark_id, pool.division)

@@ -104,6 +104,7 @@ def finish_attempt(
         raise fenced(attempt)
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
+        pause_after(session, attempt, failure)
     else:
         keep_openings(session, verification, report)
         end_with_report(session, verification, report)
@@ -173,8 +174,6 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     (`as_followed`).
     """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
-    if failure.kind == "infrastructure" and attempt.worker is not None:
-        pause_failing(session, attempt.worker)
     if verification.cancelled_at is not None:
         cancel_verification(session, verification)
         return
@@ -195,6 +194,12 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     )
     if verification.checks_id is not None:
         give_up_cross_check(session, verification)
+
+
+def pause_after(session: Session, attempt: Attempt, failure: Failure) -> None:
+    """Pause the workers of an attempt's owner if too many failed; last, as for the audit log."""
+    if failure.kind == "infrastructure" and attempt.worker is not None:
+        pause_failing(session, attempt.worker)
 
 
 def _infrastructure_failure(report: ReplayReport) -> Failure | None:

@@ -29,7 +29,7 @@ from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.people.token_issue import require_maker
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
-from server.submissions.service import find_submission
+from server.submissions.service import find_submission, lock_submissions
 from server.submissions.sources import secret_until
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import (
@@ -207,7 +207,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
         raise NotAllowedError(
             f"A {kind} does not check this submission, the kind {checks} does. {ASK_AN_ORGANISER}"
         )
-    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    lock_submissions(session, submission.id)
     earlier = session.scalars(
         select(Verification)
         .where(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from finishline.api.reruns import (
@@ -26,6 +26,7 @@ from finishline.rules.verification.rerun_comparison import (
     compare_systems,
     figures_of,
 )
+from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
@@ -50,6 +51,7 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.submissions.service import lock_submissions
 from server.verifications.outcomes import show_energy, show_latency
 from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import request_verification, set_status
@@ -98,19 +100,19 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
-    """Submissions of a batch, locked in one order, before anything of theirs is changed.
-
-    So two batches, or a batch and a report, cannot deadlock.
-    """
-    query = select(Submission).order_by(Submission.id).limit(LARGEST_BATCH + 1)
+    """Submissions of a batch, locked before anything of theirs is changed."""
     if wanted.submissions is not None:
-        query = query.where(Submission.id.in_(wanted.submissions))
+        chosen: list[ColumnElement[bool]] = [Submission.id.in_(wanted.submissions)]
     else:
-        query = query.where(Submission.benchmark_id == wanted.benchmark)
+        chosen = [Submission.benchmark_id == wanted.benchmark]
         if wanted.status is not None:
-            query = query.where(Submission.status == wanted.status)
+            chosen.append(Submission.status == wanted.status)
+    query = select(Submission).where(*chosen).order_by(Submission.id).limit(LARGEST_BATCH + 1)
     if not wanted.dry_run:
-        query = query.with_for_update(of=Submission).execution_options(populate_existing=True)
+        boards = select(Submission.benchmark_id).where(*chosen).distinct()
+        lock_boards(session, session.scalars(boards))
+        query = query.with_for_update(of=Submission, key_share=True)
+        query = query.execution_options(populate_existing=True)
     found = session.scalars(query).unique().all()
     if len(found) > LARGEST_BATCH:
         raise ContentError(
@@ -199,7 +201,7 @@ def decide(
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
-    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    lock_submissions(session, submission.id)
     session.refresh(submission)
     require_pending(verification)
     before, stood = publication(submission), standing(submission)

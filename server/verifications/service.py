@@ -36,6 +36,7 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.quota_check import charge
+from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.proofs import keep_evidence
@@ -150,8 +151,8 @@ def refresh_to_check(session: Session, submission: Submission) -> None:
 
     Raises ConflictError if it was withdrawn.
     """
-    fields = ["status", "benchmark_sha256", "withdrawn_at"]
-    session.refresh(submission, fields, with_for_update=True)
+    lock_submissions(session, submission.id)
+    session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at"])
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
 

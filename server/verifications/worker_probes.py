@@ -18,7 +18,7 @@ from server.base.models import User, WorkerProbeRow, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
-from server.verifications.pool_runs import follow_worker
+from server.verifications.pool_runs import follow_worker, lock_boards_of_worker
 from server.verifications.workers import find_worker, require_own_name
 
 HISTORY_LIMIT = 200
@@ -184,6 +184,7 @@ def confirm_worker(
     organisers'; it names the `owner` it expects. Raises NotFoundError, ConflictError if it is
     confirmed or another user's, ContentError if it does not fit its class.
     """
+    lock_boards_of_worker(session, name)
     worker = find_worker(session, name)
     if worker.confirmed_at is not None:
         raise ConflictError(f"Worker {name} is confirmed already.")

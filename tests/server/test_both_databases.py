@@ -5,9 +5,11 @@ On PostgreSQL several transactions write at the same time, so these are the test
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +17,12 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from finishline.rules.scoring.aggregate import olympic_mean
+from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
 from server.base.models import PoolRun, Quota, Verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
-from tests.server.test_rescoring import wait_until_blocked
+from tests.server.test_rescoring import ON_POSTGRESQL, wait_until_blocked
 from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
@@ -244,6 +247,32 @@ def test_the_same_events_posted_at_once_are_stored_once(
 
     assert codes(answers) == [200] * 4
     assert row_counts()["replay_events"] == 50
+
+
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submission(
+    replay: Any,
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    """Decision 0030; else the one that comes to the board first would wait for the other."""
+    grant, report = replay.claim().json(), make_report(replay.seeds())
+    stream_report(database, grant["attempt_id"], report)
+    greet_as_servers(database, report.system.worker, report.system.hardware_class)
+    address = f"/api/v1/submissions/{replay.submission_id}/withdrawal"
+    withdrawal = partial(client.post, address, json={"reason": "x"}, headers=olivia.headers)
+    with ThreadPoolExecutor(2) as others, database.write() as session:
+        raise_board_version(session, "digits")
+        reported = others.submit(replay.post_report, grant, report)
+        wait_until_blocked(database)
+        withdrawn = others.submit(withdrawal)
+        wait_until_blocked(database, 2)
+
+    assert codes([reported.result(), withdrawn.result()]) == [200, 200]
+    assert replay.status() == reported.result().json()["outcome"] == "verified"
 
 
 @pytest.mark.parametrize("repetition", range(3))

@@ -317,20 +317,6 @@ def verify(client: TestClient, olivia: Any) -> Callable[[str], Any]:
 
 @pytest.mark.processes
 @ON_POSTGRESQL
-def test_a_status_that_waits_for_a_submission_does_not_hold_its_board(
-    submission_id: str, database: Database, verify: Callable[[str], Any]
-) -> None:
-    """The holder of a submission raises the version of its board next."""
-    with ThreadPoolExecutor(1) as other, holding(database, submission_id) as connection:
-        asked = other.submit(verify, submission_id)
-        wait_until_blocked(database)
-        connection.execute(update(Board).values(version=Board.version + 1))
-
-    assert asked.result().status_code == 201, asked.result().text
-
-
-@pytest.mark.processes
-@ON_POSTGRESQL
 def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
     submission_id: str,
     database: Database,
