@@ -21,10 +21,12 @@ from web.formats import (
     significant,
     small_money,
 )
+from web.names import byline, hardware
 from web.run_measurements import stated_settings
 
 View = Mapping[str, Any]
 LETTERS = "ABCDEF"
+MOST_SETTINGS = 2  # that a name has.
 _LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 
@@ -67,6 +69,43 @@ class Against:
 def compare_link(ids: Sequence[str], **more: str) -> str:
     """The address of a comparison."""
     return "/compare?" + urlencode({"ids": ",".join(ids)} | more, safe=",")
+
+
+def side_names(submissions: Sequence[View]) -> list[str]:
+    """A name for each compared submission: the fact that tells most of them apart.
+
+    Where one fact leaves some alike, others are added. Submissions that are alike in all of them
+    are named by hardware and submitter.
+    """
+    facts = [
+        [hardware(one) for one in submissions],
+        [str(one["model"]) for one in submissions],
+        [byline(one) for one in submissions],
+        [str(one["system"]["name"]) for one in submissions],
+        _differing_settings(submissions),
+        [day(one["submitted_on"] or one["submitted_at"]) for one in submissions],
+    ]
+    names = max(facts, key=_distinct)
+    for fact in facts:
+        joined = [", ".join(both) for both in zip(names, fact, strict=True)]
+        if _distinct(joined) > _distinct(names):
+            names = joined
+    if _distinct(names) == 1:
+        return [f"{hardware(one)}, {byline(one)}" for one in submissions]
+    return names
+
+
+def _distinct(names: Sequence[str]) -> int:
+    return len(set(names))
+
+
+def _differing_settings(submissions: Sequence[View]) -> list[str]:
+    """The first settings in which the submissions differ, as in "batch_size 32"."""
+    differing = [row for row in _settings(submissions) if row.differs][:MOST_SETTINGS]
+    return [
+        ", ".join(f"{row.name} {row.cells[place].text}" for row in differing)
+        for place in range(len(submissions))
+    ]
 
 
 def comparison_groups(

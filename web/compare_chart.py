@@ -15,7 +15,6 @@ from web.chart_parts import (
 )
 from web.compare import LETTERS
 from web.formats import TimeFormat, time_format
-from web.names import byline, hardware
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.
@@ -24,12 +23,15 @@ SPREAD = 0.5  # of the place between two submissions, that the runs of one are d
 
 
 def overlaid_curves(
-    submissions: Sequence[View], target: View, time: TimeFormat | None = None
+    submissions: Sequence[View],
+    names: Sequence[str],
+    target: View,
+    time: TimeFormat | None = None,
 ) -> Figure:
     """Quality of every run of several submissions over seconds and over epochs.
 
-    A submission has its "model" and "curves", runs with a "curve". Where a log tells no epochs
-    the second view counts evaluations.
+    A submission has its "curves", runs with a "curve", and its name in the legend. Where a log
+    tells no epochs the second view counts evaluations.
     """
     points = [p for s in submissions for run in s["curves"] for p in run["curve"]]
     time = time or time_format(point["seconds"] for point in points)
@@ -45,7 +47,7 @@ def overlaid_curves(
                 p["epoch"] if by_epoch else number_of(p, i) for i, p in enumerate(curve, start=1)
             ]
             for view, at in (("seconds", seconds), (progress, steps)):
-                traces.append(_curve(place, order, submission, run, at, view))
+                traces.append(_curve(place, order, names[place], run, at, view))
     views = [
         {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
         {"name": progress, "label": progress, "title": progress.capitalize()},
@@ -63,12 +65,12 @@ def overlaid_curves(
 
 
 def _curve(
-    place: int, order: int, submission: View, run: View, at: Sequence[float], view: str
+    place: int, order: int, name: str, run: View, at: Sequence[float], view: str
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": _name(place, submission),
+        "name": _name(place, name),
         "legendgroup": LETTERS[place],
         "showlegend": order == 0,
         "x": list(at),
@@ -81,20 +83,28 @@ def _curve(
     }
 
 
-def run_times_figure(compared: Sequence[View], time: TimeFormat | None = None) -> Figure:
+def run_times_figure(
+    compared: Sequence[View], names: Sequence[str], time: TimeFormat | None = None
+) -> Figure:
     """The time of every run that reached the target, submission by submission, and their means.
 
     `compared` are the submissions of the API's comparison, with "tta_low_seconds" and
-    "tta_high_seconds" beside them; a mean without an interval has no bar.
+    "tta_high_seconds" beside them, and `names` those in the legend; a mean without an interval has
+    no bar.
     """
     known = [seconds for one in compared for seconds in one["run_seconds"]]
     time = time or time_format(known)
     unit, scale = time.word, time.scale
+    runs = [
+        _runs(place, names[place], one, scale)
+        for place, one in enumerate(compared)
+        if one["run_seconds"]
+    ]
     bars = [bar for place, one in enumerate(compared) for bar in _interval(place, one, scale)]
     if bars:
         bars[0]["showlegend"] = True
     return {
-        "data": [*(_runs(place, one, scale) for place, one in enumerate(compared)), *bars],
+        "data": [*runs, *bars],
         "layout": layout(
             xaxis=axis(
                 "",
@@ -110,14 +120,14 @@ def run_times_figure(compared: Sequence[View], time: TimeFormat | None = None) -
     }
 
 
-def _runs(place: int, one: View, scale: float) -> dict[str, Any]:
+def _runs(place: int, name: str, one: View, scale: float) -> dict[str, Any]:
     times = one["run_seconds"]
     step = SPREAD / max(1, len(times) - 1)
     start = place - SPREAD / 2 if len(times) > 1 else place
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": _name(place, one),
+        "name": _name(place, name),
         "x": [start + order * step for order in range(len(times))],
         "y": [seconds / scale for seconds in times],
         "marker": {"size": 9, "symbol": SYMBOLS[place], "line": {"width": 1.5}},
@@ -126,9 +136,8 @@ def _runs(place: int, one: View, scale: float) -> dict[str, Any]:
     }
 
 
-def _name(place: int, submission: View) -> str:
-    named = f"{hardware(submission)}, {byline(submission)}"
-    return f"{LETTERS[place]} {plain(named, longest=36)}"
+def _name(place: int, name: str) -> str:
+    return f"{LETTERS[place]} {plain(name, longest=36)}"
 
 
 def _interval(place: int, one: View, scale: float) -> list[dict[str, Any]]:

@@ -147,6 +147,7 @@ from web.compare import (
     pair_sentence,
     probability,
     ratio,
+    side_names,
 )
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
@@ -378,6 +379,7 @@ def environment() -> Environment:
         shown_value=board_table.shown_value,
         says_code=says_code,
         site_sections=SITE_SECTIONS,
+        side_names=side_names,
         signed=signed,
         sort_link=board_table.sort_link,
         sort_state=board_table.sort_state,

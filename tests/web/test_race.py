@@ -13,8 +13,10 @@ from web.compare import (
     only_differences,
     pair_sentence,
     probability,
+    side_names,
 )
 from web.formats import SECONDS, TimeFormat
+from web.names import byline, hardware
 from web.progress import (
     chosen_ghost,
     expected_evaluations,
@@ -348,6 +350,25 @@ def test_a_confidence_never_reads_as_certainty() -> None:
         "0.500",
         "< 0.001",
     ]
+
+
+def test_a_side_is_named_by_what_tells_it_apart(make: Make) -> None:
+    one = make["submission"](id="a")
+    epyc = make["system"](name="box", accelerator=None, processor="AMD EPYC 9654")
+    bare = make["system"](name="box", accelerator=None, processor="some processor")
+    model, machine, settings = (
+        one | change
+        for change in (
+            {"model": "narrow"},
+            {"system": epyc},
+            {"hyperparameters": {"batch_size": 128}},
+        )
+    )
+    assert side_names([one, model]) == [one["model"], "narrow"]
+    assert side_names([one | {"system": bare}, machine]) == ["CPU", "EPYC 9654"]
+    assert side_names([one, settings])[1].startswith("batch_size 128")
+    assert len(set(side_names([one, model, model | {"submitter": "bob"}]))) == 3
+    assert side_names([one, one])[0] == f"{hardware(one)}, {byline(one)}"
 
 
 def test_rows_say_whether_they_differ_and_by_how_much(make: Make) -> None:
