@@ -8,7 +8,8 @@ home.html          benchmarks (BenchmarkView, "records" of the division with the
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
                    facets (values on the whole board), problems (refused fields of a query),
-                   dates (of its phases: event and moment), trainings ("trust", "runs", "halves")
+                   dates (of its phases: event and moment), trainings ("trust", "runs", "halves"),
+                   held (its record, where the "first" row does not hold it, or None)
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
@@ -20,7 +21,8 @@ submission.html    submission, benchmark, tab, checks (verifications with reason
                    where nothing is shown), curves (runs with "file" and "curve", an even sample),
                    entry (of a package: "package", "source", "parent", "halves", "trainings",
                    "measurements", "runs_in_short"; else None), measured, actions, no_room,
-                   unable, site (an address), embargo_until, csrf (or None)
+                   unable, site (an address), embargo_until, csrf (or None); optional held (the
+                   record of its board, if it holds it or has a lower time, or None)
 package_difference.html
                    pair, old and new (packages in short), files (lines with "kind" and "text")
 run.html           submission, benchmark, run, picture (or None), first (a line's number), lines,

@@ -38,6 +38,22 @@ class Standing:
 Standings = Mapping[Evidence, Standing]
 
 
+@dataclass(frozen=True)
+class Held:
+    """The record that stands in a division, its holder, and the lower times that did not take it.
+
+    `lower` has the reason of each by its submission.
+    """
+
+    submission_id: str
+    tta_seconds: float
+    submitter: str
+    display_name: str | None
+    model: str
+    hardware: str
+    lower: Mapping[str, str]
+
+
 def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
@@ -52,6 +68,44 @@ def list_records(
     histories = _histories(session, benchmark, version)
     make = partial(_find_records, session, benchmark_id, histories)
     return cached_for_board(session, benchmark_id, "records", make, version=version)
+
+
+def held_record(
+    session: Session,
+    benchmark: Benchmark,
+    division: str,
+    evidence: Evidence,
+    *,
+    version: int | None = None,
+) -> Held | None:
+    """The record of a division and evidence that stands, found once for each version of its board.
+
+    None before the first. The session must be one that only reads. `version` saves the statement
+    that asks for it.
+    """
+    if version is None:
+        version = board_version(session, benchmark.benchmark_id)
+    history = _histories(session, benchmark, version).get((division, evidence))
+    if history is None or not history.records:
+        return None
+    make = partial(_find_held, session, history)
+    name = f"held {division} {evidence}"
+    return cached_for_board(session, benchmark.benchmark_id, name, make, version=version)
+
+
+def _find_held(session: Session, history: RecordHistory) -> Held:
+    record = history.records[-1]
+    named = _names(session, [record.submission_id])[record.submission_id]
+    return Held(
+        record.submission_id,
+        record.tta_seconds,
+        **{name: named[name] for name in ("submitter", "display_name", "model", "hardware")},
+        lower={
+            one.submission_id: one.reason
+            for one in history.not_records
+            if one.tta_seconds < record.tta_seconds
+        },
+    )
 
 
 def records_by_benchmark(

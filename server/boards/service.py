@@ -32,6 +32,7 @@ from server.boards.ranked import (
 )
 from server.boards.records import (
     Standing,
+    held_record,
     list_records,
     records_by_benchmark,
     standing_by_benchmark,
@@ -59,6 +60,7 @@ __all__ = [
     "count_numbered",
     "cut_board",
     "facets_of",
+    "held_record",
     "lens_of",
     "list_records",
     "place_of_new",

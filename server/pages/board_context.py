@@ -24,6 +24,7 @@ from server.boards.service import (
     board_in_division,
     cut_board,
     facets_of,
+    held_record,
     ranked_board,
     times_of_runs,
 )
@@ -255,9 +256,29 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         "time": times,
         "facts": facts_of(benchmark, ranked),
         "map": board_map(ranked.numbered_entries(session), times),
+        "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": facets_of(session, ranked),
     }
+
+
+def _held_by_another(
+    session: Session,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    board: Mapping[str, Any],
+    version: int,
+) -> Context | None:
+    """The record of a board whose first row by time does not hold it; else None."""
+    if query.metric != "tta" or query.division is None or board["lens"] or board["price"]:
+        return None
+    first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
+    if first is None:
+        return None
+    held = held_record(session, benchmark, query.division, first["evidence"], version=version)
+    if held is None or first["submission_id"] not in held.lower:
+        return None
+    return vars(held) | {"first": first}
 
 
 def _moves(

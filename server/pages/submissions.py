@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import AskedFor, VerificationCreate
+from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address
@@ -26,7 +27,7 @@ from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import count_numbered, list_records, read_ghosts
+from server.boards.service import count_numbered, held_record, list_records, read_ghosts
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
@@ -77,12 +78,25 @@ def submission_page(
         submission = find_submission(session, submission_id)
         context = submission_page_context(session, services, submission_id)
         context["site"] = site_address(request, services.settings)
+        context["held"] = _held(session, services, submission)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
         if context["submission"]["package"] is not None:
             context["entry"] = entry_context(session, viewer, submission)
         context |= _shown(session, services, submission, context, tab, ghost)
     return render("submission.html", **context, tab=tab)
+
+
+def _held(session: Session, services: Services, submission: Submission) -> Context | None:
+    """The record of a submission's board, if it holds it or has a lower time; else None."""
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    if benchmark is None or submission.kind != "train" or submission.evidence == "claimed":
+        return None
+    evidence: Evidence = "measured" if submission.evidence == "measured" else "published"
+    held = held_record(session, benchmark, submission.division, evidence)
+    if held is None or submission.id not in (held.submission_id, *held.lower):
+        return None
+    return vars(held)
 
 
 def _shown(

@@ -38,6 +38,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     boxed_report,
     entries,
 )
+from tests.support.pages import words_of
 from tests.support.proofs import seal_again
 from tests.support.statements import statements_of
 
@@ -117,6 +118,10 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
         assert session.scalars(select(Verification).where(Verification.kind == "duel")).all() == []
     seen = look(client, challenger, bob)
     assert (seen["holder"], seen["pairs"], seen["runs"], seen["refused"]) == (holder, 10, 20, None)
+    board = "/benchmarks/digits?division=open"
+    why = "no duel with the holder has decided yet. Random features by alice holds it with 4.08 s"
+    assert f"#1 is not the record: {why}" in words_of(client.get(board).text)
+    assert f"Not the record: {why}" in words_of(client.get(f"/submissions/{challenger}").text)
     # Ten runs of about 2 s and ten of about 4 s.
     assert 50 < seen["device_seconds"] < 80
     assert seen["quota_seconds_left"] > 300_000
@@ -144,6 +149,8 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     ended = client.get(f"/api/v1/verifications/{view['id']}").json()
     assert (ended["outcome"], ended["duel"]["epochs"]) == ("challenger_faster", None)
     assert holders(client) == [holder, challenger]
+    assert "not the record" not in client.get(board).text
+    assert "It holds the record." in client.get(f"/submissions/{challenger}").text
     page = client.get(f"/verifications/{view['id']}").text
     assert "Challenge of the record." in page
     p_value = ended["duel"]["p_value"]
