@@ -143,6 +143,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{value:.{digits}f}{_GAP}%" if is_plain else f"{significant(value, 3)}{_GAP}%"
 
 
+def unbroken(text: str) -> str:
+    """A sentence in which no number parts from its percent sign at the end of a line."""
+    return text.replace(" %", f"{_GAP}%")
+
+
 # Units that say no more than the metric's own name does.
 UNNAMED_UNITS = ("fraction", "loss", "score")
 

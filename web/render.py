@@ -272,6 +272,7 @@ def environment() -> Environment:
         seconds_exact=formats.seconds_exact,
         significant=formats.significant,
         small_money=formats.small_money,
+        unbroken=formats.unbroken,
         visible=formats.visible,
         web_address=formats.web_address,
         web_host=formats.web_host,

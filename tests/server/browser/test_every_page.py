@@ -52,6 +52,9 @@ RUN_AXE = """options => axe.run({exclude: [["#swagger-ui"]]}, options)
 RULES_ON_COLOURS = ["color-contrast", "link-in-text-block"]
 RESTYLED = """() => new Promise(
  done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
+CUT = """[...document.querySelectorAll('.tight')]
+ .filter(table => table.scrollWidth > table.parentElement.clientWidth)
+ .map(table => table.innerText.slice(0, 60))"""
 WIDE = """[...document.querySelectorAll('main *')]
  .filter(e => !e.closest('.scroll, pre, svg, .plot')
   && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
@@ -128,6 +131,8 @@ class Visit:
             if (beyond := self._page.evaluate(OVERFLOW)) > 0:
                 wide = self._page.evaluate(WIDE)
                 self._complain(f"{beyond} px wider than {width}: {wide}")
+            if cut := self._page.evaluate(CUT):
+                self._complain(f"tables cut at {width}: {cut}")
 
     def draw_charts(self) -> None:
         """Bring each chart into view and wait until it is drawn, or says why it is not."""
