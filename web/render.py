@@ -131,6 +131,7 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text
+from finishline.rules.verification.challenge_end import challenge_sentence
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
@@ -166,7 +167,6 @@ from web.home_words import (
 )
 from web.progress import (
     KINDS_ASKED_FOR,
-    challenge_sentence,
     chosen_ghost,
     expected_evaluations,
     ghost_label,

@@ -26,6 +26,7 @@ from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
 from finishline.rules.proof.check import Check
 from finishline.rules.text import count_text
+from finishline.rules.verification.challenge_end import challenge_sentence
 
 
 def submission_lines(view: View) -> list[RenderableType]:
@@ -241,11 +242,10 @@ def challenge_lines(preview: View) -> list[RenderableType]:
 
 
 def duel_lines(view: View) -> list[RenderableType]:
-    """The table of pairs where there are any, and the verdict with every reason."""
-    duel = view.get("duel") or {}
-    pairs = duel.get("pairs") or []
-    won = {True: ["The challenge is won."], False: ["The challenge is lost."]}
-    ends = won.get(duel.get("won"), [])  # type: ignore[arg-type]  # None of another duel
+    """The table of pairs where there are any, the verdict with every reason, a challenge's end."""
+    pairs = (view.get("duel") or {}).get("pairs") or []
+    end = challenge_sentence(view)
+    ends = [] if end is None else [end]
     return [*([pair_table(pairs)] if pairs else []), *verdict_lines(view), *ends]
 
 

@@ -10,6 +10,7 @@ import pytest
 from finishline.cli.calibration_tables import watch_calibration
 from finishline.cli.client import ServerClient
 from finishline.cli.screen import open_screen
+from finishline.rules.verification.duel import P_CHALLENGER
 from tests.cli.conftest import Finishline, StandIn
 
 
@@ -292,7 +293,11 @@ def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
     standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
     standin.answer("GET /api/v1/submissions/s1/challenge", PREVIEW)
     standin.answer("POST /api/v1/submissions/s1/challenge", QUEUED, status=201)
-    end = ENDED | {"duel": DUEL | {"challenge": True, "won": won}}
+    p_value = {"code": "duel_time", "message": "faster", "numbers": {P_CHALLENGER: 0.021}}
+    end = ENDED | {
+        "duel": DUEL | {"challenge": True, "won": won}, "reasons": [p_value],
+        "ended_at": "2026-11-27T06:00:00Z",
+    }  # fmt: skip
     standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
 
     ran = finishline("training", "challenge", "s1", "--token", "fl_a")
@@ -301,8 +306,12 @@ def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
     assert "20 runs, about 63 device seconds" in ran.err + ran.out
     assert "your quota has 500 left" in ran.err + ran.out
     assert json.loads(standin.asked[2].body) == {"holder": "s2", "reason": None}
-    if won is not None:
-        assert f"The challenge is {'won' if won else 'lost'}." in ran.out
+    words = " ".join(ran.out.split())
+    if won is None:
+        assert "The challenge has no result" in words
+        return
+    assert f"The challenge is {'won' if won else 'lost'}: one-sided p = 0.021" in words
+    assert ("may challenge it again from 2026-12-27 on." in words) is not won
 
 
 def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(
