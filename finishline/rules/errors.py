@@ -89,7 +89,6 @@ class SubmissionError(RuleError):
         return self._problems
 
 
-def raise_all(problems: list[RuleError]) -> None:
-    """Raise one error that lists all problems; do nothing where there are none."""
-    if problems:
-        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+def joined(problems: list[RuleError]) -> RuleError:
+    """One error that lists all problems, of which there is at least one."""
+    return SubmissionError(problems) if len(problems) > 1 else problems[0]

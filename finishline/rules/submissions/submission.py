@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
-from finishline.rules.errors import ClaimError, LogFormatError, RuleError, raise_all
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError, joined
 from finishline.rules.logs import UNPACKED, check_file_name, parse_run_log, unpacked_name
 from finishline.rules.scoring.inference import InferenceResult, score_inference
 from finishline.rules.scoring.run import Run
@@ -165,7 +165,8 @@ def _refuse(
 ) -> None:
     """Raise an error of all violations and of the problems found besides, if there are any."""
     problems = [*besides, *(_as_error(violation, file) for violation in violations)]
-    raise_all(problems)
+    if problems:
+        raise joined(problems)
 
 
 def _refuse_contradiction(
@@ -224,7 +225,8 @@ def _parse_runs(
             runs.append(run)
         except RuleError as error:
             problems += error.problems
-    raise_all(problems)
+    if problems:
+        raise joined(problems)
     return tuple(runs)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from finishline.rules.errors import RuleError, raise_all
+from finishline.rules.errors import RuleError, joined
 from finishline.rules.fields import Fields, read_each
 from finishline.rules.text import parse_toml
 
@@ -59,7 +59,9 @@ def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
             "factors": lambda: _factors(root.optional_table("factors")),
         }
     )
-    raise_all([*problems, *root.unknown()])
+    problems += root.unknown()
+    if problems:
+        raise joined(problems)
     del values["schema"]
     return Manifest(**values)
 
@@ -103,7 +105,8 @@ def _factors(table: Fields | None) -> dict[str, str] | None:
             names[MOST_FACTORS], "too many factors", expected=f"at most {MOST_FACTORS}"
         )
     words, problems = read_each({name: partial(_factor, table, name) for name in names})
-    raise_all(problems)
+    if problems:
+        raise joined(problems)
     return words
 
 
