@@ -141,6 +141,9 @@ def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
     assert client.get("/api/v1/leaderboards/digits").json() == board
     listed = client.get(f"/api/v1/submissions/{two[0]}").json()["verifications"]
     assert [item["kind"] for item in listed] == ["duel"]
+    proof = client.get(f"/api/v1/verifications/{duel.verification_id}/proof")
+    assert proof.status_code == 409
+    assert "is a duel: only a replay of a submission" in proof.json()["detail"]
 
 
 def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(

@@ -27,6 +27,7 @@ from server.base.errors import ServerError
 from server.base.models import Submission
 from server.base.settings import Settings
 from server.base.signing import load_signer
+from server.verifications import proofs
 from tests.support.proofs import files_of
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
@@ -171,8 +172,11 @@ def test_a_lost_file_is_said_by_its_hash(ended: Any, settings: Settings) -> None
     assert sha256 in answer.json()["detail"]
 
 
-def test_a_rescored_result_leaves_the_evidence_as_it_was(ended: Any) -> None:
+def test_a_rescored_result_and_another_release_leave_the_evidence_as_it_was(
+    ended: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = proof_of(ended, format="json").content
+    monkeypatch.setattr(proofs, "code_part", lambda session: {"version": "99.0"})
     with ended.database.write() as session:
         submission = session.get_one(Submission, ended.submission_id)
         submission.result = submission.result | {"tta_seconds": 1.0}
