@@ -34,7 +34,7 @@ from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
-from server.base.errors import ConflictError, NotFoundError
+from server.base.errors import ConflictError
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -108,9 +108,7 @@ def _verification_part(verification: Verification) -> VerificationPart:
 
 
 def _benchmark_part(session: Session, sha256: str) -> BenchmarkPart:
-    row = session.get(BenchmarkDefinition, sha256)
-    if row is None:
-        raise NotFoundError(f"There is no benchmark definition {sha256}.")
+    row = session.get_one(BenchmarkDefinition, sha256)
     return BenchmarkPart(id=row.benchmark_id, sha256=sha256, definition=row.content)
 
 
