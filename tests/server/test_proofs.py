@@ -5,6 +5,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestCl
         run["log_sha256"] for run in submission["runs"]
     ]
     assert [attempt["state"] for attempt in document["attempts"]] == ["done"]
+    for part, shown in (
+        (document["verification"], view),
+        (document["attempts"][0], view["attempts"][0]),
+    ):
+        told, seen = (datetime.fromisoformat(each["ended_at"]) for each in (part, shown))
+        assert told == seen
     assert document["report"]["system"]["software"] == {"torch": "2.13.0"}
     assert document["code"]["version"]
 
