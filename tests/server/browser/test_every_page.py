@@ -50,8 +50,12 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 RUN_AXE = """options => axe.run({exclude: [["#swagger-ui"]]}, options)
  .then(seen => seen.violations)"""
 RULES_ON_COLOURS = ["color-contrast", "link-in-text-block"]
+# Two frames, and the transitions that began: in the middle of one a colour is neither old nor new.
 RESTYLED = """() => new Promise(
- done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
+ done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
+ .then(() => Promise.allSettled(document.getAnimations()
+  .filter(each => each.effect.getComputedTiming().endTime < Infinity).map(each => each.finished)))
+ .then(() => true)"""
 CUT = """[...document.querySelectorAll('.tight')]
  .filter(table => table.scrollWidth > table.parentElement.clientWidth)
  .map(table => table.innerText.slice(0, 60))"""
