@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 
 from server.base.database import Database, UtcDateTime
 from server.base.models import Base
-from server.base.schema import LOCK_SECONDS
+from server.base.schema import LOCK_SECONDS, MIGRATION_LOCK
 from server.base.settings import get_settings
 from server.base.take_over import take_over
 
@@ -20,10 +20,6 @@ def render_type(kind: str, item: object, _context: object) -> str | bool:
 database: Database = context.config.attributes.get("database") or Database(
     get_settings().database_url
 )
-
-
-# Any number that no other program takes on this database.
-MIGRATION_LOCK = 7_270_011
 
 
 def prepare(connection: Connection) -> None:

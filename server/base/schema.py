@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 LOCK_SECONDS = 3.0
 PAUSE_SECONDS = 1.0
 PATIENCE_SECONDS = 300.0
+# Of PostgreSQL, held while a migration runs: any number that no other program takes there.
+MIGRATION_LOCK = 7_270_011
 # PostgreSQL's lock_not_available and deadlock_detected.
 LOCK_STATES = ("55P03", "40P01")
 
@@ -42,11 +44,14 @@ def known_revisions(database: Database) -> list[str]:
 
 
 def is_behind(database: Database) -> bool:
-    """Whether a migration would change tables that are there.
+    """Whether a migration would change tables that are there, once none runs any more.
 
     Raises RuntimeError if the database is at a revision from which none leads on.
     """
-    found, known = current_revision(database), known_revisions(database)
+    with database.engine.connect() as connection:
+        if not database.is_sqlite:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        found, known = current_revision(database), known_revisions(database)
     if found is not None and found not in known:
         number_of(found)
     return found not in (None, known[0])

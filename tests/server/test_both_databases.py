@@ -22,8 +22,11 @@ from server.base.database import Database, utc_now
 from server.base.models import PoolRun, Quota, Verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
-from tests.server.test_rescoring import ON_POSTGRESQL, wait_until_blocked
-from tests.support.both_databases import database_url  # noqa: F401
+from tests.support.both_databases import (
+    ON_POSTGRESQL,
+    database_url,  # noqa: F401
+    wait_until_blocked,
+)
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 

@@ -20,7 +20,7 @@ from server.base.database import Database, utc_now
 from server.base.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
 from server.base.settings import Settings
 from tests.support.admin import run_admin
-from tests.support.processes import wait_for
+from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
@@ -281,18 +281,6 @@ def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
 
     assert (code, summary["changed"]) == (1, [])
     assert "being verified" in summary["failed"][0]["error"]
-
-
-ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-
-
-def wait_until_blocked(database: Database, transactions: int = 1) -> None:
-    def blocked() -> bool:
-        with database.engine.connect() as connection:
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-            return connection.exec_driver_sql(waiting).scalar() == transactions
-
-    wait_for(blocked, seconds=20, what="transactions that wait for another", pause=0.02)
 
 
 @contextmanager

@@ -1,9 +1,14 @@
-"""Fixture for a file whose tests run on SQLite and on PostgreSQL: import it there."""
+"""For files whose tests run on SQLite and on PostgreSQL: a fixture, to be imported, and help."""
 
 import pytest
 
+from server.base.database import Database
+from tests.support.processes import wait_for
+
 # For a test whose answer no database has a part in.
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# For a test of the locks of rows.
+ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -11,3 +16,14 @@ def database_url(request: pytest.FixtureRequest) -> str:
     """A migrated database of either kind."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+def wait_until_blocked(database: Database, transactions: int = 1) -> None:
+    """Return once as many transactions of PostgreSQL wait for another."""
+
+    def blocked() -> bool:
+        with database.engine.connect() as connection:
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            return connection.exec_driver_sql(waiting).scalar() == transactions
+
+    wait_for(blocked, seconds=20, what="transactions that wait for another", pause=0.02)
