@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from finishline.rules.errors import RuleError
+from finishline.rules.errors import RuleError, joined
 from finishline.rules.text import did_you_mean, near_miss
 
+_Made = TypeVar("_Made")
+Readers = Mapping[str, Callable[[], Any]]
 TEXT_LIMIT = 4_000
 # Characters that command a terminal, end a line unseen, or turn the direction of writing; and
 # halves of one, which no file and no terminal takes.
@@ -210,7 +212,19 @@ class Fields:
             raise error
 
 
-def read_each(readers: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], list[RuleError]]:
+def read_whole(table: Fields, make: Callable[..., _Made], readers: Readers) -> _Made:
+    """Call `make` with the value of every reader by name.
+
+    Raises one RuleError of everything that is wrong with the table, fields that nobody read too.
+    """
+    values, problems = read_each(readers)
+    problems += table.unknown()
+    if problems:
+        raise joined(problems)
+    return make(**values)
+
+
+def read_each(readers: Readers) -> tuple[dict[str, Any], list[RuleError]]:
     """Call every reader; return the values by name, and the errors of those that raised one."""
     values: dict[str, Any] = {}
     problems: list[RuleError] = []

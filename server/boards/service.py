@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardQuery, PreviewPart
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
-from finishline.rules.errors import BenchmarkError
+from finishline.rules.errors import RuleError
 from server.base.board_versions import board_version
 from server.base.models import Submission
 from server.benchmarks.phase_queries import current_dates
@@ -263,7 +263,7 @@ def other_rules(session: Session, benchmark: Benchmark, sha256s: Iterable[str]) 
 def _words(session: Session, benchmark: Benchmark, sha256: str) -> str | None:
     try:
         earlier = definition(session, sha256)
-    except BenchmarkError:  # Written for an earlier release.
+    except RuleError:  # Written for an earlier release.
         return f"definition {sha256[:12]}, which cannot be compared"
     differ = rules_that_differ(earlier, benchmark)
     return f"version {earlier.version}, other {', '.join(differ)}" if differ else None

@@ -77,7 +77,7 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
     [
         ({"benchmark": "mnist"}, "benchmark"),
         ({"division": "ajar"}, "division"),
-        ({"system": {"name": "x"}}, "system.hardware_class"),
+        ({"system": {"name": "x", "processor": "y"}}, "system.hardware_class"),
         ({"hyperparameters": {"batch_size": 3}}, "hyperparameters.batch_size"),
         ({"surprise": 1}, "surprise"),
     ],

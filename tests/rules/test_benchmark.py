@@ -15,7 +15,7 @@ from finishline.rules.benchmarks.benchmark import (
     parse_benchmark,
     read_benchmark,
 )
-from finishline.rules.errors import BenchmarkError
+from finishline.rules.errors import BenchmarkError, RuleError
 
 GOOD = """
 id = "toy"
@@ -185,6 +185,16 @@ def test_a_misspelt_table_is_named_with_the_one_that_was_meant() -> None:
     assert str(unknown.value).startswith(
         "toy.toml, field reference_run: unknown field (did you mean 'reference_runs'?); expected"
     )
+
+
+def test_the_first_wrong_field_of_each_table_of_a_definition_is_told_at_once() -> None:
+    wrong = GOOD.replace("min_runs = 2", "min_runs = 0").replace('clock = "', 'clock = "x')
+    with pytest.raises(RuleError) as caught:
+        parse("surprise = 1\n" + wrong.replace("first_crossing", "never"))
+
+    told = {each.field for each in caught.value.problems}
+    assert told == {"surprise", "clock", "target.reach", "replay.min_runs"}
+    assert all(each.file == "toy.toml" and each.expected for each in caught.value.problems)
 
 
 def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least() -> None:

@@ -154,13 +154,37 @@ def test_a_wrong_claim_names_file_field_and_what_was_expected(
     table = good()
     put(field, value)(table)
 
-    with pytest.raises(ClaimError) as caught:
+    with pytest.raises(RuleError) as caught:
         read(table)
 
-    error = caught.value
+    error = caught.value.problems[0]
     assert (error.file, error.field) == ("submission.json", field)
     assert error.expected
     assert len(str(error)) < 400
+
+
+def test_every_wrong_field_of_a_claim_is_told_at_once(read: Callable[[object], Claim]) -> None:
+    table = good()
+    wrong = {
+        "hyperparameters.batch_size": 3,
+        "hyperparameters.batchsize": 64,
+        "model": "",
+        "system.hardware_class": "A 100",
+        "system.processor": 7,
+        "system.colour": "red",
+        "runs": "run1.log",
+        "unfinished": [1],
+        "surprise": 1,
+    }
+    for field, value in wrong.items():
+        put(field, value)(table)
+
+    with pytest.raises(RuleError) as caught:
+        read(table)
+
+    assert {each.field for each in caught.value.problems} == set(wrong)
+    assert len(caught.value.problems) == len(wrong)
+    assert all(each.file and each.expected for each in caught.value.problems)
 
 
 def test_a_name_of_any_length_is_told_in_a_line(read: Callable[[object], Claim]) -> None:

@@ -4,14 +4,15 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
 from finishline.rules.benchmarks.definition_checks import check_offered
 from finishline.rules.benchmarks.quality import QualityTarget as QualityTarget
 from finishline.rules.benchmarks.quality import read_target
-from finishline.rules.errors import BenchmarkError
-from finishline.rules.fields import Fields
+from finishline.rules.errors import BenchmarkError, joined
+from finishline.rules.fields import Fields, read_each, read_whole
 from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
 from finishline.rules.scoring.measurements import PrecisionName
@@ -201,13 +202,13 @@ class Benchmark:
 
 
 def load_benchmark(path: Path) -> Benchmark:
-    """The benchmark defined in a TOML file. Raises BenchmarkError naming file and field."""
+    """The benchmark defined in a TOML file. Raises a RuleError naming file and fields."""
     content = path.read_bytes()
     return parse_benchmark(content, file=path.name)
 
 
 def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
-    """The benchmark that TOML text is to offer. Raises BenchmarkError naming file and field."""
+    """The benchmark that TOML text is to offer. Raises a RuleError naming file and fields."""
     benchmark = read_benchmark(content, file=file)
     check_offered(benchmark, file=file)
     return benchmark
@@ -217,51 +218,58 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
     """Read a stored definition: the benchmark that a result was published under.
 
     A definition that was accepted once can be read forever: new checks belong in rules.offered, and
-    only checks that no benchmark can do without belong here. Raises BenchmarkError naming file and
-    field.
+    only checks that no benchmark can do without belong here. Raises a RuleError with the first
+    wrong field of each table.
     """
     table = parse_toml(content, file=file, error=BenchmarkError)
     root = Fields(table, file=file, error=BenchmarkError)
-    benchmark_id = root.text("id")
-    if benchmark_id != file.removesuffix(".toml"):
-        raise root.fail(
-            "id", f"{benchmark_id!r} in a file named {file}", expected="the file's name"
-        )
-    data_set = _data_set(root.table("data_set"))
-    runs = _runs(root.table("runs"))
-    divisions = root.texts("divisions")
-    if not set(divisions) <= set(DIVISIONS):
-        raise root.fail("divisions", f"{list(divisions)}", expected="closed, open or both")
-    benchmark = Benchmark(
-        benchmark_id=benchmark_id,
-        title=root.text("title"),
-        version=root.text("version"),
-        task=root.text("task"),
-        about=root.text("about"),
-        data_set=data_set,
-        target=read_target(root.table("target"), test_items=data_set.test_items),
-        reach=_reach(root.table("target")),
-        clock=Clock(root.choice("clock", CLOCK_NAMES)),
-        runs=runs,
-        divisions=divisions,
-        log_names=root.texts("log_names") if root.has("log_names") else (benchmark_id,),
-        hyperparameters=_hyperparameters(root.optional_table("hyperparameters")),
-        replay=_replay(root.optional_table("replay")),
-        reference_runs=tuple(_reference_run(item) for item in root.tables("reference_runs")),
-        sha256=hashlib.sha256(content).hexdigest(),
-        convergence_unit=_convergence_unit(root.optional_table("convergence")),
-        rcp=_rcp(root.optional_table("rcp"), runs),
-        latency=read_latency_protocol(root.optional_table("latency")),
-        ranking=_ranking(root.optional_table("ranking")),
-        trainings=read_training_policy(root.optional_table("trainings")),
-        time_unit=root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None,
-        visible=root.choice("visible", AUDIENCES) if root.has("visible") else "public",
+    parts, problems = read_each(
+        {
+            "benchmark_id": lambda: _id(root, file),
+            "data_set": lambda: _data_set(root.table("data_set")),
+            "runs": lambda: _runs(root.table("runs")),
+            "target": lambda: root.table("target"),
+        }
+    )
+    if problems:  # The others rest on these.
+        raise joined(problems)
+    target = parts.pop("target")
+    sha256 = hashlib.sha256(content).hexdigest()
+    benchmark = read_whole(
+        root,
+        partial(Benchmark, sha256=sha256, **parts),
+        {
+            "title": lambda: root.text("title"),
+            "version": lambda: root.text("version"),
+            "task": lambda: root.text("task"),
+            "about": lambda: root.text("about"),
+            "reach": lambda: _reach(target),
+            "target": lambda: read_target(target, test_items=parts["data_set"].test_items),
+            "clock": lambda: Clock(root.choice("clock", CLOCK_NAMES)),
+            "divisions": lambda: _divisions(root),
+            "log_names": lambda: (
+                root.texts("log_names") if root.has("log_names") else (parts["benchmark_id"],)
+            ),
+            "hyperparameters": lambda: _hyperparameters(root.optional_table("hyperparameters")),
+            "replay": lambda: _replay(root.optional_table("replay")),
+            "reference_runs": lambda: tuple(
+                _reference_run(item) for item in root.tables("reference_runs")
+            ),
+            "convergence_unit": lambda: _convergence_unit(root.optional_table("convergence")),
+            "rcp": lambda: _rcp(root.optional_table("rcp"), parts["runs"]),
+            "latency": lambda: read_latency_protocol(root.optional_table("latency")),
+            "ranking": lambda: _ranking(root.optional_table("ranking")),
+            "trainings": lambda: read_training_policy(root.optional_table("trainings")),
+            "time_unit": lambda: (
+                root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None
+            ),
+            "visible": lambda: root.choice("visible", AUDIENCES, default="public"),
+        },
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
     if benchmark.latency is not None and benchmark.replay is None:
         raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
-    root.refuse_unknown()
     return benchmark
 
 
@@ -273,6 +281,21 @@ def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
             "no benchmark definition", file=str(folder), expected="a folder with *.toml files"
         )
     return {benchmark.benchmark_id: benchmark for benchmark in benchmarks}
+
+
+def _id(root: Fields, file: str) -> str:
+    name = root.text("id")
+    if name != file.removesuffix(".toml"):
+        message = f"{name[:80]!r} in a file named {file}"
+        raise root.fail("id", message, expected="the file's name")
+    return name
+
+
+def _divisions(root: Fields) -> tuple[str, ...]:
+    names = root.texts("divisions")
+    if not set(names) <= set(DIVISIONS):
+        raise root.fail("divisions", str(list(names))[:200], expected="closed, open or both")
+    return names
 
 
 def _data_set(table: Fields) -> DataSet:

@@ -1,9 +1,10 @@
 """The JSON that describes a submission: submitter, runs, system, settings and training."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import orjson
@@ -13,7 +14,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
 from finishline.rules.errors import ClaimError
-from finishline.rules.fields import Fields
+from finishline.rules.fields import Fields, read_whole
 from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
@@ -82,7 +83,7 @@ def read_ticket_name(root: Fields) -> str | None:
     return name
 
 
-def read_unfinished(root: Fields, *, ticket: str | None) -> tuple[int, ...]:
+def read_unfinished(root: Fields) -> tuple[int, ...]:
     """Read the seeds of the ticket that have no log; each counts as a run without an end."""
     value = root.raw("unfinished")
     if value is None or value == []:
@@ -95,7 +96,7 @@ def read_unfinished(root: Fields, *, ticket: str | None) -> tuple[int, ...]:
     for place, seed in enumerate(value):
         if seed in value[:place]:
             raise root.fail("unfinished", f"seed {seed} is listed twice", expected=expected)
-    if ticket is None:
+    if not root.has("ticket"):
         raise root.fail(
             "unfinished", "seeds without a ticket", expected="a ticket that issued them"
         )
@@ -220,7 +221,7 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
 def read_claim(
     content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
 ) -> Claim:
-    """The claim in a submission's JSON. Raises ClaimError naming file, field and expectation.
+    """The claim in a submission's JSON. Raises a RuleError of each field that is wrong.
 
     Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
     from an `archive` may name the owner and day of its result.
@@ -228,29 +229,34 @@ def read_claim(
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = find_benchmark(root, benchmarks)
     division = root.choice("division", benchmark.divisions)
-    table = root.optional_table("hyperparameters")
-    hyperparameters = read_hyperparameters(table, benchmark, division)
-    ticket = read_ticket_name(root)
-    claim = Claim(
-        benchmark_id=benchmark.benchmark_id,
-        division=division,
-        model=root.text("model"),
-        framework=root.text("framework"),
-        system=_system(root.table("system")),
-        run_files=_run_files(root),
-        hyperparameters=hyperparameters,
-        code_url=_url(root, "code_url"),
-        notes=root.optional_text("notes"),
-        organisation=_organisation(root) if archive else None,
-        submitted_on=_submitted_on(root, benchmark) if archive else None,
-        precision=_precision(root),
-        trained_with=read_trained_with(root, benchmark, hyperparameters),
-        tuning=read_tuning(root),
-        ticket=ticket,
-        unfinished=read_unfinished(root, ticket=ticket),
-    )
-    root.refuse_unknown()
-    return claim
+    hyperparameters: dict[str, float] = {}
+
+    def settings() -> dict[str, float]:
+        table = root.optional_table("hyperparameters")
+        hyperparameters.update(read_hyperparameters(table, benchmark, division))
+        return hyperparameters
+
+    readers: dict[str, Callable[[], Any]] = {
+        "hyperparameters": settings,
+        "model": lambda: root.text("model"),
+        "framework": lambda: root.text("framework"),
+        "system": lambda: _system(root.table("system")),
+        "run_files": lambda: _run_files(root),
+        "code_url": lambda: _url(root, "code_url"),
+        "notes": lambda: root.optional_text("notes"),
+        "precision": lambda: _precision(root),
+        "trained_with": lambda: read_trained_with(root, benchmark, hyperparameters),
+        "tuning": lambda: read_tuning(root),
+        "ticket": lambda: read_ticket_name(root),
+        "unfinished": lambda: read_unfinished(root),
+    }
+    if archive:
+        readers |= {
+            "organisation": lambda: _organisation(root),
+            "submitted_on": lambda: _submitted_on(root, benchmark),
+        }
+    make = partial(Claim, benchmark_id=benchmark.benchmark_id, division=division)
+    return read_whole(root, make, readers)
 
 
 def read_date(text: str) -> date | None:
@@ -299,34 +305,49 @@ def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchma
 
 
 def _system(table: Fields) -> System:
-    price = table.optional_number("price_usd_per_hour", minimum=0.0001, maximum=1e9)
-    source = table.optional_text("price_source")
-    if price is not None and source is None:
-        raise table.fail("price_source", "missing", expected="a page that shows the price")
-    hardware_class = table.text("hardware_class")
-    if not HARDWARE_CLASS.fullmatch(hardware_class):
+    most = 10**7
+    return read_whole(
+        table,
+        System,
+        {
+            "name": lambda: table.text("name"),
+            "hardware_class": lambda: _hardware_class(table),
+            "processor": lambda: table.text("processor"),
+            "processor_count": lambda: table.optional_integer(
+                "processor_count", minimum=1, maximum=most
+            ),
+            "memory_gib": lambda: table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
+            "accelerator": lambda: table.optional_text("accelerator"),
+            "accelerator_count": lambda: (
+                table.optional_integer("accelerator_count", minimum=0, maximum=most) or 0
+            ),
+            "price_usd_per_hour": lambda: table.optional_number(
+                "price_usd_per_hour", minimum=0.0001, maximum=1e9
+            ),
+            "price_source": lambda: _price_source(table),
+            "pricing": lambda: table.choice("pricing", PRICINGS, default="on_demand"),
+            "cloud": lambda: _cloud(table),
+            "availability": lambda: table.optional_text("availability"),
+        },
+    )
+
+
+def _hardware_class(table: Fields) -> str:
+    name = table.text("hardware_class")
+    if not HARDWARE_CLASS.fullmatch(name):
         raise table.fail(
             "hardware_class",
-            f"got {hardware_class[:60]!r}",
+            f"got {name[:60]!r}",
             expected="a short name of lower-case letters, digits, dots and hyphens",
         )
-    system = System(
-        name=table.text("name"),
-        hardware_class=hardware_class,
-        processor=table.text("processor"),
-        processor_count=table.optional_integer("processor_count", minimum=1, maximum=10**7),
-        memory_gib=table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
-        accelerator=table.optional_text("accelerator"),
-        accelerator_count=table.optional_integer("accelerator_count", minimum=0, maximum=10**7)
-        or 0,
-        price_usd_per_hour=price,
-        price_source=source,
-        pricing=cast(Pricing, table.choice("pricing", PRICINGS, default="on_demand")),
-        cloud=_cloud(table),
-        availability=table.optional_text("availability"),
-    )
-    table.refuse_unknown()
-    return system
+    return name
+
+
+def _price_source(table: Fields) -> str | None:
+    source = table.optional_text("price_source")
+    if source is None and table.has("price_usd_per_hour"):
+        raise table.fail("price_source", "missing", expected="a page that shows the price")
+    return source
 
 
 def _cloud(system: Fields) -> Cloud | None:
@@ -356,34 +377,36 @@ def _run_files(root: Fields) -> tuple[str, ...]:
 def read_hyperparameters(
     table: Fields | None, benchmark: Benchmark, division: str
 ) -> dict[str, float]:
-    """Read the settings a division may have. Raises ClaimError naming the first it may not.
+    """Read the settings a division may have. Raises a RuleError of each that it may not.
 
     Names are as long as in a log, and as many.
     """
     if table is None:
         return {}
-    values: dict[str, float] = {}
-    for name, _ in table.items():
-        known = benchmark.hyperparameters.get(name)
-        if known is None and division == "closed":
-            names = sorted(benchmark.hyperparameters)
-            message = f"unknown hyperparameter{did_you_mean(name, names)}"
-            raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
-        if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
-            expected = f"1 to {MAX_KEY_LENGTH} printable characters"
-            raise table.fail(name, "no name of a setting", expected=expected)
-        if len(values) == MAX_HYPERPARAMETERS:
-            raise table.fail(name, "too many settings", expected=f"at most {MAX_HYPERPARAMETERS}")
-        minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
-        value = table.number(name, minimum=minimum, maximum=maximum)
-        if known and known.integer and not value.is_integer():
-            raise table.fail(name, f"got {value:g}", expected="a whole number")
-        if known and division == "closed" and not known.closed and value != known.default:
-            raise table.fail(
-                name, f"{value:g} in the closed division", expected=f"{known.default:g}"
-            )
-        values[name] = value
-    return values
+    names = [name for name, _ in table.items()]
+    if len(names) > MAX_HYPERPARAMETERS:
+        expected = f"at most {MAX_HYPERPARAMETERS}"
+        raise table.fail(names[MAX_HYPERPARAMETERS], "too many settings", expected=expected)
+    readers = {name: partial(_setting, table, name, benchmark, division) for name in names}
+    return read_whole(table, dict, readers)
+
+
+def _setting(table: Fields, name: str, benchmark: Benchmark, division: str) -> float:
+    known = benchmark.hyperparameters.get(name)
+    if known is None and division == "closed":
+        names = sorted(benchmark.hyperparameters)
+        message = f"unknown hyperparameter{did_you_mean(name, names)}"
+        raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
+    if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
+        expected = f"1 to {MAX_KEY_LENGTH} printable characters"
+        raise table.fail(name, "no name of a setting", expected=expected)
+    minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
+    value = table.number(name, minimum=minimum, maximum=maximum)
+    if known and known.integer and not value.is_integer():
+        raise table.fail(name, f"got {value:g}", expected="a whole number")
+    if known and division == "closed" and not known.closed and value != known.default:
+        raise table.fail(name, f"{value:g} in the closed division", expected=f"{known.default:g}")
+    return value
 
 
 def _url(root: Fields, name: str) -> str | None:

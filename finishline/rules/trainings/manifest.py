@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from finishline.rules.errors import RuleError, joined
-from finishline.rules.fields import Fields, read_each
+from finishline.rules.errors import RuleError
+from finishline.rules.fields import Fields, read_whole
 from finishline.rules.text import parse_toml
 
 FILE = "training.toml"
@@ -45,9 +45,11 @@ def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
     dotted = "a dotted name, as in train or mine.train"
     spdx = "an SPDX identifier, as in MIT"
     digest = "sha256: and 64 hex digits"
-    values, problems = read_each(
+    return read_whole(
+        root,
+        lambda _schema, **told: Manifest(**told),
         {
-            "schema": lambda: _schema(root),
+            "_schema": lambda: _schema(root),
             "benchmark": lambda: _short(root, "benchmark"),
             "title": lambda: _short(root, "title"),
             "module": lambda: _matching(root, "module", _MODULE, dotted),
@@ -57,13 +59,8 @@ def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
             "deterministic": lambda: root.boolean("deterministic", default=False),
             "precision": lambda: _precision(root),
             "factors": lambda: _factors(root.optional_table("factors")),
-        }
+        },
     )
-    problems += root.unknown()
-    if problems:
-        raise joined(problems)
-    del values["schema"]
-    return Manifest(**values)
 
 
 def _schema(root: Fields) -> int:
@@ -104,10 +101,7 @@ def _factors(table: Fields | None) -> dict[str, str] | None:
         raise table.fail(
             names[MOST_FACTORS], "too many factors", expected=f"at most {MOST_FACTORS}"
         )
-    words, problems = read_each({name: partial(_factor, table, name) for name in names})
-    if problems:
-        raise joined(problems)
-    return words
+    return read_whole(table, dict, {name: partial(_factor, table, name) for name in names})
 
 
 def _factor(table: Fields, name: str) -> str:
