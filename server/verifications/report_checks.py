@@ -23,6 +23,7 @@ from finishline.rules.verification.report_check import (
     off_clock,
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
+from server.base.board_versions import lock_boards
 from server.base.events import WorkerOut, emit
 from server.base.models import (
     Attempt,
@@ -33,7 +34,7 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.standing import REPORT
+from server.base.standing import REPORT, lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
     benchmark_of,
@@ -69,6 +70,7 @@ def why_refused(
                 check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
         check_trained_in(report, trainings_of(verification))
+        _take_turn(session, verification)
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(
             session, verification, benchmark, report.system.hardware_class
@@ -136,6 +138,17 @@ def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
 def _division(verification: Verification, benchmark: Benchmark) -> str:
     submission = verification.submission
     return benchmark.divisions[0] if submission is None else submission.division
+
+
+def _take_turn(session: Session, verification: Verification) -> None:
+    """Let the reports of a board come one by one: of two with one curve the later is refused.
+
+    What is checked is locked before the board: decision 0030.
+    """
+    if verification.checks_id is not None:
+        lock_verification(session, verification.checks_id)
+    if verification.submission is not None:
+        lock_boards(session, [verification.submission.benchmark_id])
 
 
 def _known_curves(

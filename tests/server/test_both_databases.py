@@ -278,6 +278,43 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
     assert replay.status() == reported.result().json()["outcome"] == "verified"
 
 
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    bob: Any,
+    olivia: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    submission_id = submit(digits_submission, by=bob).json()["id"]
+    address = f"/api/v1/submissions/{submission_id}/verifications"
+    asked = client.post(address, headers=olivia.headers).json()["id"]
+    both = [replay, replace(replay, submission_id=submission_id, verification_id=asked)]
+    first, second = (make_report(each.seeds()) for each in both)
+    second.runs[-1] = replace(
+        first.runs[-1], index=second.runs[-1].index, seed=second.runs[-1].seed
+    )
+    grants = [each.claim(worker=f"walter-{n}").json() for n, each in enumerate(both)]
+    reports = []
+    for n, (grant, report) in enumerate(zip(grants, (first, second), strict=True)):
+        report = replace(report, system=replace(report.system, worker=f"walter-{n}"))
+        stream_report(database, grant["attempt_id"], report)
+        greet_as_servers(database, report.system.worker, report.system.hardware_class)
+        reports.append(partial(replay.post_report, grant, report))
+    with ThreadPoolExecutor(2) as others, database.write() as session:
+        raise_board_version(session, "digits")
+        reported = [others.submit(each) for each in reports]
+        wait_until_blocked(database, 2)
+
+    answers = [each.result() for each in reported]
+    assert codes(answers) == [200, 422]
+    assert "those of run" in next(each.text for each in answers if each.status_code == 422)
+
+
 @pytest.mark.parametrize("repetition", range(3))
 def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     repetition: int,
