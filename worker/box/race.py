@@ -30,7 +30,7 @@ from worker.box.order import BoxUnavailableError, Order
 from worker.box.scorer import Scorer
 from worker.box.start import Box
 from worker.box.wake_up import waking_first
-from worker.box.watch import MemoryWatch, ProcessorTime, processor_time
+from worker.box.watch import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
 
 EXIT_SECONDS = 5.0
 SHARE_SECONDS = 0.5  # Between two readings, which cost the worker processor time.
@@ -161,6 +161,7 @@ class _Runner:
         self._before = ProcessorTime(0.0, 0.0)
         self._share: float | None = None
         self._share_at = 0.0
+        self._preparing: ProcessorUse | None = None
         self._over_memory: int | None = None
         self._status: RaceStatus = "failed"
         self._code: str | None = None
@@ -226,8 +227,11 @@ class _Runner:
         self._stamp(Phase.INIT, began)
         deadline = began + self._limits.prepare_clock_seconds
         body = json.dumps(public_task(self._course)).encode()
+        self._preparing = ProcessorUse(self._box.pid)
         self._channel.send(FrameType.TASK, body, deadline=deadline)
         frame = self._channel.receive(deadline=deadline)
+        self._look()
+        self._preparing = None
         self._stamp(Phase.WARMUP, frame.at)
 
     def _receive_hello(self) -> float:
@@ -327,6 +331,14 @@ class _Runner:
             )
         if self._stop():
             raise _StopError(None, "the run was cancelled")
+        if self._preparing is not None:
+            seconds, allowed = self._preparing.seconds(), self._limits.prepare_seconds
+            if seconds > allowed:
+                raise _StopError(
+                    "prepare_time_limit",
+                    f"the package used {seconds:.2f} s of the processor to prepare; "
+                    f"expected at most {allowed:g} s",
+                )
 
     def _late(self) -> tuple[str, str]:
         limits = self._limits

@@ -1,5 +1,6 @@
 """Watch a box, all processes below one: its memory ten times a second, and its processor time."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 PERIOD_SECONDS = 0.1
 # To count shared pages once takes as long as all processes have pages: 50 ms a GiB.
 MOST_SHARED = 4
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class MemoryWatch:
@@ -93,6 +95,36 @@ def processor_time(pid: int) -> ProcessorTime:
                     used, ready, _ = (thread / "schedstat").read_text().split()
                     ran, waited = ran + int(used), waited + int(ready)
     return ProcessorTime(ran / 1e9, waited / 1e9)
+
+
+class ProcessorUse:
+    """Processor seconds that the processes below `pid` have used since this was made.
+
+    Call `seconds` often: of a process that has ended, the last value seen counts.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used: dict[str, float] = {}
+        self._before = 0.0
+        self._before = self.seconds()
+
+    def seconds(self) -> float:
+        """Processor seconds up to now."""
+        for one in below(self._pid):
+            self._used[one] = max(self._used.get(one, 0.0), _own_processor_seconds(one))
+        return sum(self._used.values()) - self._before
+
+
+def _own_processor_seconds(pid: str) -> float:
+    """Processor seconds of a process with its threads, those that have ended among them."""
+    try:
+        # The name before the last bracket may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    user, system = fields[11:13]
+    return (int(user) + int(system)) / TICKS
 
 
 def can_watch() -> bool:

@@ -172,6 +172,32 @@ def test_a_package_that_fails_is_told_why(
     assert result.message
 
 
+def test_processes_that_end_early_count_in_the_processor_time_of_preparing(
+    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock may allow three times as much, and a package starts many processes at once."""
+    monkeypatch.setattr(Limits, "prepare_clock_seconds", 120.0)
+    result = run_code(
+        """
+        import os, signal, time
+
+        def prepare(task):
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So nobody adds up their time.
+            for _ in range(12):
+                if os.fork() == 0:
+                    while time.process_time() < 0.2:
+                        pass
+                    os._exit(0)
+            while True:
+                time.sleep(1)
+        """,
+        limits=Limits(**(vars(LIMITS) | {"prepare_seconds": 1.0})),
+    )
+
+    assert (result.status, result.code) == ("failed", "prepare_time_limit")
+    assert "s of the processor to prepare; expected at most 1 s" in (result.message or "")
+
+
 def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(
     run_code: RunCode,
 ) -> None:
