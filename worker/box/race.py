@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from finishline.rules.scoring.run import Ledger, Phase
 from finishline.rules.trainings.protocol import (
     INLINE_LIMIT_BYTES,
@@ -297,6 +299,8 @@ class _Runner:
 
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
         """Score an ask: whether the target is met."""
+        if self._course.prediction.dtype == "float32" and not _are_finite(predictions):
+            raise ProtocolError("the predictions hold NaN or an infinity; expected finite numbers")
         quality, second = self._course.score(predictions)
         if not (math.isfinite(quality) and math.isfinite(second)):
             raise ProtocolError("the predictions have no quality: it is no finite number")
@@ -371,6 +375,10 @@ class _Runner:
 
     def _end(self, status: RaceStatus, code: str | None, message: str | None) -> None:
         self._status, self._code, self._message = status, code, message
+
+
+def _are_finite(predictions: bytes) -> bool:
+    return bool(np.isfinite(np.frombuffer(predictions, np.float32)).all())
 
 
 def public_task(course: Course) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import os
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from worker.box.packages import requirements_of
 from worker.box.race import Ask, Course, RaceResult, race
 
 TRUTH = bytes(range(8))
+CLASSES = ArraySpec("uint8", (8,))
 # A limit in the arguments of the boxes of this process, which tells them from all others.
 MARK = (256 << 20) + os.getpid()
 LIMITS = Limits(
@@ -70,7 +72,7 @@ def course(score: Score = share_right) -> Course:
         task={"benchmark": "numbers", "factors": {}},
         train={"x": np.arange(8, dtype=np.int64)},
         inputs={"x": np.arange(8, dtype=np.uint8)},
-        prediction=ArraySpec("uint8", (8,)),
+        prediction=CLASSES,
         score=score,
         target=0.75,
     )
@@ -113,6 +115,7 @@ def run_code(tmp_path: Path) -> RunCode:
         packages: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
         score: Score = share_right,
+        prediction: ArraySpec = CLASSES,
         on_start: Callable[[Ledger], None] = lambda _: None,
         on_ask: Callable[[Ask], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
@@ -130,6 +133,7 @@ def run_code(tmp_path: Path) -> RunCode:
             limits=limits,
             backend=backend,
         )
-        return race(order, course(score), seed=7, on_start=on_start, on_ask=on_ask, stop=stop)
+        given = replace(course(score), prediction=prediction)
+        return race(order, given, seed=7, on_start=on_start, on_ask=on_ask, stop=stop)
 
     return run

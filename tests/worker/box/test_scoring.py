@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from finishline.rules.trainings.protocol import Limits
+from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.worker.box.conftest import LIMITS, RunCode, share_right
 from worker.box.race import Ask
 
@@ -126,6 +126,23 @@ def test_predictions_without_a_quality_are_the_packages_fault(
     assert "no quality" in (result.message or "")
     assert result.asks == tuple(told)
     assert [ask.quality for ask in told] == [0.5]
+
+
+def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code: RunCode) -> None:
+    """An argmax takes NaN for the largest, so that their quality may well be finite."""
+    result = run_code(
+        """
+        import array
+
+        def train(prepared, data, seed):
+            yield lambda inputs: array.array("f", [0.5, float("nan")])
+        """,
+        prediction=ArraySpec("float32", (2,)),
+        score=lambda predictions: (1.0, 1.0),
+    )
+
+    assert (result.status, result.code) == ("failed", "protocol_broken")
+    assert "NaN" in (result.message or "")
 
 
 def test_a_cancelled_run_scores_nothing_more(run_code: RunCode) -> None:

@@ -1,6 +1,7 @@
 """A task in a box of its own: the same draw as outside, both halves, and errors in a sentence."""
 
 import importlib.util
+import math
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,22 @@ def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(
     """
     with TaskBox(write_task(code)) as task, pytest.raises(TaskError, match="drew no arrays"):
         task.draw(b"nonce", facts={}, target=1.0)
+
+
+def test_a_class_out_of_range_has_no_quality_and_a_broken_score_is_told(
+    write_task: WriteTask,
+) -> None:
+    """A package that could make the task fail would choose which of its runs count."""
+    table = "Task.score = lambda self, predictions: 2 * (float(np.arange({})[predictions][0]),)"
+    with TaskBox(write_task(table.format(3))) as task:
+        course = task.draw(b"nonce", facts={}, target=1.0)
+        assert all(map(math.isnan, course.score(bytes([9] * 4))))
+        assert course.score(bytes([2] * 4)) == (2.0, 2.0)
+
+    with TaskBox(write_task(table.format(0))) as task:
+        course = task.draw(b"nonce", facts={}, target=1.0)
+        with pytest.raises(TaskError, match="the task's module failed: IndexError"):
+            course.score(bytes([9] * 4))
 
 
 @pytest.mark.parametrize("answer", ["'[' * 4000", "'[1' + '0' * 400 + ', 1]'", "'{}'", "'[1]'"])

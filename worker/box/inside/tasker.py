@@ -6,6 +6,7 @@ Labels stay in the closure that `draw` returns.
 
 import importlib
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,21 @@ def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
         raise ValueError(f"the draw has {drawn}; shapes() says {expected}")
 
 
+def score(drawn: Any, predictions: Any) -> list[float]:
+    """Quality on each half; NaN for predictions, a class out of range say, that raise an error.
+
+    Zeros are predictions of any task. One that fails on them too is broken, and its error is told.
+    """
+    import numpy as np
+
+    try:
+        first, second = drawn.score(predictions)
+    except Exception:  # noqa: BLE001  (an organiser's module fails in any way)
+        drawn.score(np.zeros_like(predictions))
+        first = second = math.nan
+    return [float(first), float(second)]
+
+
 def main() -> int:
     """Answer draws and scores until the worker is gone."""
     orders = json.loads(sys.argv[1])
@@ -79,8 +95,8 @@ def main() -> int:
         elif kind == SCORE and drawn is not None:
             dtype, shape = drawn.predictions
             predictions = np.frombuffer(body, dtype).reshape(shape)
-            first, second = drawn.score(predictions)
-            channel.send(SCORED, json.dumps([float(first), float(second)]).encode())
+            halves = score(drawn, predictions)
+            channel.send(SCORED, json.dumps(halves).encode())
         else:
             return 1
 
