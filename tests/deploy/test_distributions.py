@@ -6,7 +6,8 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,33 @@ def files() -> Iterator[Path]:
         yield from (Path(folder) / each for each in found if not each.endswith(BINARY))
 
 
-def imported(folder: Path) -> set[str]:
-    """Top-level modules that a folder's code imports, anywhere in it."""
+def imported_by(path: Path) -> set[str]:
+    """Top-level modules of others that a file's code imports, anywhere in it."""
     found: set[str] = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                found.add(node.module.split(".")[0])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            found.add(node.module.split(".")[0])
     return found - OURS - set(sys.stdlib_module_names)
+
+
+def imported(folder: Path) -> set[str]:
+    """The same of all files of a folder."""
+    return {module for path in folder.rglob("*.py") for module in imported_by(path)}
+
+
+def installed_with(requirements: list[str]) -> set[str]:
+    """All that pip installs for these requirements, with what they ask for in turn."""
+    found = {"finishline-tta"}
+    asked = [Requirement(each) for each in requirements]
+    while asked:
+        wanted = asked.pop()
+        name = canonicalize_name(wanted.name)
+        if name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            found.add(name)
+            asked += [Requirement(each) for each in distribution(name).requires or []]
+    return found
 
 
 def test_the_server_asks_for_the_participants_distribution_of_its_own_version() -> None:
@@ -114,6 +132,20 @@ def test_every_import_is_of_a_distribution_that_is_asked_for(folder: str) -> Non
         assert made_by & (asked | UNDER), (
             f"{folder} imports {module}, of {', '.join(sorted(made_by))}"
         )
+
+
+def test_a_server_installs_all_that_its_broker_imports() -> None:
+    """The transport for Redis imports packages that kombu asks for by an extra alone."""
+    transport = find_spec("kombu.transport.redis")
+    assert transport is not None
+    assert transport.origin is not None
+    by_module = packages_distributions()
+    needed = {
+        canonicalize_name(name)
+        for module in imported_by(Path(transport.origin))
+        for name in by_module[module]
+    }
+    assert needed <= installed_with(SERVER["dependencies"] + PARTICIPANT["dependencies"])
 
 
 def test_the_licence_goes_with_both() -> None:
