@@ -56,7 +56,16 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
     resident = sum(_field_bytes(one, "status", ("VmRSS:", "VmSwap:")) for one in found)
     if not limit_bytes < tables + resident <= MOST_SHARED * limit_bytes:
         return tables + resident
-    return tables + sum(_field_bytes(one, "smaps_rollup", ("Pss:", "SwapPss:")) for one in found)
+    return tables + sum(map(_own_part_bytes, found))
+
+
+def _own_part_bytes(pid: int) -> int:
+    """Bytes of a process with its part of shared pages; all of them where it hides its pages.
+
+    A process can refuse others the look at its pages, unless they may trace it.
+    """
+    part = _field_bytes(pid, "smaps_rollup", ("Pss:", "SwapPss:"))
+    return part or _field_bytes(pid, "status", ("VmRSS:", "VmSwap:"))
 
 
 def below(pid: int | str) -> Iterator[str]:

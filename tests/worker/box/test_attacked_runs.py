@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -153,6 +153,22 @@ def test_memory_in_common_counts_once(run_code: RunCode) -> None:
 
     assert result.status == "reached", result
     assert result.peak_bytes > 50 << 20
+
+
+def test_memory_that_a_process_hides_counts_whole(
+    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PR_SET_DUMPABLE hides them from a worker that may not trace the process, on most kernels."""
+    read = Path.read_text
+
+    def read_text(path: Path, *given: Any, **named: Any) -> str:
+        if path.name == "smaps_rollup":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *given, **named)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+
+    assert end_of(run_code, Attack(3, "", "", "", HOLD_IN_CHILDREN)) == "memory_limit"
 
 
 @pytest.fixture
