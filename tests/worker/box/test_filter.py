@@ -10,7 +10,7 @@ from worker.box.order import filter_path
 REFUSED = {
     "x86_64": {"ptrace": 101, "mount": 165, "keyctl": 250, "unshare": 272, "bpf": 321,
                "memfd_create": 319, "io_uring_setup": 425,
-               "io_setup": 206, "sched_setaffinity": 203},
+               "io_setup": 206, "sched_setaffinity": 203, "open_tree_attr": 467},
     "aarch64": {"ptrace": 117, "mount": 40, "keyctl": 219, "unshare": 97, "bpf": 280,
                 "memfd_create": 279, "io_uring_setup": 425,
                 "io_setup": 0, "sched_setaffinity": 122},
