@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
+from finishline.rules.trainings.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
 from worker.box import race as race_module
 from worker.box.cgroup import Usage
 from worker.box.order import BoxUnavailableError, Order
@@ -111,7 +111,7 @@ class FakeBox:
 
 
 def draw_parts(drawn: random.Random) -> Iterator[bytes]:
-    """The bytes of a conversation, in the pieces in which they are sent."""
+    """The bytes of a conversation, in the pieces in which they are sent; none: wait for go."""
     frames = list(RIGHT)
     for _ in range(drawn.randrange(3)):
         at = drawn.randrange(len(frames))
@@ -140,6 +140,8 @@ def draw_parts(drawn: random.Random) -> Iterator[bytes]:
             size = len(sent) if drawn.random() < 0.8 else drawn.randrange(1, len(sent) + 1)
             yield bytes(sent[:size])
             del sent[:size]
+        if kind is FrameType.READY:
+            yield b""
 
 
 def speak(end: socket.socket, number: int) -> None:
@@ -147,6 +149,9 @@ def speak(end: socket.socket, number: int) -> None:
     drawn = random.Random(number)  # noqa: S311  (so that a number repeats it)
     with suppress(OSError):
         for part in draw_parts(drawn):
+            if not part:
+                wait_for_go(end)
+                continue
             if drawn.random() < 0.02:
                 time.sleep(drawn.uniform(0, 0.02))
             if drawn.random() < 0.05:
@@ -158,6 +163,13 @@ def speak(end: socket.socket, number: int) -> None:
             end.shutdown(socket.SHUT_WR)
         while drawn.random() < 0.99 and end.recv(1 << 20):
             pass
+
+
+def wait_for_go(end: socket.socket) -> None:
+    """Read up to the frame that starts the clock, or to the end of the conversation."""
+    heard = b""
+    while MAGIC + bytes([FrameType.GO]) not in heard and (part := end.recv(1 << 20)):
+        heard += part
 
 
 def converse(number: int) -> tuple[str, float]:

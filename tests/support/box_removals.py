@@ -173,6 +173,11 @@ def any_frame(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(Conversation, "accept", accept)
 
 
+def frames_ahead(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let frames wait that came before the clock started."""
+    monkeypatch.setattr(Channel, "refuse_early", lambda self: None)
+
+
 def deadline_of_each_read(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Give every read a deadline of its own."""
     wait = Channel._wait
@@ -234,7 +239,8 @@ REMOVALS: dict[str, Sequence[Removal]] = {
     "seals": [no_seals],
     "data with go": [data_with_the_task],
     "plain recv": [descriptors_received],
-    "frame checks": [any_frame],
+    "frame checks": [any_frame, frames_ahead],
+    "frames in their turn": [frames_ahead],
     "one deadline": [deadline_of_each_read],
     "silence limit": [no_limit("silence_seconds", 1000.0)],
     "log limit": [no_limit("log_bytes", 1 << 40)],

@@ -16,6 +16,7 @@ from finishline.rules.trainings.protocol import (
     ArraySpec,
     Conversation,
     FrameType,
+    ProtocolError,
     TaskConversation,
     header_of,
     offsets,
@@ -87,6 +88,18 @@ class Channel:
         kind, length = self._conversation.accept(bytes(header))
         body = self._read(length, deadline)
         return Frame(kind, body, time.perf_counter())
+
+    def refuse_early(self) -> None:
+        """Raise ProtocolError if bytes wait before it is the box's turn, ClosedError at its end."""
+        try:
+            early = self._end.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ClosedError from error
+        if not early:
+            raise ClosedError
+        raise ProtocolError("a frame came before its turn")
 
     def _read(self, length: int, deadline: float) -> bytearray:
         body = bytearray(length)

@@ -68,6 +68,8 @@ end.recv(25)
 end.sendall(frame(6, 3, bytes(range(8))))
 time.sleep(20)
 """
+# All frames of a run, before its data are there, so that they wait when its clock starts.
+AHEAD = "end.sendall(frame(2, 1) + frame(4, 2) + frame(6, 3, bytes(range(8)))); time.sleep(2)"
 ATTACKS = [
     Attack(3, "memory of children", "memory_limit", "memory watch", HOLD_IN_CHILDREN),
     # Fifty children that share 900 MiB kept the watch from its next look for 3 s.
@@ -84,6 +86,7 @@ ATTACKS = [
             (21, "noise", "bytes(range(256)) * 8", "train"),
         )
     ),
+    Attack(21, "a run ahead", "protocol_broken", "frames in their turn", AHEAD, "prepare"),
     Attack(22, "drip", "silence_time_limit", "one deadline", DRIP),
     Attack(22, "silence", "silence_time_limit", "silence limit", "time.sleep(30)"),
     Attack(23, "log flood", "log_limit", "log limit", "print('x' * 2_000_000)"),
