@@ -9,9 +9,9 @@ from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import ENTRY
+from finishline.rules.verification.purposes import DUEL, ENTRY
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import lock_boards
+from server.base.board_versions import lock_boards, raise_board_version
 from server.base.models import Submission, User, Verification
 from server.base.models.visibility import reveal
 from server.base.standing import (
@@ -146,15 +146,19 @@ def end_witnessed(session: Session, verification: Verification, verdict: Verdict
 def end_measured(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Store a verdict that no second worker checks; a latency or a speed-up goes to the board."""
+    """Store a verdict that no second worker checks; what it found goes to the board."""
     decides = not purpose_of(verification).organisers_decide
     if not decides and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
     end_with_verdict(session, verification, verdict)
     show_speed_up(session, verification)
     submission = verification.submission
-    if submission is not None and not is_pending(verification, submission):
+    if submission is None:
+        return
+    if not is_pending(verification, submission):
         show_latency(session, verification)
+    if verification.kind == DUEL.name:  # It may have moved a record, and tells a gain.
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def show_latency(session: Session, verification: Verification) -> None:

@@ -144,6 +144,9 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
         charged = session.get_one(Charge, view["id"])
         assert charged.gpu_seconds_reserved == pytest.approx(seen["device_seconds"])
     assert client.get(f"/verifications/{view['id']}").status_code == 200
+    # Read while it is trained, so that an old record may be cached.
+    assert holders(client) == [holder]
+    assert f"Not the record: {why}" in words_of(client.get(f"/submissions/{challenger}").text)
     fight(entries, lease, gain=0.6)
 
     ended = client.get(f"/api/v1/verifications/{view['id']}").json()
