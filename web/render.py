@@ -130,7 +130,7 @@ from finishline.rules.ranking.evidence import (
 )
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.accelerators import accelerator_of_system
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, device_time_text
 from finishline.rules.verification.challenge_end import challenge_sentence
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
@@ -260,6 +260,7 @@ def environment() -> Environment:
         byline=names.byline,
         counted=count_text,
         day=formats.day,
+        device_time=device_time_text,
         duration=formats.duration,
         milliseconds=formats.milliseconds,
         minute=formats.minute,

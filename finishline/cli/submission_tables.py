@@ -25,7 +25,7 @@ from finishline.cli.tables import (
 from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
 from finishline.rules.proof.check import Check
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, device_time_text
 from finishline.rules.verification.challenge_end import challenge_sentence
 
 
@@ -235,9 +235,9 @@ def challenge_lines(preview: View) -> list[RenderableType]:
         f"{preview.get('challenger')} ({times[0]}) challenges {preview.get('holder')} "
         f"({times[1]}), which holds the record of the {preview.get('division')} division.",
         f"{preview.get('pairs')} pairs, {preview.get('runs')} runs, about "
-        f"{number_text(preview.get('device_seconds'), digits=0)} device seconds by the "
+        f"{device_time_text(preview['device_seconds'])} by the "
         f"{' and the '.join(preview.get('basis') or [])}; your quota has "
-        f"{'no limit' if left is None else number_text(left, digits=0) + ' left'}.",
+        f"{'no limit' if left is None else device_time_text(left) + ' left'}.",
     ]
 
 

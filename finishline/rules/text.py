@@ -10,10 +10,25 @@ from typing import Any
 
 from finishline.rules.errors import RuleError
 
+HOUR, FEW_SECONDS = 3600, 9.5
+
 
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
     """Count with its noun: 1 run, 1,688 runs; `plural` where it takes more than an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def device_time_text(seconds: float) -> str:
+    """Device seconds, and from an hour on the hours in which quotas are set.
+
+    For instance "3.2 device seconds", "359,997 device seconds (100 hours)".
+    """
+    told = f"{seconds:.2g}" if 0 < seconds < FEW_SECONDS else f"{seconds:,.0f}"
+    told += f" device second{'' if told == '1' else 's'}"
+    if seconds < HOUR:
+        return told
+    hours = f"{seconds / HOUR:,.1f}".removesuffix(".0")
+    return f"{told} ({hours} hour{'' if hours == '1' else 's'})"
 
 
 def names_text(names: Sequence[str], *, most: int = 3) -> str:

@@ -281,7 +281,7 @@ def test_a_duel_that_says_nothing_ends_with_code_3(
 PREVIEW = {
     "challenger": "s1", "holder": "s2", "division": "open", "challenger_seconds": 2.04,
     "holder_seconds": 4.08, "pairs": 10, "runs": 20, "device_seconds": 63.2,
-    "basis": ["replays of the submission"], "quota_seconds_left": 500.0, "open_challenge": None,
+    "basis": ["replays of the submission"], "quota_seconds_left": 359_997.4, "open_challenge": None,
     "refused": None,
 }  # fmt: skip
 
@@ -304,7 +304,7 @@ def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
 
     assert ran.code == code
     assert "20 runs, about 63 device seconds" in ran.err + ran.out
-    assert "your quota has 500 left" in ran.err + ran.out
+    assert "your quota has 359,997 device seconds (100 hours) left" in ran.err + ran.out
     assert json.loads(standin.asked[2].body) == {"holder": "s2", "reason": None}
     words = " ".join(ran.out.split())
     if won is None:

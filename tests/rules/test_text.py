@@ -23,6 +23,7 @@ from finishline.rules.text import (
     GROUPS,
     MOST_BYTES,
     count_text,
+    device_time_text,
     did_you_mean,
     fault_in,
     near_miss,
@@ -138,6 +139,16 @@ def test_one_of_something_is_told_apart_from_several(number: int, shown: str) ->
 
 def test_a_word_may_take_more_than_an_s() -> None:
     assert [count_text(number, "was", "were") for number in (1, 2)] == ["1 was", "2 were"]
+
+
+def test_device_seconds_are_told_in_hours_too_from_an_hour_on() -> None:
+    assert [device_time_text(seconds) for seconds in (0.31, 1, 63.2, 3600, 359_997.4)] == [
+        "0.31 device seconds",
+        "1 device second",
+        "63 device seconds",
+        "3,600 device seconds (1 hour)",
+        "359,997 device seconds (100 hours)",
+    ]
 
 
 CHECKOUT = Path(__file__).parents[2]
