@@ -85,14 +85,36 @@ def side_names(submissions: Sequence[View]) -> list[str]:
         _differing_settings(submissions),
         [day(one["submitted_on"] or one["submitted_at"]) for one in submissions],
     ]
-    names = max(facts, key=_distinct)
-    for fact in facts:
-        joined = [", ".join(both) for both in zip(names, fact, strict=True)]
-        if _distinct(joined) > _distinct(names):
-            names = joined
+    names = _told_apart_by(facts, max(facts, key=_distinct))
     if _distinct(names) == 1:
         return [f"{hardware(one)}, {byline(one)}" for one in submissions]
     return names
+
+
+def neighbour_names(rows: Sequence[View]) -> list[str]:
+    """A name for each neighbour on a board: its hardware or package, and its submitter.
+
+    Where that leaves some alike, what tells them apart is added.
+    """
+    leads = [row["model"] if row["trained_with"] == "package" else hardware(row) for row in rows]
+    names = [f"{lead} · {byline(row)}" for lead, row in zip(leads, rows, strict=True)]
+    facts = [
+        [str(row["model"]) for row in rows],
+        [str(row["system"]["name"]) for row in rows],
+        _differing_settings(rows),
+        [day(row["submitted_on"] or row["submitted_at"]) for row in rows],
+    ]
+    return _told_apart_by(facts, names)
+
+
+def _told_apart_by(facts: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
+    """Names with each of the facts added that tells more of them apart."""
+    for fact in facts:
+        pairs = zip(names, fact, strict=True)
+        joined = [", ".join(part for part in both if part) for both in pairs]
+        if _distinct(joined) > _distinct(names):
+            names = joined
+    return list(names)
 
 
 def _distinct(names: Sequence[str]) -> int:

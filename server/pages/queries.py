@@ -100,7 +100,7 @@ def _place(session: Session, services: Services, submission: Submission) -> Cont
     if benchmark is None:
         return None
     places = places_of(session, benchmark, query_of(benchmark, submission))
-    place = place_of(places, submission.id)
+    place = place_of(session, places, submission.id)
     return None if place is None else place | {"pool": _pool(session, place["pool_id"])}
 
 

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields
+from datetime import date, datetime
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
@@ -11,8 +13,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import place_words, ranked_seconds
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
+from server.base.models import Submission
 from server.boards.service import PlacedRow, ranked_board
-from web.names import byline
+from web.compare import neighbour_names
 
 Context = dict[str, Any]
 FURTHER = 2
@@ -28,6 +31,9 @@ class Place:
     model: str
     hardware: str
     system: str
+    trained_with: str
+    submitted_at: datetime
+    submitted_on: date | None
     division: str
     rank: int | None
     tied: bool
@@ -65,7 +71,7 @@ def places_of(session: Session, benchmark: Benchmark, query: BoardQuery) -> list
     return [_place(placed) for placed in board.all_rows(session)]
 
 
-def place_of(places: list[Place], submission_id: str) -> Context | None:
+def place_of(session: Session, places: list[Place], submission_id: str) -> Context | None:
     """The place of one submission, and the leader and the neighbours it may be compared with.
 
     None where it is not on the board.
@@ -76,8 +82,10 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
     ranked = [place for place in places if place.rank is not None]
     at = ranked.index(found) if found.rank is not None else None
     others = [] if at is None else [_other(p, why) for p, why in _beside(ranked, at)]
-    around = [_timed(place) for place in _around(places, found)]
-    return vars(found) | {"ranked": len(ranked), "others": others, "around": around}
+    around = _around(places, found)
+    names = neighbour_names(_with_settings(session, around))
+    timed = [_timed(place, name) for place, name in zip(around, names, strict=True)]
+    return vars(found) | {"ranked": len(ranked), "others": others, "around": timed}
 
 
 def _place(placed: PlacedRow) -> Place:
@@ -96,18 +104,31 @@ def _around(places: list[Place], found: Place) -> list[Place]:
     return numbered[max(0, at - FURTHER) : at + FURTHER + 1]
 
 
+def _with_settings(session: Session, around: list[Place]) -> list[Context]:
+    """Neighbours as they are named, with the settings of their claims."""
+    ids = [place.submission_id for place in around]
+    chosen = select(Submission.id, Submission.hyperparameters).where(Submission.id.in_(ids))
+    settings = {row.id: row.hyperparameters for row in session.execute(chosen)}
+    return [
+        vars(place)
+        | {"system": {"name": place.system}, "runs": ()}
+        | {"hyperparameters": settings.get(place.submission_id) or {}}
+        for place in around
+    ]
+
+
 def _seconds(place: Place) -> float | None:
     if place.latency_ms is not None and place.tta_seconds is None:
         return place.latency_ms / 1000
     return ranked_seconds(vars(place))
 
 
-def _timed(place: Place) -> Context:
+def _timed(place: Place, name: str) -> Context:
     measured = place.evidence == "measured"
     return {
         "submission_id": place.submission_id,
         "place": place_words(vars(place)),
-        "name": f"{place.hardware} · {byline(vars(place))}",
+        "name": name,
         "seconds": _seconds(place),
         "low": place.measured_low_seconds if measured else place.tta_low_seconds,
         "high": place.measured_high_seconds if measured else place.tta_high_seconds,

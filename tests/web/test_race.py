@@ -10,6 +10,7 @@ from web.compare import (
     against,
     compare_link,
     comparison_groups,
+    neighbour_names,
     only_differences,
     pair_sentence,
     probability,
@@ -227,6 +228,23 @@ def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
     assert rows[0].high is not None
     assert 0 < rows[0].low < rows[0].at < rows[0].high < rows[1].at < 100
     assert whiskers([place("c", None)], "c", SECONDS) == []
+
+
+def test_neighbours_of_one_person_are_told_apart() -> None:
+    def row(model: str, **changes: Any) -> View:
+        claim = {
+            "model": model, "trained_with": "reference", "hardware": "EPYC", "runs": (),
+            "submitter": "ada", "system": {"name": "vm"}, "hyperparameters": {},
+            "submitted_on": None, "submitted_at": "2026-11-27T00:00:00Z",
+        }  # fmt: skip
+        return claim | changes
+
+    packages = [row(title, trained_with="package") for title in ("Plain SGD", "Momentum")]
+    assert neighbour_names(packages) == ["Plain SGD · ada", "Momentum · ada"]
+    claims = [row("net", hyperparameters={"batch_size": size}) for size in (32.0, 64.0)]
+    alike = ["EPYC · ada, batch_size 32", "EPYC · ada, batch_size 64"]
+    assert neighbour_names(claims) == alike
+    assert neighbour_names([claims[0], row("net", submitter="bob")]) == ["EPYC · ada", "EPYC · bob"]
 
 
 def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
