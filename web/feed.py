@@ -10,7 +10,6 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.verification.purposes import is_in_box
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
 from web.names import byline, hardware
@@ -124,12 +123,13 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     outcome = outcome_word(verdict).replace("_", " ")
     reason = verdict["reason"]
     # Packages train on one worker: their models tell them apart.
-    named = verdict["model"] if is_in_box(verdict["kind"]) else hardware(verdict)
+    is_package = verdict.get("trained_with") == "package"
+    named = verdict["model"] if is_package else hardware(verdict)
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
         title=f"{benchmark['title']}: {named} by {byline(verdict)}, "
-        f"{kind_word(verdict) if is_in_box(verdict['kind']) else verdict['kind']}: {outcome}",
+        f"{kind_word(verdict) if is_package else verdict['kind']}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",
         updated=verdict["ended_at"],

@@ -262,6 +262,7 @@ def environment() -> Environment:
         day=formats.day,
         device_time=device_time_text,
         duration=formats.duration,
+        linked=formats.linked,
         milliseconds=formats.milliseconds,
         minute=formats.minute,
         money=formats.money,

@@ -5,13 +5,16 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.duels import ChallengeCreate
+from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.verification.purposes import DUEL
 from server.base.errors import ContentError
-from server.base.models import Submission
+from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
+from server.base.standing import OPEN, is_challenge
 from server.benchmarks.queries import find_benchmark
 from server.pages.console_page import filled, read_form
 from server.people.accounts import ORGANISERS
@@ -90,6 +93,37 @@ def _submitter(caller: Caller, request: Request) -> Caller:
     return caller
 
 
+def duels_under_way(session: Session, submission: Submission) -> list[dict[str, Any]]:
+    """Queued and running duels of a submission, each with its other side."""
+    both = (Verification.submission_id, Verification.against_id)
+    statement = (
+        select(Verification)
+        .where(
+            Verification.kind == DUEL.name,
+            Verification.state.in_(OPEN),
+            or_(*(side == submission.id for side in both)),
+        )
+        .order_by(Verification.created_at, Verification.id)
+    )
+    return [_under_way(session, duel, submission) for duel in session.scalars(statement)]
+
+
+def _under_way(session: Session, duel: Verification, submission: Submission) -> dict[str, Any]:
+    is_challenger = duel.submission_id == submission.id
+    other = duel.against if is_challenger else duel.submission
+    attempt = duel.attempts[-1] if duel.attempts and duel.state == "running" else None
+    last = (attempt.last_evaluation if attempt is not None else None) or {}
+    return {
+        "id": duel.id,
+        "state": duel.state,
+        "runs": duel.runs,
+        "run": last.get("run"),
+        "is_challenge": is_challenge(session, duel),
+        "is_challenger": is_challenger,
+        "other": None if other is None else _named(other),
+    }
+
+
 def _preview(
     session: Session, services: Services, caller: Caller, submission_id: str
 ) -> dict[str, Any]:
@@ -106,6 +140,8 @@ def _named(submission: Submission) -> dict[str, Any]:
     return {
         "id": submission.id,
         "model": submission.model,
+        "hardware": hardware_words(submission.system),
+        "trained_with": submission.trained_with,
         "submitter": submission.submitter,
         "display_name": submission.display_name,
     }

@@ -48,6 +48,7 @@ def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002 
         return render(
             "home.html",
             benchmarks=rows,
+            units={name: one.target.unit for name, one in services.benchmarks.items()},
             round=round,
             counts=_totals(counts.values()),
             race=_race(session, times, [*running, *verdicts]),

@@ -29,6 +29,7 @@ from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
 from server.boards.service import count_numbered, held_record, list_records, read_ghosts
 from server.pages.actions import Role, actions_of
+from server.pages.challenges import duels_under_way
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
 from server.pages.queries import (
@@ -79,6 +80,7 @@ def submission_page(
         context = submission_page_context(session, services, submission_id)
         context["site"] = site_address(request, services.settings)
         context["held"] = _held(session, services, submission)
+        context["duels"] = duels_under_way(session, submission)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
         if context["submission"]["package"] is not None:
@@ -287,6 +289,7 @@ def _for_its_owner(
         and submission.user_id == caller.user_id
         and is_package
         and context["submission"]["evidence"] == "measured"
+        and not any(duel["is_challenger"] for duel in context["duels"])
         and not _holds_record(session, services, submission),
         may_measure_factors=(may_ask or organises) and _has_public_factors(submission),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from sqlalchemy import (
     Select,
+    exists,
     func,
     select,
 )
@@ -16,6 +17,7 @@ from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.purposes import DUEL
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.models import (
@@ -23,6 +25,7 @@ from server.base.models import (
     SUBMITTER,
     Attempt,
     BenchmarkDefinition,
+    Charge,
     ReplayEventRow,
     Submission,
     User,
@@ -114,6 +117,10 @@ def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
 
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
+# A submitter's own duel takes from a quota, an organiser's does not.
+IS_CHALLENGE = (Verification.kind == DUEL.name) & exists().where(
+    Charge.verification_id == Verification.id
+)
 DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",
@@ -136,6 +143,8 @@ class VerdictLine(BaseModel):
     hardware: str
     submitter: str
     display_name: str | None = None
+    trained_with: str | None = None
+    is_challenge: bool = False
     outcome: str
     reason: ReasonView | None
     ended_at: datetime
@@ -154,6 +163,8 @@ class LiveLine(BaseModel):
     hardware: str | None
     submitter: str | None
     display_name: str | None = None
+    trained_with: str | None = None
+    is_challenge: bool = False
     state: str
     runs_planned: int
     worker: str | None
@@ -222,6 +233,8 @@ def _lines(*columns: Any) -> Select[Any]:
             Verification.submission_id,
             Submission.model,
             Submission.system,
+            Submission.trained_with,
+            IS_CHALLENGE.label("is_challenge"),
             SUBMITTER,
             DISPLAY_NAME,
             *columns,

@@ -132,6 +132,14 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     view = made.json()
     assert (view["kind"], view["duel"]["challenge"], view["against_id"]) == ("duel", True, holder)
     assert look(client, challenger, bob)["open_challenge"] == view["id"]
+    sides = {
+        holder: "Challenged: waits for a worker, to be trained in turn with Random features by bob",
+        challenger: "Challenging the record: waits for a worker, to be trained in turn with Random",
+    }
+    for side, told in sides.items():
+        assert told in words_of(client.get(f"/submissions/{side}").text)
+    own = Console(client, bob).get(f"/submissions/{challenger}").text
+    assert f'action="/submissions/{challenger}/challenge"' not in own
     lease = entries.lease(challenger)
     grant = client.get(
         f"/api/v1/attempts/{lease['attempt_id']}/training", headers=claim_headers(lease)

@@ -362,5 +362,5 @@ def test_the_first_page_and_the_feed_name_measurements(
     entry_id = entries.hand_in(alice).json()["id"]
     assert "digits · measurement · alice" in words_of(client, "/")
     entries.measure(entry_id)
-    assert "CPU ✓ measured" in words_of(client, "/")
+    assert "Random features ✓ measured" in words_of(client, "/")
     assert "measurement: measured" in client.get("/feed.atom").text
