@@ -1,5 +1,5 @@
 // Where a table is wider than a small window each row is a card: a cell gets the head of its column,
-// and its role stays.
+// and its role stays. A tight one is narrow enough, and its columns are read downwards.
 "use strict";
 (() => {
   function label(table) {
@@ -21,7 +21,7 @@
   }
 
   function stack() {
-    for (const table of document.querySelectorAll(".scroll > table:not(.decision, .board)")) {
+    for (const table of document.querySelectorAll(".scroll > table:not(.decision, .board, .tight)")) {
       if (!table.hasAttribute("role")) label(table);
       table.classList.remove("stacked");
       if (innerWidth < 900 && table.scrollWidth > table.parentElement.clientWidth) table.classList.add("stacked");
@@ -30,4 +30,7 @@
 
   stack();
   addEventListener("resize", stack);
+  // A table of a closed part has no width, and a fresh one no cards.
+  document.addEventListener("toggle", stack, true);
+  document.addEventListener("partsreplaced", stack);
 })();
