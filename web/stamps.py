@@ -175,6 +175,11 @@ def place_sentence(submission: View, place: View) -> str:
             f"Place [{place['listed_rank']}] of the claims listed {where}: times are the "
             "submitters' own. It is no rank."
         )
+    elif place["provisional_rank"] is not None and place["evidence"] == "measured":
+        text = (
+            f"Provisional place ({place['provisional_rank']}) {where}: fresh runs have to confirm "
+            "a time among the first before it is numbered."
+        )
     elif place["provisional_rank"] is not None:
         text = (
             f"Provisional place ({place['provisional_rank']}) {where}: only measured and published "

@@ -11,6 +11,7 @@ from server.base.errors import NotFoundError
 from server.base.models import Submission, TrainingPackage
 from server.base.services import ServicesDep
 from server.base.viewer import Viewer
+from server.pages.queries import title_of
 from server.people.signed_in import ViewerDep
 from server.submissions.sources import find_source
 from web.formats import visible
@@ -27,7 +28,14 @@ def difference_page(pair: PairPath, services: ServicesDep, viewer: ViewerDep) ->
         old, new = (_source(session, viewer, sha256) for sha256 in pair.split(".."))
         files = [_shown(each) for each in difference(old.files, new.files)]
         sides = [_side(session, package) for package in (old, new)]
-    return render("package_difference.html", pair=pair, old=sides[0], new=sides[1], files=files)
+    return render(
+        "package_difference.html",
+        pair=pair,
+        old=sides[0],
+        new=sides[1],
+        files=files,
+        benchmark_title=title_of(services, sides[1]["benchmark"]),
+    )
 
 
 def _source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage:
@@ -44,6 +52,7 @@ def _side(session: Session, package: TrainingPackage) -> dict[str, Any]:
     submission = session.get_one(Submission, package.submission_id)
     return {
         "submission_id": submission.id,
+        "benchmark": submission.benchmark_id,
         "title": package.manifest["title"],
         "submitter": submission.submitter,
         "sha256": package.package_sha256,
