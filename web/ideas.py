@@ -1,6 +1,6 @@
 """Rows of the tree of a board's packages: each in words, with a bar of its time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from finishline.rules.text import count_text
@@ -16,7 +16,8 @@ def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
     slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
     # A whisker of few runs may be so wide that nothing else could be seen.
     longest = min(2 * slowest, max([slowest, *(node["high_seconds"] or 0.0 for node in nodes)]))
-    return [[_row(node, times, longest) for node in line] for line in lines]
+    measured = {node["sha256"] for node in nodes if node["seconds"]}
+    return [[_row(node, times, longest, measured) for node in line] for line in lines]
 
 
 def _all(lines: Sequence[Sequence[View]]) -> Iterator[View]:
@@ -26,7 +27,9 @@ def _all(lines: Sequence[Sequence[View]]) -> Iterator[View]:
             yield from _all(node["branches"])
 
 
-def _row(node: View, times: TimeFormat, longest: float) -> dict[str, Any]:
+def _row(
+    node: View, times: TimeFormat, longest: float, measured: Collection[str]
+) -> dict[str, Any]:
     return {
         **node,
         "time": times(node["seconds"]) if node["seconds"] else None,
@@ -35,10 +38,22 @@ def _row(node: View, times: TimeFormat, longest: float) -> dict[str, Any]:
         "taken": day(node["record_date"]) if node["record_date"] else None,
         "bar": _bar(node, longest),
         "gained": gained_words(node["gain"], times) if node["gain"] else None,
+        "why_no_gain": _why_no_gain(node, measured),
         "branches": [
-            [_row(each, times, longest) for each in branch] for branch in node["branches"]
+            [_row(each, times, longest, measured) for each in branch] for branch in node["branches"]
         ],
     }
+
+
+def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
+    """Why a package with a parent has no gain; `measured` are the packages with a time."""
+    if node["parent"] is None or node["gain"]:
+        return None
+    if not node["seconds"]:
+        return "it has no measured time yet"
+    if node["parent"] not in measured:
+        return "its parent has no measured time on this hardware class"
+    return "a run of one of the two missed the target, and the others' ratio would favour that side"
 
 
 def _bar(node: View, longest: float) -> dict[str, float] | None:

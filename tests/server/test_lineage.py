@@ -14,6 +14,7 @@ from server.base.database import Database
 from server.base.models import Verification
 from tests.server.conftest import Person
 from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, paced_report
+from web.ideas import idea_lines
 
 PARENT = sha256_of(package_index(FILES))
 
@@ -172,6 +173,20 @@ def test_no_gain_is_told_where_a_run_missed_the_target() -> None:
     assert found.pairs is None
     assert gain_of_runs(4.1, [*fast, None], slow) is None
     assert gain_of_runs(4.1, fast[:1], slow) is None
+
+
+def test_a_package_without_a_gain_says_why() -> None:
+    def node(sha256: str, parent: str | None, seconds: float | None) -> dict[str, Any]:
+        same = {"low_seconds": None, "high_seconds": None, "runs": 5, "record_date": None}
+        place = {"sha256": sha256, "parent": parent, "seconds": seconds}
+        return {**same, **place, "gain": None, "branches": []}
+
+    line = [node("a", "z", 4.0), node("b", "a", None), node("c", "b", 3.0), node("d", "c", 2.0)]
+    ((first, second, third, last),) = idea_lines([line])
+    elsewhere = "its parent has no measured time on this hardware class"
+    assert first["why_no_gain"] == third["why_no_gain"] == elsewhere
+    assert second["why_no_gain"] == "it has no measured time yet"
+    assert "missed the target" in last["why_no_gain"]
 
 
 def test_a_line_goes_on_with_the_child_that_most_descend_from() -> None:
