@@ -103,12 +103,15 @@ def _lock(session: Session, submission: Submission) -> None:
 
 
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
-    """Ids of the verifications that a withdrawal ends, in the order of their locks."""
+    """Ids of the verifications that a withdrawal ends, in the order of their locks.
+
+    A cross-check is none of them: the replay that waits for it goes on.
+    """
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
     stops = Verification.kind.in_(names_where(lambda purpose: purpose.stops_when_withdrawn))
-    ends = (Verification.state == "queued") | stops
+    ends = ((Verification.state == "queued") & Verification.checks_id.is_(None)) | stops
     query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()
 

@@ -250,17 +250,26 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
     assert view["reasons"][-1]["code"] == "no_second_worker"
 
 
-def test_a_replay_that_is_cancelled_while_it_waits_counts_after_its_check(
-    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+@pytest.mark.parametrize(
+    ("end", "state", "outcome"),
+    [
+        ("verifications/{0.verification_id}/cancel", "cancelled", None),
+        ("submissions/{0.submission_id}/withdrawal", "done", "verified"),
+    ],
+)
+def test_a_replay_that_is_cancelled_or_withdrawn_while_it_waits_counts_after_its_check(
+    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any,
+    end: str, state: str, outcome: str | None,
+) -> None:  # fmt: skip
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
-    path = f"/api/v1/verifications/{replay.verification_id}/cancel"
-    assert client.post(path, headers=olivia.headers).json()["state"] == "running"
+    path = f"/api/v1/{end.format(replay)}"
+    assert client.post(path, json={"reason": "x"}, headers=olivia.headers).status_code == 200
+    assert replay.view()["state"] == "running"
     (check,) = checks_of(database, replay.verification_id)
     view = train(check, people["bert"])
 
-    assert (view["state"], view["outcome"]) == ("cancelled", None)
+    assert (view["state"], view["outcome"]) == (state, outcome)
     assert pool_of(database).runs == view["runs_planned"] - view["own_runs"]
 
 
