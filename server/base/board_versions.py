@@ -65,7 +65,8 @@ def raise_board_version(
 
 def raise_all_board_versions(session: Session) -> None:
     """Mark every benchmark's boards as changed: by a price, which may be of any submission."""
-    for benchmark_id in sorted(session.scalars(select(Board.benchmark_id))):
+    # In the database's order, as lock_boards: its collation is not Python's.
+    for benchmark_id in session.scalars(select(Board.benchmark_id).order_by(Board.benchmark_id)):
         raise_board_version(session, benchmark_id)
 
 

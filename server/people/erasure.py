@@ -114,21 +114,24 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     identities end.
     """
     user = find_user(session, name)
+    # Rows that refer to the user are inserted meanwhile, until the name changes.
+    session.refresh(user, with_for_update={"key_share": True})
     former = former_name(user.id)
     if user.id == caller.user_id:
         raise ConflictError("Only another admin can erase your account.")
-    if name == former:
+    if user.name == former:
         raise ConflictError(f"{name} is erased already.")
     names = (name, *_display_names(session, user))
     rename = _rename(session, user, names, former)
     words = (*names, *([user.email] if user.email else []))
+    for column in BEFORE_BOARDS:
+        _rewrite(session, column, words, rename)
+    raise_all_board_versions(session)
+    # After the boards: a report holds its board while it inserts rows that refer to its submitter.
     _end_access(session, user)
     user.name, user.email, user.display_name = former, None, None
     user.disabled_at = user.disabled_at or utc_now()
     session.flush()
-    for column in BEFORE_BOARDS:
-        _rewrite(session, column, words, rename)
-    raise_all_board_versions(session)
     for column in COLUMNS:
         _rewrite(session, column, words, rename)
     _rename_in_evidence(session, words, rename, {name: former})

@@ -19,6 +19,7 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     WorkerHello,
 )
+from server.base.board_versions import lock_boards
 from server.base.database import to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.events import VerificationChanged, emit
@@ -59,6 +60,8 @@ def lease_attempt(
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
+    if attempt.verification.submission is not None:  # Before the attempt, which names a token.
+        lock_boards(session, [attempt.verification.submission.benchmark_id])
     claimed = session.execute(
         update(Attempt)
         .where(

@@ -31,7 +31,7 @@ from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
-from server.verifications.pool_runs import follow_owners, lock_boards_of_worker
+from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import claimed_curves
 from server.verifications.service import (
@@ -40,7 +40,7 @@ from server.verifications.service import (
     request_verification,
     set_status,
 )
-from server.verifications.workers import is_organisers_worker
+from server.verifications.workers import is_organisers_worker, lock_workers
 
 NOT_SETTLED = Reason(
     "cross_check_differs",
@@ -157,18 +157,18 @@ def end_cross_check(
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
     elif check.outcome == "verified":
         if earlier is not None:
-            take_out(session, earlier.system.worker, checked)
+            take_out(session, earlier, checked, by=report)
         _conclude_waiting(session, checked, original, None)
         if checked.pool_id is not None:
             follow_owners(session, session.get_one(Pool, checked.pool_id))
     elif earlier is None and _claim_and_second_agree(session, checked, first, run):
-        _refuse_first(session, checked, original)
+        _refuse_first(session, checked, original, by=report)
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
         _queue(session, checked, original, first.index)
     elif earlier is not None and agree(benchmark, earlier, report) == "verified":
-        _refuse_first(session, checked, original)
+        _refuse_first(session, checked, original, by=report)
     else:
         _conclude_waiting(session, checked, original, NOT_SETTLED)
 
@@ -181,12 +181,19 @@ def give_up_cross_check(session: Session, check: Verification) -> None:
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
 
 
-def take_out(session: Session, name: str, checked: Verification) -> None:
-    """Pause a worker contradicted by two others; reopen verdicts that rest on it alone."""
+def take_out(
+    session: Session, contradicted: ReplayReport, checked: Verification, *, by: ReplayReport
+) -> None:
+    """Pause a worker contradicted by two others; reopen verdicts that rest on it alone.
+
+    The boards of what it trained are locked by take_turn.
+    """
+    name = contradicted.system.worker
     why = f"two other owners' workers contradict it about verification {checked.id}"
     if session.get(WorkerRow, name) is not None:
-        lock_boards_of_worker(session, name)
         opened = _open_again(session, name, why)
+        # Both before the audit log: the worker that reports is marked as idle after it.
+        lock_workers(session, {name, by.system.worker})
         pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
 
 
@@ -231,9 +238,11 @@ def _conclude_waiting(
         conclude_replay(session, checked, report, why)
 
 
-def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
+def _refuse_first(
+    session: Session, checked: Verification, report: ReplayReport, *, by: ReplayReport
+) -> None:
     """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
-    take_out(session, report.system.worker, checked)
+    take_out(session, report, checked, by=by)
     if checked.state == "running" and checked.outcome is None:
         last = checked.attempts[-1]
         last.state = "lost"

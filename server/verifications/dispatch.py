@@ -119,14 +119,11 @@ class Dispatcher:
         ):
             self._tended_at = time.monotonic()
             for sweep in (expire_leases, end_overdue):
-                with self._database.write() as session:
-                    waits = bool(sweep(session)) or waits
+                waits = bool(sweep(self._database)) or waits
         if waits and not self.is_clock_off and time.monotonic() - self._looked_at >= UNMADE_SECONDS:
             self._looked_at = time.monotonic()
-            with self._database.write() as session:
-                end_unmade_cross_checks(session)
-                end_unwitnessed(session)
-                end_waited(session)
+            for sweep in (end_unmade_cross_checks, end_unwitnessed, end_waited):
+                sweep(self._database)
         for sending in self._choose() if waits else ():
             # An unreachable broker makes each try wait, and leases have to be checked: attempts
             # that were not sent are due again soon.

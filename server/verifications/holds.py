@@ -20,6 +20,7 @@ from server.verifications.workers import (
     PAUSED,
     find_worker,
     is_organisers_worker,
+    lock_workers,
     owner_of,
 )
 
@@ -279,8 +280,8 @@ def pause_failing(session: Session, worker_name: str) -> None:
     if failed < MOST_FAILED:
         return
     why = f"{failed} of the last {len(last)} attempts of its owner's workers failed"
-    # All of them are locked before the audit log, which the first pause locks.
-    workers = select(WorkerRow.name, WorkerRow.held).where(WorkerRow.user_id == owner)
-    for worker in session.execute(workers.order_by(WorkerRow.name).with_for_update()).all():
-        if worker.held is None:
-            pause_by_server(session, worker.name, by="failures", why=why)
+    names = session.scalars(owned).all()
+    lock_workers(session, names)  # Before the audit log, which the first pause locks.
+    for name in names:
+        if session.get_one(WorkerRow, name).held is None:
+            pause_by_server(session, name, by="failures", why=why)

@@ -1,9 +1,10 @@
 """End attempts without a report: the worker went silent, or took too long."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, or_, select, update
@@ -12,18 +13,19 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import names_where
 from finishline.rules.verification.verdict import Reason
-from server.base.database import utc_now
+from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
-from server.base.viewer import ANYBODY
+from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
 from server.verifications.jobs import queue_attempt, why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
+from server.verifications.queries import find_attempt
 from server.verifications.queue_order import in_the_way
 from server.verifications.reports import as_followed, pause_after, retry_or_give_up
 from server.verifications.requests import TOKEN_ENDED
@@ -70,14 +72,13 @@ BESIDE_REFERENCE = names_where(lambda purpose: purpose.beside_reference)
 log = logging.getLogger(__name__)
 
 
-def expire_leases(session: Session, *, now: datetime | None = None) -> int:
+def expire_leases(database: Database, *, now: datetime | None = None) -> int:
     """Mark every attempt with an expired lease as lost, and queue a retry for each."""
-    now = now or utc_now()
-    silent = (Attempt.state == "running") & (Attempt.lease_expires_at < now)
-    lost: list[tuple[Attempt, Failure]] = []
-    for attempt in session.scalars(select(Attempt).where(silent).order_by(Attempt.id)).unique():
+    silent = (Attempt.state == "running") & (Attempt.lease_expires_at < (now or utc_now()))
+
+    def lose(session: Session, attempt: Attempt) -> bool:
         if not _end(session, attempt, silent, state="lost"):
-            continue
+            return False
         log.warning(
             "worker %s went silent and its lease ran out", attempt.worker, extra=_ids(attempt)
         )
@@ -92,10 +93,32 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
         attempt.log_tail = last_heard(session, attempt)
         _announce_lost(session, attempt, why=failure.message)
         retry_or_give_up(session, attempt, failure)
-        lost.append((attempt, failure))
-    for attempt, failure in lost:
         pause_after(session, attempt, failure)
-    return len(lost)
+        return True
+
+    return _end_each(database, _ids_of(database, silent), lose)
+
+
+def _ids_of(database: Database, *conditions: ColumnElement[bool]) -> Sequence[str]:
+    """Ids of attempts, each with its verification, in the order in which they are ended."""
+    query = select(Attempt.id).join(Verification).where(*conditions).order_by(Attempt.id)
+    with database.read_columns() as connection:
+        return connection.scalars(query).all()
+
+
+def _end_each(
+    database: Database, attempt_ids: Iterable[str], end: Callable[[Session, Attempt], bool]
+) -> int:
+    """End each attempt in a transaction of its own; returns how many were ended.
+
+    Else the end of one would wait for a verification, or a board, with the board of another locked:
+    decision 0030.
+    """
+    ended = 0
+    for attempt_id in attempt_ids:
+        with database.write() as session:
+            ended += end(session, find_attempt(session, attempt_id))
+    return ended
 
 
 def _announce_lost(session: Session, attempt: Attempt, *, why: str) -> None:
@@ -104,16 +127,18 @@ def _announce_lost(session: Session, attempt: Attempt, *, why: str) -> None:
         emit(session, WorkerOut(attempt.worker, "lost", why=why, attempt_id=attempt.id))
 
 
-def end_overdue(session: Session, *, now: datetime | None = None) -> int:
+def end_overdue(database: Database, *, now: datetime | None = None) -> int:
     """End every running attempt that is past its verification's time limit or its run's."""
-    now = now or utc_now()
+    moment = now or utc_now()
     running = Attempt.state == "running"
-    ended = 0
-    for attempt in session.scalars(select(Attempt).where(running).order_by(Attempt.id)).unique():
-        too_long = why_over_limit(attempt, now=now)
+    with database.read(ORGANISER) as session:
+        under_way = session.scalars(select(Attempt).where(running).order_by(Attempt.id)).unique()
+        overdue = [each.id for each in under_way if why_over_limit(each, now=moment) is not None]
+
+    def fail(session: Session, attempt: Attempt) -> bool:
+        too_long = why_over_limit(attempt, now=moment)
         if too_long is None or not _end(session, attempt, running, state="failed"):
-            continue
-        ended += 1
+            return False
         log.warning("ended: %s", too_long, extra=_ids(attempt))
         failure = Failure(
             kind="time_limit",
@@ -124,36 +149,36 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
         attempt.failure = asdict(failure)
         attempt.log_tail = last_heard(session, attempt)
         retry_or_give_up(session, attempt, failure)
-    return ended
+        return True
+
+    return _end_each(database, overdue, fail)
 
 
-def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) -> int:
+def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) -> int:
     """End each waiting cross-check that no other owner's worker is there to make.
 
     The verdict that waits for it is then left open, instead of waiting for ever.
     """
-    now = now or utc_now()
-    waiting = (
-        select(Attempt)
-        .join(Verification)
-        .where(
-            Attempt.state == "queued",
-            Verification.checks_id.is_not(None),
-            Attempt.asked_at < now - UNMADE,
-        )
-        .order_by(Attempt.id)
+    waiting = _ids_of(
+        database,
+        Attempt.state == "queued",
+        Verification.checks_id.is_not(None),
+        Attempt.asked_at < (now or utc_now()) - UNMADE,
     )
-    unmade = [
-        attempt
-        for attempt in session.scalars(waiting).unique()
-        if not _has_other_owner(session, attempt)
-    ]
-    ended = _end_waiting(session, unmade, NO_SECOND_WORKER)
-    for checked in sorted({str(attempt.verification.checks_id) for attempt in ended}):
-        lock_verification(session, checked)
-    for attempt in ended:
+    with database.read(ORGANISER) as session:
+        unmade = [
+            attempt_id
+            for attempt_id in waiting
+            if not _has_other_owner(session, find_attempt(session, attempt_id))
+        ]
+
+    def give_up(session: Session, attempt: Attempt) -> bool:
+        if not _end_waiting(session, attempt, NO_SECOND_WORKER):
+            return False
         give_up_cross_check(session, attempt.verification)
-    return len(ended)
+        return True
+
+    return _end_each(database, unmade, give_up)
 
 
 def _has_other_owner(session: Session, attempt: Attempt) -> bool:
@@ -163,23 +188,17 @@ def _has_other_owner(session: Session, attempt: Attempt) -> bool:
     return has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds)
 
 
-def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
+def end_unwitnessed(database: Database, *, now: datetime | None = None) -> int:
     """Cancel each queued witnessed verification whose worker's token has expired or was revoked."""
-    now = now or utc_now()
-    waiting = (
-        select(Attempt)
-        .join(Verification)
-        .join(Token, Token.id == Verification.witness_token_id)
-        .where(
-            Attempt.state == "queued",
-            or_(Token.expires_at <= now, Token.revoked_at.is_not(None)),
-        )
-        .order_by(Attempt.id)
+    ended = or_(Token.expires_at <= (now or utc_now()), Token.revoked_at.is_not(None))
+    tokens = select(Token.id).where(ended)
+    waiting = _ids_of(
+        database, Attempt.state == "queued", Verification.witness_token_id.in_(tokens)
     )
-    return len(_end_waiting(session, session.scalars(waiting).unique(), TOKEN_ENDED))
+    return _end_each(database, waiting, partial(_end_waiting, why=TOKEN_ENDED))
 
 
-def end_waited(session: Session, *, now: datetime | None = None) -> int:
+def end_waited(database: Database, *, now: datetime | None = None) -> int:
     """End each speed-up that waited for seven days: its worker is gone, or never without work.
 
     And fresh runs, for which slower rows wait, if no worker of their class came in that time.
@@ -188,27 +207,21 @@ def end_waited(session: Session, *, now: datetime | None = None) -> int:
     seen = exists().where(
         WorkerRow.hardware_class == Attempt.hardware_class, WorkerRow.last_seen_at >= since
     )
-    waiting = (
-        select(Attempt)
-        .join(Verification)
-        .where(
-            Attempt.state == "queued",
-            Attempt.asked_at < since,
-            or_(Verification.kind.in_(BESIDE_REFERENCE), Verification.fresh.is_(True) & ~seen),
-        )
-        .order_by(Attempt.id)
+    waiting = _ids_of(
+        database,
+        Attempt.state == "queued",
+        Attempt.asked_at < since,
+        or_(Verification.kind.in_(BESIDE_REFERENCE), Verification.fresh.is_(True) & ~seen),
     )
-    return len(_end_waiting(session, session.scalars(waiting).unique(), NOBODY_CAME))
+    return _end_each(database, waiting, partial(_end_waiting, why=NOBODY_CAME))
 
 
-def _end_waiting(session: Session, waiting: Iterable[Attempt], why: Reason) -> list[Attempt]:
-    """End queued attempts without a verdict; returns those that were not sent meanwhile."""
-    ended = []
-    for attempt in waiting:
-        if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
-            end_without_verdict(session, attempt.verification, why)
-            ended.append(attempt)
-    return ended
+def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> bool:
+    """End a queued attempt without a verdict; False if it was claimed meanwhile."""
+    if not _end(session, attempt, Attempt.state == "queued", state="cancelled"):
+        return False
+    end_without_verdict(session, attempt.verification, why)
+    return True
 
 
 def make_room(session: Session, *, alive_seconds: float) -> int:

@@ -16,14 +16,13 @@ from finishline.rules.verification.messages import ReplayReport, ReplayRun, Work
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
 from finishline.rules.verification.sealed_runs import SealedRun, sealed_runs, streamed_runs
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import (
     Attempt,
     Pool,
     PoolRun,
     ReplayEventRow,
-    Submission,
     User,
     Verification,
     WorkerRow,
@@ -153,17 +152,6 @@ def follow_owners(session: Session, pool: Pool) -> None:
     count_owners(session, pool)
     if (pool.owners, pool.by_organisers) != before:
         raise_board_version(session, pool.benchmark_id)
-
-
-def lock_boards_of_worker(session: Session, name: str) -> None:
-    """Lock the boards of the submissions that a worker trained, before the worker."""
-    trained = (
-        select(Submission.benchmark_id)
-        .join(Verification, Verification.submission_id == Submission.id)
-        .join(Attempt, Attempt.verification_id == Verification.id)
-        .where(Attempt.worker == name)
-    )
-    lock_boards(session, session.scalars(trained.distinct()))
 
 
 def follow_worker(session: Session, name: str) -> None:

@@ -1,6 +1,6 @@
 """Read verifications: one with its attempts, lists, and the latest verdicts and runs in short."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +50,17 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
     lock_verification(session, attempt.verification_id)
     session.refresh(attempt)
     return attempt
+
+
+def boards_of_workers(session: Session, names: Collection[str]) -> set[str]:
+    """Benchmarks of the submissions that some workers trained."""
+    trained = (
+        select(Submission.benchmark_id)
+        .join(Verification, Verification.submission_id == Submission.id)
+        .join(Attempt, Attempt.verification_id == Verification.id)
+        .where(Attempt.worker.in_(names))
+    )
+    return set(session.scalars(trained.distinct()))
 
 
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:

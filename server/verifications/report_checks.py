@@ -24,6 +24,7 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
 from server.base.board_versions import lock_boards
+from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit
 from server.base.models import (
     Attempt,
@@ -44,6 +45,7 @@ from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
+from server.verifications.queries import boards_of_workers
 
 
 def why_refused(
@@ -70,7 +72,7 @@ def why_refused(
                 check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
         check_trained_in(report, trainings_of(verification))
-        _take_turn(session, verification)
+        take_turn(session, verification)
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(
             session, verification, benchmark, report.system.hardware_class
@@ -140,15 +142,34 @@ def _division(verification: Verification, benchmark: Benchmark) -> str:
     return benchmark.divisions[0] if submission is None else submission.division
 
 
-def _take_turn(session: Session, verification: Verification) -> None:
+def take_turn(session: Session, verification: Verification) -> None:
     """Let the reports of a board come one by one: of two with one curve the later is refused.
 
-    What is checked is locked before the board: decision 0030.
+    What is checked is locked before the board, and with the board those of each worker that the
+    report may take out: decision 0030.
     """
+    if verification.submission is None:
+        return
+    boards = {verification.submission.benchmark_id}
+    checked = None
     if verification.checks_id is not None:
-        lock_verification(session, verification.checks_id)
-    if verification.submission is not None:
-        lock_boards(session, [verification.submission.benchmark_id])
+        checked = lock_verification(session, verification.checks_id)
+    if checked is not None and locks_rows(session):
+        boards |= boards_of_workers(session, _contradicted(session, verification, checked))
+    lock_boards(session, boards)
+
+
+def _contradicted(session: Session, check: Verification, checked: Verification) -> set[str]:
+    """Workers that the report of a cross-check may take out: none for the first of a sealed run."""
+    others = select(Verification.id).where(
+        Verification.checks_id == checked.id, Verification.outcome == "rejected"
+    )
+    rejected = session.scalars(others).all()
+    own = checked.seeds[: checked.own_runs]
+    if not rejected and not any(seed in own for seed in check.seeds):
+        return set()
+    trained = Attempt.verification_id.in_([checked.id, *rejected])
+    return set(session.scalars(select(Attempt.worker).where(trained, Attempt.worker.is_not(None))))
 
 
 def _known_curves(

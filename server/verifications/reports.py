@@ -10,6 +10,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason, Verdict
+from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.models import Attempt, Verification, WorkerRow
@@ -35,6 +36,7 @@ from server.verifications.queries import lock_attempt
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
+    take_turn,
     tell_of_refusal,
     why_refused,
 )
@@ -88,6 +90,7 @@ def finish_attempt(
         failure = None if refused is None else _refusal(refused)
     if failure is not None:
         failure = as_followed(attempt, failure)
+    take_turn(session, verification)
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "running")
@@ -178,6 +181,8 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
         cancel_verification(session, verification)
         return
     if failure.kind == "infrastructure" and not is_spent:
+        if verification.submission is not None:  # Before the row of an attempt, which names a user.
+            lock_boards(session, [verification.submission.benchmark_id])
         queue_attempt(session, verification, number=attempt.number + 1)
         follow_check(session, verification)
         return

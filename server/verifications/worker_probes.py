@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.api.workers import ProbeView
 from finishline.rules.scoring.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
 from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
+from server.base.board_versions import lock_boards
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError
 from server.base.events import WorkerOut, emit
@@ -18,7 +19,8 @@ from server.base.models import User, WorkerProbeRow, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
-from server.verifications.pool_runs import follow_worker, lock_boards_of_worker
+from server.verifications.pool_runs import follow_worker
+from server.verifications.queries import boards_of_workers
 from server.verifications.workers import find_worker, require_own_name
 
 HISTORY_LIMIT = 200
@@ -184,7 +186,7 @@ def confirm_worker(
     organisers'; it names the `owner` it expects. Raises NotFoundError, ConflictError if it is
     confirmed or another user's, ContentError if it does not fit its class.
     """
-    lock_boards_of_worker(session, name)
+    lock_boards(session, boards_of_workers(session, [name]))
     worker = find_worker(session, name)
     if worker.confirmed_at is not None:
         raise ConflictError(f"Worker {name} is confirmed already.")

@@ -1,6 +1,6 @@
 """Workers: their hellos, their owners, and whose word is the organisers'."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, cast
@@ -302,6 +302,12 @@ def is_organisers(row: Any) -> bool:
     """Whether a worker counts as the organisers', by its owner's role and its confirmation."""
     by_server = row.confirmed_at is not None and row.confirmed_by is None
     return by_server or row.role in ORGANISERS
+
+
+def lock_workers(session: Session, names: Collection[str]) -> None:
+    """Lock workers until this transaction ends, in the order in which WorkerTimes writes them."""
+    for name in sorted(names):
+        session.get(WorkerRow, name, with_for_update=True)
 
 
 def find_worker(session: Session, name: str) -> WorkerRow:

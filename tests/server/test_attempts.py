@@ -37,8 +37,7 @@ def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
 
 
 def expire(database: Database) -> int:
-    with database.write() as session:
-        return expire_leases(session)
+    return expire_leases(database)
 
 
 def stored_events(database: Database, attempt_id: str) -> list[int]:
@@ -465,13 +464,11 @@ def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(
     replay: Any, database: Database
 ) -> None:
     grant = replay.claim().json()
-    with database.write() as session:
-        assert end_overdue(session) == 0
+    assert end_overdue(database) == 0
     replay.change(grant["attempt_id"], started_at=utc_now() - LATE)
 
     assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
-    with database.write() as session:
-        assert end_overdue(session) == 1
+    assert end_overdue(database) == 1
     view = replay.view()
     assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
     failure = view["attempts"][0]["failure"]
@@ -551,8 +548,7 @@ def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
     finished = {"sequence": 4, "run": 0, "kind": "run_finished", "status": "not_reached"}
     heard = [run_started(0, 0), evaluation(1, 41.5), untold, phase, finished]
     replay.post(replay.claim().json(), heard)
-    with database.write() as session:
-        assert expire_leases(session, now=utc_now() + timedelta(seconds=9)) == 1
+    assert expire_leases(database, now=utc_now() + timedelta(seconds=9)) == 1
 
     attempt = replay.view()["attempts"][0]
     assert (attempt["refunded"], attempt["last_evaluation"]["quality"]) == (True, None)
@@ -579,8 +575,7 @@ def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(
     replay.post(grant, [run_started(0, 0)])
 
     def overdue(seconds: float) -> int:
-        with database.write() as session:
-            return end_overdue(session, now=started + timedelta(seconds=seconds))
+        return end_overdue(database, now=started + timedelta(seconds=seconds))
 
     assert overdue(119) == 0
     replay.post(grant, [evaluation(1)])
@@ -601,8 +596,7 @@ def test_each_run_has_its_limit_to_itself(replay: Any, database: Database) -> No
     replay.change(grant["attempt_id"], started_at=earlier, run_started_at=earlier)
     assert replay.post(grant, [run_started(1, 1)]).json()["proceed"] is True
 
-    with database.write() as session:
-        assert end_overdue(session) == 0
+    assert end_overdue(database) == 0
 
 
 def test_a_worker_that_never_starts_a_run_has_one_runs_limit(
@@ -612,8 +606,7 @@ def test_a_worker_that_never_starts_a_run_has_one_runs_limit(
     replay.change(grant["attempt_id"], started_at=utc_now() - timedelta(seconds=125))
 
     assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
-    with database.write() as session:
-        assert end_overdue(session) == 1
+    assert end_overdue(database) == 1
 
 
 @pytest.mark.parametrize("fence", [0, 2])

@@ -14,14 +14,32 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from finishline.rules.scoring.aggregate import olympic_mean
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
-from server.base.models import PoolRun, Quota, Verification
+from server.base.models import (
+    Attempt,
+    Board,
+    PoolRun,
+    Quota,
+    Submission,
+    User,
+    Verification,
+    WorkerRow,
+)
+from server.base.standing import lock_verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
+from tests.server.test_cross_checks import (  # noqa: F401  fixtures
+    SLOW,
+    checks_of,
+    copy_of,
+    held,
+    train,
+    workers,
+)
 from tests.support.both_databases import (
     ON_POSTGRESQL,
     database_url,  # noqa: F401
@@ -97,9 +115,8 @@ def test_a_lost_worker_is_replaced(
 ) -> None:
     old = replay.claim().json()
     replay.change(old["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
-    with database.write() as session:
-        assert expire_leases(session) == 1
-        assert end_overdue(session) == 0
+    assert expire_leases(database) == 1
+    assert end_overdue(database) == 0
 
     assert replay.report(old, make_report(replay.seeds())).status_code == 409
     new = replay.claim().json()
@@ -315,6 +332,113 @@ def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
     assert "those of run" in next(each.text for each in answers if each.status_code == 422)
 
 
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_order(
+    replay: Any,
+    workers: Any,  # noqa: F811
+    train: Any,  # noqa: F811
+    database: Database,
+    make_report: Callable[..., Any],
+) -> None:
+    """Decision 0030; carl's worker also trained for a board that comes before that of the report.
+
+    And the worker that reports, bert's, comes before carl's.
+    """
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"])
+    train(checks_of(database, replay.verification_id)[0], people["carl"], **SLOW)
+    rejected, check = checks_of(database, replay.verification_id)
+    with database.write() as session:
+        seeds = session.get_one(Verification, check).seeds
+        claim = session.get_one(Submission, replay.submission_id)
+        elsewhere = copy_of(claim, benchmark_id="a-board", idempotency_key=None, pool_id=None)
+        session.add_all([elsewhere, Board(benchmark_id="a-board", version=1)])
+        session.flush()
+        session.execute(
+            update(Verification)
+            .where(Verification.id == rejected)
+            .values(submission_id=elsewhere.id)
+        )
+    attempt_id, replay.worker = latest_attempt(database, check), people["bert"]
+    replay.change(attempt_id, sent_to="bert-1")
+    grant, report = replay.claim(attempt_id, worker="bert-1").json(), make_report(seeds)
+    report = replace(report, system=replace(report.system, worker="bert-1"))
+    stream_report(database, attempt_id, report)
+    with ThreadPoolExecutor(1) as others, database.write() as later:
+        later.execute(update(WorkerRow).where(WorkerRow.name == "bert-1").values(state="busy"))
+        with database.write() as session:
+            raise_board_version(session, "a-board")
+            reported = others.submit(replay.post_report, grant, report)
+            wait_until_blocked(database)
+            raise_board_version(session, "digits")
+        wait_until_blocked(database)
+        later.execute(update(WorkerRow).where(WorkerRow.name == "carl-1").values(state="idle"))
+        later.commit()
+
+    assert (reported.result().status_code, replay.view()["outcome"]) == (200, "verified")
+    assert held(database) == ["carl-1"]
+
+
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_the_others_board(
+    replay: Any,
+    workers: Any,  # noqa: F811
+    train: Any,  # noqa: F811
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+) -> None:
+    """Decision 0030; the report of another cross-check has the one and wants the other."""
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    (check,) = checks_of(database, replay.verification_id)
+    submission_id = submit(digits_submission).json()["id"]
+    address = f"/api/v1/submissions/{submission_id}/verifications"
+    beside = client.post(address, headers=olivia.headers).json()["id"]
+    with database.write() as session:
+        session.get_one(Verification, check).max_attempts = 1
+        # The sweep comes to them in this order.
+        for place, name in enumerate((beside, check)):
+            attempt = session.get_one(Attempt, latest_attempt(database, name))
+            attempt.id, attempt.state, attempt.worker = f"0{place}", "running", "bert-1"
+            attempt.started_at = utc_now()
+            attempt.lease_expires_at = utc_now() - timedelta(seconds=1)
+    with ThreadPoolExecutor(1) as others, database.write() as session:
+        lock_verification(session, replay.verification_id)
+        swept = others.submit(expire_leases, database)
+        wait_until_blocked(database)
+        raise_board_version(session, "digits")
+
+    assert swept.result() == 2
+    assert (replay.view()["state"], replay.view()["outcome"]) == ("done", "inconclusive")
+
+
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_an_erasure_waits_for_a_board_before_it_changes_a_name(
+    replay: Any, client: TestClient, database: Database, alice: Any, ada: Any
+) -> None:
+    """Decision 0030; a report has its board while it inserts a row that refers to its submitter."""
+    address = f"/api/v1/users/{alice.name}/erasure"
+    erasure = partial(client.post, address, json={"name": alice.name}, headers=ada.headers)
+    with ThreadPoolExecutor(1) as others, database.write() as session:
+        raise_board_version(session, "digits")
+        erased = others.submit(erasure)
+        wait_until_blocked(database)
+        row = (
+            select(User.id)
+            .where(User.name == alice.name)
+            .with_for_update(read=True, key_share=True)
+        )
+        assert session.scalars(row).one()
+
+    assert codes([erased.result()]) == [200]
+
+
 @pytest.mark.parametrize("repetition", range(3))
 def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     repetition: int,
@@ -329,8 +453,7 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
 
     def reap() -> int:
-        with database.write() as session:
-            return expire_leases(session)
+        return expire_leases(database)
 
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     reported, cancelled, reaped, _ = at_once(

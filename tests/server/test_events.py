@@ -106,8 +106,7 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
     grant = replay.claim().json()
     replay.post(grant, [evaluation(sequence) for sequence in range(7)])
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
-    with database.write() as session:
-        expire_leases(session)
+    expire_leases(database)
     report = make_report(replay.seeds())
     replay.report(replay.claim().json(), report)
 

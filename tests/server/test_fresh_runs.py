@@ -377,7 +377,7 @@ def test_fresh_runs_for_which_no_worker_comes_keep_no_row_waiting_after_a_week(
     greet_as_servers(database, "walter-2", "cpu-fast-1")
     with database.write() as session:
         session.get_one(WorkerRow, "walter-2").last_seen_at = utc_now() + timedelta(days=6)
-        assert (end_waited(session), end_waited(session, now=soon)) == (0, 1)
+    assert (end_waited(database), end_waited(database, now=soon)) == (0, 1)
 
     states = [pool_of(client, database, each)["state"] for each in (*faster, beaten)]
     assert states == ["unconfirmed", "confirming", "confirming"]

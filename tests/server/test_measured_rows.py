@@ -345,8 +345,7 @@ def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
         assert [event["quality"] for _, event in news.replay] == qualities
     assert str(QUALITY)[:5] not in client.get("/").text
     replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))
-    with replay.database.write() as session:
-        assert expire_leases(session) == 1
+    assert expire_leases(replay.database) == 1
     for address in (f"/verifications/{replay.verification_id}", race.removesuffix("/race")):
         assert str(QUALITY)[:5] not in client.get(address).text
 

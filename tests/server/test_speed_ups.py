@@ -194,8 +194,7 @@ def test_one_waiting_entry_takes_one_worker_and_to_make_room_is_no_failed_attemp
     for failed in range(3):
         state = client.get(f"/api/v1/verifications/{speed_up}").json()["state"]
         assert state == "running", f"after {failed} failed attempts"
-        with entries.database.write() as session:
-            assert expire_leases(session, now=utc_now() + timedelta(days=1)) > 0
+        assert expire_leases(entries.database, now=utc_now() + timedelta(days=1)) > 0
         if failed < 2:
             entries.lease(first)
     shown = client.get(f"/api/v1/verifications/{speed_up}").json()
@@ -210,9 +209,8 @@ def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
     entries.measure(entry_id)
     week = timedelta(days=7)
 
-    with entries.database.write() as session:
-        assert end_waited(session, now=utc_now() + week - timedelta(hours=1)) == 0
-        assert end_waited(session, now=utc_now() + week + timedelta(hours=1)) == 1
+    assert end_waited(entries.database, now=utc_now() + week - timedelta(hours=1)) == 0
+    assert end_waited(entries.database, now=utc_now() + week + timedelta(hours=1)) == 1
 
     shown = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
     assert (shown["kind"], shown["state"]) == ("speed_up", "failed")

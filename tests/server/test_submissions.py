@@ -379,8 +379,7 @@ def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
     assert 'data-ghost="the claim"' in page
     assert 'id="evaluation-rows"' in page
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
-    with database.write() as session:
-        expire_leases(session)
+    expire_leases(database)
     race = race_of(client, replay.verification_id)
     assert (race["attempt"], race["runs"]) == (2, [])
     replay.report(replay.claim().json(), make_report(replay.seeds()))

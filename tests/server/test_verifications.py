@@ -444,8 +444,7 @@ def test_nothing_more_is_tried_and_what_was_finished_counts(
     stream_report(database, grant["attempt_id"], report)
     cancel()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
-    with database.write() as session:
-        assert expire_leases(session) == 1
+    assert expire_leases(database) == 1
 
     view = replay.view()
     assert (view["state"], [one["state"] for one in view["attempts"]]) == ("cancelled", ["lost"])

@@ -127,8 +127,7 @@ class TestOnOneDatabase:
         benchmark = {"scope": "benchmark", "benchmark": "digits"}
         hooks.make(olivia, owners.url, "worker.lost", "verification.lost", **benchmark)
         replay.claim()
-        with hooks.database.write() as session:
-            expire_leases(session, now=utc_now() + timedelta(hours=1))
+        expire_leases(hooks.database, now=utc_now() + timedelta(hours=1))
         address = f"/api/v1/verifications/{replay.verification_id}/cancel"
         replay.client.post(address, headers=olivia.headers)
         hooks.run(lambda: len(receiver.posts) == 5 and owners.posts)

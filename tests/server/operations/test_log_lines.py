@@ -75,8 +75,7 @@ def test_ids_of_what_it_is_about_are_in_every_line(
     assert claim["route"] == "/api/v1/attempts/{attempt_id}/claim"
 
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
-    with database.write() as session:
-        expire_leases(session)
+    expire_leases(database)
     (lost,) = lines_of(written(), "server.verifications.overdue")
     named = {name: lost[name] for name in ("attempt_id", "verification_id", "submission_id")}
     assert named == {

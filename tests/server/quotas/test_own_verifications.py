@@ -254,8 +254,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
         attempt = session.get_one(Attempt, attempt_id)
         assert attempt.accelerators == 8
         attempt.lease_expires_at = utc_now() - timedelta(hours=1)
-    with database.write() as session:
-        assert expire_leases(session) == 1
+    assert expire_leases(database) == 1
     assert seconds() == (1200.0, 1200.0)  # Lost: nothing used, and the next attempt is waited for.
     assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
 
