@@ -276,8 +276,8 @@ class _Runner:
         }
         body = json.dumps(go).encode()
         self._before = processor_time(self._box.pid)
-        self._channel.refuse_early()
-        self._on_start(self._ledger)  # Last: the server's clock of the run starts with it.
+        self._on_start(self._ledger)  # The server's clock of the run starts with it.
+        self._channel.refuse_early()  # Last: what comes until here was sent without the data.
         self._started_at = self._last = time.perf_counter()
         self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 
