@@ -1,6 +1,7 @@
 """The worker's side of the server's HTTP API: its posts, and the hellos between them."""
 
 import logging
+import shlex
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -203,6 +204,7 @@ class HelloThread:
         self._box = box
         self._end = end
         self._heard = True
+        self._unconfirmed = False
         self._thread = PeriodicThread("hello", every_seconds, self._say_again, last_step=True)
 
     def __enter__(self) -> Self:
@@ -260,3 +262,14 @@ class HelloThread:
             log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
         self._state.paused, self._state.drained = paused, drained
         self._state.roof_wanted = answer.roof_wanted
+        if answer.unconfirmed != self._unconfirmed:
+            log.info(self._words_on_confirmation(answer))
+        self._unconfirmed = answer.unconfirmed
+
+    def _words_on_confirmation(self, answer: HelloAnswer) -> str:
+        if not answer.unconfirmed:
+            return "an organiser confirmed this worker: it is sent attempts"
+        return (
+            "this worker is unconfirmed and is sent nothing; an organiser confirms it with "
+            f"`finishline workers confirm {shlex.quote(self._system.worker)}`"
+        )

@@ -73,8 +73,11 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         end_drain(session, name)
     no_roof = hardware_class is not None and hardware_class.roof is None
     worker = session.get_one(WorkerRow, name)
+    confirmed = worker.confirmed_at is not None
     return replace(
-        order_for(session, name), roof_wanted=no_roof and worker.confirmed_at is not None
+        order_for(session, name),
+        roof_wanted=no_roof and confirmed,
+        unconfirmed=not confirmed and worker.witness_for is None,
     )
 
 
@@ -151,7 +154,11 @@ def answer_unchanged(hello: WorkerHello, greeting: Greeting) -> HelloAnswer | No
     said = (hello.state, asdict(hello.system), asdict(hello.box))
     if said != (seen.state, seen.system, seen.box):
         return None
-    return HelloAnswer(roof_wanted=bool(seen.lacks_roof) and seen.confirmed_at is not None)
+    confirmed = seen.confirmed_at is not None
+    return HelloAnswer(
+        roof_wanted=bool(seen.lacks_roof) and confirmed,
+        unconfirmed=not confirmed and seen.witness_for is None,
+    )
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:

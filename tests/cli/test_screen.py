@@ -46,7 +46,7 @@ def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder()
 
     lines = written.getvalue().splitlines()
     for name in ("demo", "admin"):
-        export = f"export FINISHLINE_TOKEN=$(cat '{var}/tokens/{name}.token')"
+        export = f"FINISHLINE_URL={plan.url} FINISHLINE_TOKEN=$(cat '{var}/tokens/{name}.token')"
         assert any(line.endswith(export) for line in lines)
     assert any(line.endswith(f"finishline backup --var '{var}'") for line in lines)
     assert "Worker local: the processor" in lines

@@ -176,8 +176,11 @@ def test_a_confirmed_worker_is_asked_for_its_classs_roof_until_there_is_one(
     probe: Callable[..., Any],
     client: TestClient,
 ) -> None:
-    assert hello().json()["roof_wanted"] is False  # Nobody confirmed that it is of its class.
+    for _ in range(2):  # The second says nothing new.
+        answer = hello().json()
+        assert (answer["roof_wanted"], answer["unconfirmed"]) == (False, True)
     confirm()
+    assert hello().json()["unconfirmed"] is False
     assert hello().json()["roof_wanted"] is True
     probe(100.0, moment="roof")
     assert hello().json()["roof_wanted"] is False

@@ -433,7 +433,12 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     client: TestClient,
     olivia: Any,
 ) -> None:
-    assert say_hello() == {"order": "work", "why": None, "roof_wanted": False}
+    assert say_hello() == {
+        "order": "work",
+        "why": None,
+        "roof_wanted": False,
+        "unconfirmed": False,
+    }
     assert sent() == ["replay.walter-1"]
     shown = order(f"{WORKER}/pause").json()["worker"]
     assert (shown["state"], shown["held_by"], shown["held_because"]) == (

@@ -207,6 +207,18 @@ def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
     assert "asked to work" in caplog.text
 
 
+def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(system, caplog):
+    caplog.set_level("INFO", logger="worker.link")
+    told = [{"unconfirmed": True}, {"unconfirmed": True}, {"unconfirmed": False}, {}]
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=told.pop(0)))
+    with WorkerLink("http://server", token="t", transport=transport) as client:
+        hello = HelloThread(client, system, WorkerState())
+        while told:
+            hello._say()
+    command = f"finishline workers confirm {system.worker}"
+    assert [command in each for each in caplog.messages] == [True, False]
+
+
 def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_client, system):
     with HelloThread(server_client, system, WorkerState(), every_seconds=600.0) as hello:
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 1)

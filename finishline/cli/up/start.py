@@ -314,11 +314,12 @@ def _confirm(plan: Plan, worker: LocalWorker, token_file: Path, supervisor: Supe
 def invitation(options: UpOptions, plan: Plan, workers: Sequence[LocalWorker]) -> list[str]:
     """Next commands for a person who has just started it, ready to copy."""
     paths = plan.paths
+    # A command in another terminal does not know the port, and may be logged in elsewhere.
+    export = f"export FINISHLINE_URL={plan.url} FINISHLINE_TOKEN=$(cat "
     lines = [
         f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {paths.logs}).",
-        f"To submit: export FINISHLINE_TOKEN=$(cat {quote(str(token_path(paths, 'demo')))})",
-        "To manage users and organisations: "
-        f"export FINISHLINE_TOKEN=$(cat {quote(str(token_path(paths, 'admin')))})",
+        f"To submit: {export}{quote(str(token_path(paths, 'demo')))})",
+        f"To manage users and organisations: {export}{quote(str(token_path(paths, 'admin')))})",
         f"To keep it safe: finishline backup --var {quote(str(paths.root))}",
         *(f"Worker {each.name}: {each.words}" for each in workers),
     ]

@@ -439,8 +439,10 @@ class HelloAnswer:
 
     "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
     `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.
+    `unconfirmed`: it is sent nothing until an organiser confirms it.
     """
 
     order: WorkerOrder = "work"
     why: str | None = None
     roof_wanted: bool = False
+    unconfirmed: bool = False
