@@ -183,12 +183,14 @@ def confirm_worker(
     """Confirm a worker, so that it gets attempts, and register its hardware class if that is new.
 
     Without a user the actor is the server's own administration, whose worker counts as the
-    organisers'; it names the `owner` it expects. Raises NotFoundError, ConflictError if it is
-    confirmed or another user's, ContentError if it does not fit its class.
+    organisers', also one that a user confirmed before; it names the `owner` it expects. Raises
+    NotFoundError, ConflictError if it is confirmed or another user's, ContentError if it does not
+    fit its class.
     """
     lock_boards(session, boards_of_workers(session, [name]))
     worker = find_worker(session, name)
-    if worker.confirmed_at is not None:
+    confirmed = worker.confirmed_at is not None
+    if confirmed and (actor.user_id is not None or worker.confirmed_by is None):
         raise ConflictError(f"Worker {name} is confirmed already.")
     if worker.witness_for is not None:
         raise ConflictError(
@@ -208,7 +210,7 @@ def confirm_worker(
         "worker.confirm",
         Subject("worker", name),
         reason=reason,
-        before={"confirmed": False},
+        before={"confirmed": confirmed},
         after={"confirmed": True, "hardware_class": worker.hardware_class},
     )
 

@@ -227,6 +227,19 @@ def test_a_worker_of_the_server_itself_counts_as_the_organisers(
         assert is_organisers_worker(session, "walter-1")
 
 
+def test_a_worker_that_a_user_confirmed_becomes_the_organisers_by_the_server_itself(
+    hello: Callable[..., Any], confirm: Callable[..., Any], database: Database
+) -> None:
+    hello()
+    confirm()
+    with database.write() as session:
+        assert not is_organisers_worker(session, "walter-1")
+        confirm_worker(session, Administrator(), "walter-1", reason=None, owner="walter")
+        assert is_organisers_worker(session, "walter-1")
+    with database.write() as session, pytest.raises(ConflictError, match="confirmed already"):
+        confirm_worker(session, Administrator(), "walter-1", reason=None, owner="walter")
+
+
 def test_a_claim_of_another_machine_than_its_class_is_refused(
     hello: Callable[..., Any],
     confirm: Callable[..., Any],
