@@ -45,8 +45,8 @@ def problems_of(found: Sequence[Accelerator]) -> list[str]:
         return []
     vendor = found[0].vendor
     if vendor == "amd":
-        return [*amd_problems(boards), *_without_platform(vendor)]
-    return [*_busy(boards), *_errors(boards), *_slowed(boards), *_without_platform(vendor)]
+        return [*amd_problems(boards), *without_platform(vendor)]
+    return [*_busy(boards), *_errors(boards), *_slowed(boards), *without_platform(vendor)]
 
 
 def _busy(boards: dict[str, str]) -> list[str]:
@@ -81,8 +81,8 @@ def _slowed(boards: dict[str, str]) -> list[str]:
     return found
 
 
-def _without_platform(vendor: str) -> list[str]:
-    """Trouble of torch as it is installed."""
+def without_platform(vendor: str) -> list[str]:
+    """Return the trouble of torch as it is installed with a maker's accelerators."""
     platform, words, remedy = _BUILDS[vendor]
     if importlib.util.find_spec("torch") is None or platform in torch_platforms():
         return []

@@ -106,7 +106,9 @@ def choose_device(name: str | None, found: Devices | None = None) -> str:
         return "cpu"
     device = "cuda:0" if name in {None, "cuda"} else str(name)
     if not re.fullmatch(r"cuda:\d+", device):
-        raise RuleError(f"{name!r} is no device", field="device", expected="cpu or cuda:NUMBER")
+        raise RuleError(
+            f"{name!r} is no device", field="device", expected="cpu, cuda or cuda:NUMBER"
+        )
     if not accelerators_of(device, found.accelerators):
         raise RuleError(f"no {device} on this machine", field="device", expected=words_of(found))
     return device

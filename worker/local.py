@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = local_job(chosen)
         training = job.trainings[0]
         require_data(training.package, chosen.host.data_dir, training.settings)
+        _require_device(chosen.host.device)
         _make_folder(chosen.out)
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -79,6 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _require_device(device: str) -> None:
+    """Raise DeviceError unless torch can use the device, whatever the driver's tool lists."""
+    if device != "cpu":  # A training on a processor needs no second import of torch.
+        import_module("reference_models.distributed").check_device(device)
 
 
 def _make_folder(out: Path) -> None:

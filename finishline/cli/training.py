@@ -9,11 +9,13 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from finishline.accelerators import Devices
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay_screen import Target
-from finishline.devices import choose_device
+from finishline.device_health import without_platform
+from finishline.devices import accelerators_of, choose_device, find_devices
 from finishline.machine import local_system
 from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -166,16 +168,22 @@ def _failed(code: int, errors: str) -> CliError:
 
 
 def require_device(device: str | None) -> None:
-    """Raise CliError unless this machine has the device; None asks for none."""
-    if device is None:
-        return
+    """Raise CliError unless torch can train on the device here; None is the first accelerator."""
+    found = Devices(()) if device == "cpu" else find_devices()
     try:
-        choose_device(device)
+        chosen = choose_device(device, found)
     except RuleError as error:
         raise CliError(
             f"--device {device}: {error.message}; expected {error.expected}.",
             exit_code=ExitCode.REFUSED,
         ) from error
+    if chosen == "cpu":
+        return
+    for trouble in without_platform(accelerators_of(chosen, found.accelerators)[0].vendor):
+        raise CliError(
+            f"--device {chosen}: {trouble}, or train on the processor with --device cpu.",
+            exit_code=ExitCode.REFUSED,
+        )
 
 
 SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")

@@ -183,6 +183,30 @@ def test_what_cannot_be_trained_is_said_before_a_training_begins(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [(), ("--device", "cuda")])
+def test_a_card_that_torch_cannot_use_is_refused_before_a_ticket_is_taken(
+    finishline: Finishline,
+    standin: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f0c-4a)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("finishline.device_health.torch_platforms", set)
+
+    ran = finishline("run", "digits", "--token", "fl_d", "--out", str(tmp_path / "fresh"), *options)
+
+    assert ran.code == 1
+    assert "--device cuda:0: torch is installed without CUDA" in ran.err
+    assert ran.err.rstrip().endswith("or train on the processor with --device cpu.")
+    assert standin.asked == []
+    assert list(tmp_path.iterdir()) == [tool]
+
+
 def test_wrong_usage_is_json_for_programs(finishline: Finishline) -> None:
     assert finishline("show", "--json").error()["kind"] == "usage"
     assert finishline("up", "--demo", "--json").error()["exit_code"] == 2

@@ -43,7 +43,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("finishline.device_health._without_platform", lambda _: [])
+    monkeypatch.setattr("finishline.device_health.without_platform", lambda _: [])
     return answer
 
 

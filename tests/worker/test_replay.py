@@ -228,6 +228,17 @@ def test_absent_data_are_refused_before_a_run_is_told_or_a_folder_made(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_card_that_torch_cannot_use_is_refused_before_a_folder_is_made(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("worker.local.choose_device", lambda _: "cuda:0")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main([str(DIGITS), "--out", str(tmp_path / "out"), "--device", "cuda"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, "no GPU can be used from here" in told.err) == ("", True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_made_is_named_with_a_way_out(tmp_path, capsys):
     out = tmp_path / "file" / "out"
     out.parent.touch()

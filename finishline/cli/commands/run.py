@@ -79,7 +79,7 @@ def run(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
+        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER."),
     ] = None,
     data: Data = Path("var/data"),
     url: Annotated[

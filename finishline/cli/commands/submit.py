@@ -134,7 +134,7 @@ def ticket(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
+        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER."),
     ] = None,
     ticket_id: Annotated[
         str | None, typer.Option("--id", help="Write the file of one of your open tickets again.")
