@@ -81,7 +81,7 @@ AGAINST = {
         "Best quality",
         "quality",
         _quality,
-        "No ranked submission states its best quality.",
+        "No best quality given, so there is no chart of it.",
     ),
     "latency": Against(
         "measured latency",
