@@ -1,9 +1,9 @@
-"""Two packages side by side: the lines that one has and the other lacks."""
+"""A package by its hash, and two side by side: the lines that one has and the other lacks."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.trainings.difference import FileDifference, difference
@@ -18,12 +18,20 @@ from web.formats import visible
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
-PairPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}\.\.[0-9a-f]{64}$")]
+HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 
 
-@router.get("/packages/{pair}", response_class=HTMLResponse)
-def difference_page(pair: PairPath, services: ServicesDep, viewer: ViewerDep) -> str:
-    """The difference of two published packages, named by their hashes as in A..B."""
+@router.get("/packages/{hashes}", response_class=HTMLResponse)
+def package_page(hashes: HashesPath, services: ServicesDep, viewer: ViewerDep) -> Response:
+    """Lead to a published package by its hash; compare two, named as in A..B."""
+    if ".." in hashes:
+        return HTMLResponse(_difference_page(hashes, services, viewer))
+    with services.database.read(viewer) as session:
+        submission_id = _source(session, viewer, hashes).submission_id
+    return RedirectResponse(f"/submissions/{submission_id}?tab=system", status_code=303)
+
+
+def _difference_page(pair: str, services: ServicesDep, viewer: Viewer) -> str:
     with services.database.read(viewer) as session:
         old, new = (_source(session, viewer, sha256) for sha256 in pair.split(".."))
         files = [_shown(each) for each in difference(old.files, new.files)]

@@ -54,6 +54,8 @@ def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(
     assert f'<span class="added">+based_on = &#34;sha256:{PARENT}&#34;\n</span>' in page
     assert "+HOSTILE = &#34;&lt;script&gt;alert(1)&lt;/script&gt;\\u200b&#34;" in page
     assert "<script>alert" not in page
+    led = client.get(f"/packages/{PARENT}", follow_redirects=False)
+    assert (led.status_code, led.headers["location"]) == (303, f"/submissions/{parent}?tab=system")
     back = client.get(f"/packages/{child['package']['sha256']}..{PARENT}").text
     assert '<span class="removed">-x = 1\n</span>' in back
 
@@ -70,6 +72,8 @@ def test_a_difference_of_sources_that_are_not_published_is_its_submitters(
     hidden = client.get(address)
     assert (hidden.status_code, made["id"] in hidden.text) == (404, False)
     assert "There is no published package" in hidden.text
+    alone = client.get(f"/packages/{PARENT}", follow_redirects=False)
+    assert (alone.status_code, made["id"] in alone.text) == (404, False)
     assert client.get("/packages/1..2").status_code in (404, 422)
 
 
