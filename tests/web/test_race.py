@@ -230,6 +230,16 @@ def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
     assert whiskers([place("c", None)], "c", SECONDS) == []
 
 
+def test_the_mean_of_a_claim_that_ends_below_the_target_did_not_miss_it() -> None:
+    target = {"metric": "top1", "value": 99.9, "unit": "percent", "direction": "higher"}
+    curve = [{"seconds": 1.0 * j, "quality": 90.0 + j} for j in range(1, 4)]
+    drawn = runs_picture(
+        [{"file": "a", "curve": curve}], target, [ghost("claim", pace=2.0, count=3)]
+    )
+    assert drawn is not None
+    assert [line.text for line in drawn.lines] == ["missed", "until 6.00\u00a0s"]
+
+
 def test_neighbours_of_one_person_are_told_apart() -> None:
     def row(model: str, **changes: Any) -> View:
         claim = {
