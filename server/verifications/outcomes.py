@@ -19,6 +19,7 @@ from server.base.standing import (
     claimed_runs,
     is_pending,
     is_published,
+    p_of_record_duel,
     purpose_of,
     report_of,
 )
@@ -157,7 +158,8 @@ def end_measured(
         return
     if not is_pending(verification, submission):
         show_latency(session, verification)
-    if verification.kind == DUEL.name:  # It may have moved a record, and tells a gain.
+    if verification.kind == DUEL.name and p_of_record_duel(verification) is not None:
+        # It may have moved a record.
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
