@@ -45,6 +45,7 @@ from finishline.rules.verification.report_check import (
     check_spans,
     off_clock,
 )
+from finishline.rules.verification.report_stream import StreamedEvent, check_stream
 
 ENTROPY = bytes(range(32))
 
@@ -575,3 +576,27 @@ def test_preparation_takes_at_most_twice_the_calibrated(calibrated: float, passe
 
 def test_without_calibrated_seconds_nothing_is_compared() -> None:
     check_off_clock(REPORT, MLPERF, [])
+
+
+@pytest.mark.parametrize(
+    ("seen_seconds", "passes"), [(99.6, False), (99.7, True), (102.2, True), (102.3, False)]
+)
+def test_the_server_sees_no_less_than_a_run_tells_and_little_more(
+    seen_seconds: float, passes: bool
+) -> None:
+    """Of 100 s: 0.1 % and 0.25 s less, for two clocks and a late post; 2 % and 0.25 s more."""
+    ledger = {"warmup": 1.0, "train": 100.0}
+    evaluation = ReplayEvaluation(1.0, 1152, seconds=100.0, quality=98.0, ledger=ledger)
+    run = ReplayRun(0, 7, "reached", [evaluation], ledger, tta_seconds=100.0)
+    posted = [
+        StreamedEvent(10.0, 0, "run_started"),
+        StreamedEvent(11.0, 0, "phase", phase="train", ledger={"warmup": 1.0}),
+        StreamedEvent(11.0 + seen_seconds, 0, "evaluation", None, 1.0, 1152, 100.0, 98.0, ledger),
+    ]
+    told = replace(report(), runs=[run])
+
+    if passes:
+        check_stream(told, posted, Clock("mlperf"))
+        return
+    with pytest.raises(RuleError, match=r"within 2 % and 0\.25 s"):
+        check_stream(told, posted, Clock("mlperf"))
