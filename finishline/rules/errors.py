@@ -1,6 +1,8 @@
 """Errors of rules: the fault, its place and the expectation."""
 
-LONGEST_FIELD = 300  # A stranger's table may have a name of any length.
+# A stranger's table may have names and texts of any length.
+LONGEST_FIELD = 300
+LONGEST_TEXT = 2_000
 
 
 class RuleError(ValueError):
@@ -21,13 +23,13 @@ class RuleError(ValueError):
         expected: str | None = None,
         code: str | None = None,
     ) -> None:
-        self.message = message
+        self.message = message[:LONGEST_TEXT]
         self.code = code
         self.file = file
         self.line = line
         self.field = field if field is None else field[:LONGEST_FIELD]
-        self.expected = expected
-        super().__init__(message)
+        self.expected = expected if expected is None else expected[:LONGEST_TEXT]
+        super().__init__(self.message)
 
     @property
     def problems(self) -> "list[RuleError]":

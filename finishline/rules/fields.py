@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from finishline.rules.errors import RuleError, joined
-from finishline.rules.text import did_you_mean, near_miss
+from finishline.rules.text import did_you_mean, near_miss, shown
 
 _Made = TypeVar("_Made")
 Readers = Mapping[str, Callable[[], Any]]
@@ -88,7 +88,7 @@ class Fields:
             return default
         value = self._get(name, expected)
         if not isinstance(value, str) or not value.strip() or len(value) > TEXT_LIMIT:
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
         if MISLEADING.search(value):
             raise self.fail(name, "control characters in a text", expected="printable text")
         return value.strip()
@@ -101,7 +101,7 @@ class Fields:
         """One of the given words."""
         value = self.text(name, default=default)
         if value not in choices:
-            raise self.fail(name, f"unknown value {_shown(value)}", expected=" or ".join(choices))
+            raise self.fail(name, f"unknown value {shown(value)}", expected=" or ".join(choices))
         return value
 
     def number(
@@ -111,9 +111,9 @@ class Fields:
         expected = "a number" + _limits(minimum, maximum)
         value = self._get(name, expected)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
         if not _is_finite(value) or not _within(value, minimum, maximum):
-            raise self.fail(name, f"got {_shown(value)}", expected=expected)
+            raise self.fail(name, f"got {shown(value)}", expected=expected)
         return float(value)
 
     def optional_number(
@@ -127,9 +127,9 @@ class Fields:
         expected = "a whole number" + _limits(minimum, maximum)
         value = self._get(name, expected)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
         if not _within(value, minimum, maximum):
-            raise self.fail(name, f"got {_shown(value)}", expected=expected)
+            raise self.fail(name, f"got {shown(value)}", expected=expected)
         return value
 
     def optional_integer(
@@ -144,14 +144,14 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="true or false")
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="true or false")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A non-empty list of texts without control characters."""
         value = self._get(name, "a list of texts")
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of texts")
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="a list of texts")
         if any(MISLEADING.search(text) for text in value):
             raise self.fail(name, "control characters in a text", expected="printable texts")
         return tuple(value)
@@ -168,7 +168,7 @@ class Fields:
             )
         )
         if not good:
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of numbers")
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="a list of numbers")
         return tuple(float(v) for v in value)
 
     def table(self, name: str) -> "Fields":
@@ -187,7 +187,7 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of tables")
+            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="a list of tables")
         return [
             Fields(item, file=self.file, error=self._error, path=f"{self.field(name)}[{index}]")
             for index, item in enumerate(value)
@@ -258,11 +258,3 @@ def _limits(minimum: float | None, maximum: float | None) -> str:
 def _kind(value: object) -> str:
     kinds = {str: "text", bool: "true/false", int: "number", float: "number", list: "list"}
     return kinds.get(type(value), "null" if value is None else type(value).__name__)
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an int of more digits than Python converts to text
-        return "(a number of thousands of digits)"
-    return text if len(text) <= 60 else text[:57] + "..."

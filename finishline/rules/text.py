@@ -37,6 +37,15 @@ def names_text(names: Sequence[str], *, most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
+def shown(value: object) -> str:
+    """A stranger's value for an error: as Python writes it, at most 60 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python converts to text
+        return "(a number of thousands of digits)"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def unseen_gap_text(percent: float) -> str:
     """Words for the least gap that runs could show, in percent."""
     digits = f"{percent:,.0f}" if 99.5 <= percent < 1e6 else f"{percent:.2g}"

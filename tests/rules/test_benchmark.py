@@ -421,6 +421,34 @@ def test_a_wrong_ranking_table_names_its_field(line: str, field: str) -> None:
         parse(f"{GOOD}\n[ranking]\n{line}\n")
 
 
+@pytest.mark.parametrize(
+    ("was", "line"),
+    [
+        ('divisions = ["closed", "open"]', 'divisions = ["{}"]'),
+        ('clock = "dawnbench"', 'clock = "{}"'),
+        ('id = "toy"', 'id = "{}"'),
+        ('id = "toy"', 'id = "toy"\nlog_names = ["{}", 1]'),
+        ('id = "toy"', 'id = "toy"\n"{}" = 1'),
+        ("alpha = 0.01", 'alpha = "{}"'),
+        ("alpha = 0.01", 'alpha = 0.01\nprecisions = ["{}"]'),
+        ("[runs]", '[ranking]\nnumbers = ["{}"]\n[runs]'),
+    ],
+)
+def test_of_a_long_text_the_beginning_is_told(was: str, line: str) -> None:
+    assert was in GOOD
+    with pytest.raises(RuleError) as refused:
+        parse(GOOD.replace(was, line.format("x" * 3_900)))
+
+    for problem in refused.value.problems:
+        assert len(str(problem)) < 1_000, problem.field
+
+
+def test_no_error_of_a_rule_is_longer_than_a_page() -> None:
+    error = RuleError("x" * 5_000, field="y" * 5_000, expected="z" * 5_000)
+
+    assert len(str(error)) < 5_000
+
+
 def test_a_file_may_say_the_unit_of_times_and_a_wrong_one_names_the_choices() -> None:
     assert parse(GOOD).time_unit is None
     assert parse('time_unit = "h:mm:ss"\n' + GOOD).time_unit == "h:mm:ss"

@@ -17,7 +17,7 @@ from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint
 from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import CLOCK_NAMES, Clock
-from finishline.rules.text import count_text, parse_toml
+from finishline.rules.text import count_text, parse_toml, shown
 from finishline.rules.trainings.policy import TrainingPolicy, read_training_policy
 
 DIVISIONS = ("closed", "open")
@@ -294,7 +294,7 @@ def _id(root: Fields, file: str) -> str:
 def _divisions(root: Fields) -> tuple[str, ...]:
     names = root.texts("divisions")
     if not set(names) <= set(DIVISIONS):
-        raise root.fail("divisions", str(list(names))[:200], expected="closed, open or both")
+        raise root.fail("divisions", shown(list(names)), expected="closed, open or both")
     return names
 
 
@@ -428,7 +428,7 @@ def _precisions(table: Fields) -> tuple[PrecisionName, ...]:
         return ()
     names, known = table.texts("precisions"), get_args(PrecisionName)
     if not set(names) <= set(known) or len(set(names)) < len(names):
-        raise table.fail("precisions", f"{list(names)}", expected=f"each once of {known}")
+        raise table.fail("precisions", shown(list(names)), expected=f"each once of {known}")
     return cast(tuple[PrecisionName, ...], names)
 
 
@@ -440,7 +440,7 @@ def _ranking(table: Fields | None) -> RankingRule:
         named, known = set(numbers), {*NUMBERED_EVIDENCE, *LISTED_CHECKS}
         if not named <= known or not named & set(NUMBERED_EVIDENCE):
             expected = "measured, published or both, and beside them epochs_agree or witnessed"
-            raise table.fail("numbers", f"{list(numbers)}", expected=expected)
+            raise table.fail("numbers", shown(list(numbers)), expected=expected)
     runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_RUNS)
     table.refuse_unknown()
     return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)

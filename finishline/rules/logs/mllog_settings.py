@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_lines import Report
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
+from finishline.rules.text import shown
 
 SETTING_KEYS = frozenset(
     {
@@ -99,7 +100,7 @@ class LogSettings:
         if is_number(value) and 0.0 <= value <= 1.0:
             self.processor_share = float(value)
         else:
-            self._odd(self._fail(record, _shown(value), "a number from 0 to 1"))
+            self._odd(self._fail(record, shown(value), "a number from 0 to 1"))
 
     def report_nameless(self) -> None:
         """Report a log that never named its benchmark."""
@@ -118,18 +119,18 @@ class LogSettings:
         value = record.value
         if type(value) is not str or len(value) > MAX_LABEL_LENGTH or not value.isprintable():
             expected = f"a text of at most {MAX_LABEL_LENGTH} printable characters"
-            raise self._fail(record, _shown(value), expected)
+            raise self._fail(record, shown(value), expected)
         allowed = self._allowed.get(record.key)
         if allowed is not None and value not in allowed:
             what = record.key.removeprefix("submission_")
-            message = f"the log is of the {what} {_shown(value)}"
+            message = f"the log is of the {what} {shown(value)}"
             raise self._fail(record, message, " or ".join(allowed), code=f"wrong_{what}")
         return value
 
     def _integer(self, record: MllogRecord, *, minimum: int) -> int:
         value = record.value
         if not is_number(value) or value % 1 or not minimum <= value <= MAX_INTEGER:
-            raise self._fail(record, _shown(value), f"a whole number of at least {minimum}")
+            raise self._fail(record, shown(value), f"a whole number of at least {minimum}")
         return int(value)
 
     def _refuse_change(self, record: MllogRecord, value: object, said: object) -> None:
@@ -137,7 +138,7 @@ class LogSettings:
             raise self._change(record, value, said)
 
     def _change(self, record: MllogRecord, value: object, said: object) -> LogFormatError:
-        message = f"{_shown(value)} after {_shown(said)}"
+        message = f"{shown(value)} after {shown(said)}"
         return self._fail(record, message, "one value in a log", code="setting_changes")
 
     def _fail(
@@ -151,8 +152,3 @@ class LogSettings:
             expected=expected,
             code=code,
         )
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

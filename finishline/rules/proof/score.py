@@ -13,7 +13,7 @@ from finishline.rules.scoring.inference import InferenceResult
 from finishline.rules.scoring.run import curve_row
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, shown
 
 Logs = Mapping[str, bytes]
 
@@ -75,7 +75,7 @@ def check_score(proof: Proof, benchmark: Benchmark, logs: Logs | None) -> str | 
     _require_equal("result.violations", listed, broken)
     for waiver in proof.submission.waivers:
         if waiver.get("rule") not in WAIVABLE:
-            found = f"a waiver of {waiver.get('rule')!r}"
+            found = f"a waiver of {shown(waiver.get('rule'))}"
             raise RuleError(found, expected=f"one of {', '.join(WAIVABLE)}")
     if len(proof.submission.runs) != len(scored.result.runs):
         raise RuleError(

@@ -32,6 +32,7 @@ from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.statistics.significance import LONGEST_SECONDS
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
+from finishline.rules.text import shown
 
 IMPOSSIBLE = "its curve has an impossible value"
 NO_LEDGER = "no ledger: the log does not separate evaluation time"
@@ -95,7 +96,7 @@ def make_lens(
     are not stopped by a quality.
     """
     if clock is not None and clock not in CLOCK_NAMES:
-        raise RuleError(repr(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
+        raise RuleError(shown(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
     value = benchmark.target.value if target is None else _checked(target, benchmark, field=field)
     own_target = value == benchmark.target.value
     named = Clock(clock or benchmark.clock.name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from finishline.rules.fields import Fields
-from finishline.rules.text import parse_toml
+from finishline.rules.text import parse_toml, shown
 
 PASSES = ("forward", "backward")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -101,7 +101,7 @@ def _words(root: Fields, name: str, known: tuple[str, ...]) -> tuple[str, ...]:
     words = root.texts(name)
     for word in words:
         if word not in known:
-            raise root.fail(name, f"unknown value {word!r}", expected=" or ".join(known))
+            raise root.fail(name, f"unknown value {shown(word)}", expected=" or ".join(known))
     return tuple(dict.fromkeys(words))
 
 

@@ -9,7 +9,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.text import did_you_mean
+from finishline.rules.text import did_you_mean, shown
 
 
 def reference_of(benchmark: Benchmark) -> ReplayPolicy:
@@ -29,7 +29,7 @@ def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, f
     file = _file(benchmark)
     if division not in benchmark.divisions:
         raise RuleError(
-            f"no division {division!r}", file=file, expected=" or ".join(benchmark.divisions)
+            f"no division {shown(division)}", file=file, expected=" or ".join(benchmark.divisions)
         )
     for name, value in settings.items():
         known = benchmark.hyperparameters.get(name)
@@ -64,7 +64,7 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
     if name is not None and found is None:
         expected = " or ".join(offered) or "none: the reference chooses by the device"
         raise RuleError(
-            f"got {name!r}", file=_file(benchmark), field="precision", expected=expected
+            f"got {shown(name)}", file=_file(benchmark), field="precision", expected=expected
         )
     return found
 

@@ -21,6 +21,7 @@ from finishline.rules.submissions.claim_checks import (
 )
 from finishline.rules.submissions.dawnbench_claim import is_dawnbench, read_dawnbench
 from finishline.rules.submissions.tickets import Ticket, check_ticket
+from finishline.rules.text import shown
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
@@ -178,10 +179,10 @@ def _refuse_contradiction(
     ):
         if given is not None and given != said:
             raise ClaimError(
-                f"{said!r}, but {given!r} was given beside it",
+                f"{shown(said)}, but {shown(given)} was given beside it",
                 file=file,
                 field=name,
-                expected=f"{given!r} in both places or in one",
+                expected=f"{shown(given)} in both places or in one",
             )
 
 
@@ -196,7 +197,7 @@ def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
         if name not in logs:
             packed = next((each for each in logs if unpacked_name(each) == name), None)
             raise ClaimError(
-                f"{name!r} was not sent" + (f", but {packed!r}" if packed else ""),
+                f"{shown(name)} was not sent" + (f", but {shown(packed)}" if packed else ""),
                 file=file,
                 field="runs",
                 expected=UNPACKED if packed else "every run log that is listed",
@@ -204,7 +205,7 @@ def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
     for name in logs:
         if name not in claim.run_files:
             raise ClaimError(
-                f"{name!r} was sent but is not listed",
+                f"{shown(name)} was sent but is not listed",
                 file=file,
                 field="runs",
                 expected="every run log that is sent",

@@ -17,7 +17,7 @@ from finishline.rules.errors import ClaimError, LogFormatError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.scoring.run import Run
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, shown
 
 LIFETIME = timedelta(days=30)
 MOST_OPEN = 3
@@ -98,7 +98,7 @@ def _check_claim(
 def _shown(value: str | float | None) -> str:
     if value is None:
         return "nothing"
-    return repr(value) if isinstance(value, str) else f"{value:g}"
+    return shown(value) if isinstance(value, str) else f"{value:g}"
 
 
 def _check_seeds(
@@ -189,7 +189,7 @@ def check_benchmark(ticket: Ticket, benchmark: Benchmark, *, file: str) -> None:
     """Raise ClaimError where a ticket is for another benchmark."""
     if ticket.benchmark_id != benchmark.benchmark_id:
         raise ClaimError(
-            f"a ticket for {ticket.benchmark_id!r}",
+            f"a ticket for {shown(ticket.benchmark_id)}",
             file=file,
             field="benchmark",
             expected=f"a ticket for {benchmark.benchmark_id!r}",

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
 from finishline.rules.proof.hash_chain import sha256_of
-from finishline.rules.text import line_of
+from finishline.rules.text import line_of, shown
 from finishline.rules.trainings.environment import (
     COMPILING,
     EXAMPLES,
@@ -166,14 +166,14 @@ def _manifest_problems(
 ) -> Iterator[RuleError]:
     if benchmarks is not None and manifest.benchmark not in benchmarks:
         yield PackageError(
-            f"unknown benchmark {manifest.benchmark!r}",
+            f"unknown benchmark {shown(manifest.benchmark)}",
             file=FILE,
             field="benchmark",
             expected=" or ".join(benchmarks) or "a benchmark that trains packages",
         )
     if family_of(manifest.environment) is None:
         yield PackageError(
-            f"unknown environment {manifest.environment!r}",
+            f"unknown environment {shown(manifest.environment)}",
             file=FILE,
             field="environment",
             expected=EXAMPLES,
