@@ -28,6 +28,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.api.people import DISPLAY_PATTERN, DOMAIN_PATTERN, EMAIL_PATTERN, NAME_PATTERN
+from finishline.api.submissions import CURSOR_PATTERN
 from finishline.rules.errors import RuleError
 from server.base.errors import ServerError, UsedUpError, problem_of
 from server.base.request_context import current_request_id, note_told
@@ -49,8 +50,9 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
 
 
-# Texts that the patterns of people's fields take.
+# Texts that the patterns of fields take.
 PATTERNS = {
+    CURSOR_PATTERN: "the next_cursor of the previous page",
     DOMAIN_PATTERN: "a mail domain, such as uni.example",
     EMAIL_PATTERN: "a mail address, such as olivia@uni.example",
     NAME_PATTERN: "letters, digits, spaces and . @ _ -, with no dot in front",
@@ -109,9 +111,29 @@ ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+A_DATE = "a date such as 2026-11-21"
+AN_OBJECT = "a JSON object, sent with Content-Type: application/json"
+# Kinds of pydantic's errors whose own words do not say what to send.
+EXPECTED = {
+    "date_from_datetime_parsing": A_DATE,
+    "date_parsing": A_DATE,
+    "int_parsing": "a whole number",
+    "json_invalid": "JSON",
+    "model_attributes_type": AN_OBJECT,
+}
+# Words of the framework on bodies that it cannot take apart.
+BODY_ERRORS = {
+    "There was an error parsing the body": f"The body cannot be read. Expected {AN_OBJECT}.",
+    "Missing boundary in multipart.": "The body has no boundary. Send it as multipart/form-data "
+    "with the boundary in its Content-Type, as HTTP clients do for a form with files.",
+}
+
+
 def message_of(item: Mapping[str, Any]) -> str:
     """The words of a validation error; a pattern is told as the text that it asks for."""
-    expected = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
+    expected = PATTERNS.get(item.get("ctx", {}).get("pattern", "")) or EXPECTED.get(item["type"])
+    if item["type"] == "missing" and item["loc"] == ("body",):
+        expected = AN_OBJECT
     if expected is not None:
         return f"Expected {expected}"
     return str(item["msg"]).removeprefix("Value error, ")
@@ -162,7 +184,8 @@ def add_error_handlers(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers = {"Allow": ", ".join(_methods_of(request))}
         title = HTTPStatus(error.status_code).phrase
-        return answer(request, error.status_code, title, str(error.detail), [], headers)
+        detail = _sentence(error, request, headers)
+        return answer(request, error.status_code, title, detail, [], headers)
 
     @app.exception_handler(DataError)
     def _unstorable(request: Request, error: DataError) -> Response:
@@ -211,6 +234,19 @@ def add_error_handlers(app: FastAPI) -> None:
         note_told()
         detail = "Internal error; see the server's log. Nothing of this request was stored."
         return answer(request, 500, "Internal error", detail, [])
+
+
+def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str] | None) -> str:
+    """The framework's own errors as sentences; those of others as they are."""
+    if error.detail != HTTPStatus(error.status_code).phrase:
+        return BODY_ERRORS.get(error.detail, str(error.detail))
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        in_api = request.url.path.startswith("/api/")
+        more = " /docs/http-api lists those of the API." if in_api else ""
+        return f"There is nothing at this address.{more}"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"This address takes another method: {(headers or {}).get('Allow') or 'none'}."
+    return str(error.detail)
 
 
 def _methods_of(request: Request) -> list[str]:

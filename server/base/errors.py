@@ -43,6 +43,34 @@ class NotFoundError(ServerError):
     title = "Not found"
 
 
+# Where to look for the things of a kind, in the words of the command and of the pages.
+LISTED = {
+    "attempt": "the page of its verification names its attempts",
+    "calibration": "`finishline calibration list` or /calibrations lists them",
+    "delivery": "`finishline webhook deliveries ID` lists a webhook's",
+    "invitation": "`finishline admin invitation list` lists yours",
+    "organisation": "`finishline admin organisation list` lists them; "
+    "an admin adds one: `finishline admin organisation add`",
+    "pool": "an entry of GET /api/v1/leaderboards/BENCHMARK names its pool_id",
+    "price": "`finishline prices list` or /prices lists them",
+    "submission": "`finishline leaderboard BENCHMARK` or /submissions lists them",
+    "ticket": "GET /api/v1/tickets lists yours",
+    "token": "`finishline account tokens` lists yours, "
+    "`finishline admin token list` those of others",
+    "user": "`finishline admin user list` lists them",
+    "verification": "`finishline show SUBMISSION` lists a submission's verifications",
+    "webhook": "`finishline webhook list` lists yours",
+    "worker": "`finishline workers` or /workers lists them",
+}
+LONGEST_NAME = 100
+
+
+def no_such(kind: str, name: object, *, of: str = "There is no") -> NotFoundError:
+    """The error for a name or id of a kind in LISTED that nothing has, with where to look."""
+    shown = repr(name[:LONGEST_NAME]) if isinstance(name, str) else str(name)
+    return NotFoundError(f"{of} {kind} {shown}; {LISTED[kind]}.")
+
+
 class ConflictError(ServerError):
     """The request conflicts with the state of its resource."""
 

@@ -19,7 +19,7 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
-from server.base.errors import ConflictError, NotFoundError
+from server.base.errors import ConflictError, no_such
 from server.base.models import Charge, Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
@@ -180,7 +180,7 @@ def find_verification(session: Session, verification_id: str) -> Verification:
     """A verification by id. Raises NotFoundError."""
     verification = session.get(Verification, verification_id, options=SHOWN)
     if verification is None:
-        raise NotFoundError(f"There is no verification {verification_id!r}.")
+        raise no_such("verification", verification_id)
     return verification
 
 

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session, selectinload
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.benchmarks.calibration import calibrated_by
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.errors import NotFoundError
+from server.base.errors import no_such
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.benchmarks.queries import definition
 
@@ -17,7 +17,7 @@ def find_calibration(session: Session, calibration_id: str) -> Calibration:
     """Read a calibration by id. Raises NotFoundError."""
     calibration = session.get(Calibration, calibration_id)
     if calibration is None:
-        raise NotFoundError(f"There is no calibration {calibration_id!r}.")
+        raise no_such("calibration", calibration_id)
     return calibration
 
 

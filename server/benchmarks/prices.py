@@ -24,7 +24,7 @@ from finishline.rules.benchmarks.prices import (
 from server.base.board_versions import raise_all_board_versions
 from server.base.csv_cells import csv_cell
 from server.base.database import state_of, utc_now
-from server.base.errors import ConflictError, NotFoundError
+from server.base.errors import ConflictError, no_such
 from server.base.models import PriceRow, Submission
 from server.benchmarks.views import entry_of, price_view
 from server.people.audit import Subject, record
@@ -37,7 +37,7 @@ def find_price(session: Session, price_id: int) -> PriceRow:
     """Read an entry by its number. Raises NotFoundError."""
     row = session.get(PriceRow, price_id)
     if row is None:
-        raise NotFoundError(f"There is no price {price_id}.")
+        raise no_such("price", price_id)
     return row
 
 

@@ -12,7 +12,7 @@ from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.significance import holm
 from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.text import count_text, unseen_gap_text
-from server.base.errors import ContentError, NotFoundError
+from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
 from server.submissions.service import convergence_factor, run_times
 
@@ -86,7 +86,7 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
     rows = {row.id: row for row in found}
     for submission_id in ids:
         if submission_id not in rows:
-            raise NotFoundError(f"There is no submission {submission_id!r}.")
+            raise no_such("submission", submission_id)
     return [rows[submission_id] for submission_id in ids]
 
 

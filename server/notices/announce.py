@@ -368,7 +368,9 @@ def find_by_link(session: Session, token: str, purpose: Purpose) -> MailSubscrip
     if (found is None or found.ended_at is not None) or not hmac.compare_digest(
         _signature(found, purpose).encode(), signature.encode()
     ):
-        raise NotFoundError("This link has expired or is incomplete.")
+        raise NotFoundError(
+            "This link has expired or is incomplete. Copy the whole link, or subscribe again."
+        )
     return found
 
 

@@ -9,7 +9,12 @@ from sqlalchemy.orm import Session
 
 from finishline.api.notices import MailCreate, Wanted, WebhookCreate
 from server.base.database import utc_now
-from server.base.errors import ConflictError, NotAllowedError, NotFoundError
+from server.base.errors import (
+    ConflictError,
+    NotAllowedError,
+    NotFoundError,
+    no_such,
+)
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.services import Services
 from server.base.wakeup import NoticeWakeup, wake_after_commit
@@ -36,7 +41,7 @@ def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     """Find a webhook of the caller's. Raises NotFoundError, also for somebody else's."""
     hook = session.get(Webhook, webhook_id)
     if hook is None or hook.user_id != caller.user_id:
-        raise NotFoundError(f"You have no webhook {webhook_id!r}.")
+        raise no_such("webhook", webhook_id, of="You have no")
     return hook
 
 
@@ -54,7 +59,7 @@ def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery
     """Find a delivery of a webhook. Raises NotFoundError."""
     delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
     if delivery is None or delivery.webhook_id != hook.id:
-        raise NotFoundError(f"Webhook {hook.id} has no delivery {delivery_id}.")
+        raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
     return delivery
 
 

@@ -129,7 +129,10 @@ def find_backup(root: Path, name: str | None) -> Path:
         )
     found = {each.name: each for each in dated_folders(root)} if root.is_dir() else {}
     if not found:
-        raise NotFoundError(f"No backup in {root}.")
+        raise NotFoundError(
+            f"No backup in {root}. Name a folder that `finishline backup` or "
+            "`python -m server.admin backup` has written."
+        )
     if name is None:
         return found[max(found)]
     if name not in found:

@@ -25,7 +25,12 @@ from finishline.api.people import Scope
 from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
+from server.base.errors import (
+    ConflictError,
+    ContentError,
+    NotSignedInError,
+    no_such,
+)
 from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
 from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record
@@ -297,7 +302,7 @@ def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
     """Find one of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
     token = session.get(Token, token_id)
     if token is None or token.user_id != user_id:
-        raise NotFoundError(f"You have no token {token_id}.")
+        raise no_such("token", token_id, of="You have no")
     return token
 
 

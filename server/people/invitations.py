@@ -24,6 +24,7 @@ from server.base.errors import (
     ContentError,
     NotAllowedError,
     NotFoundError,
+    no_such,
     problem,
 )
 from server.base.models import Invitation, User, WorkerRow
@@ -149,7 +150,7 @@ def revoke_invitation(session: Session, caller: Caller, invitation_id: int) -> I
     """Revoke a link. Users who joined with it stay. Raises NotFoundError."""
     found = session.get(Invitation, invitation_id)
     if found is None or (found.made_by != caller.user_id and not caller.may("administer")):
-        raise NotFoundError(f"You have no link {invitation_id}.")
+        raise no_such("invitation", invitation_id, of="You have no")
     if found.revoked_at is None:
         found.revoked_at = utc_now()
         after = {"revoked_at": found.revoked_at}

@@ -12,8 +12,8 @@ from server.base.errors import (
     ConflictError,
     ContentError,
     NotAllowedError,
-    NotFoundError,
     NotSignedInError,
+    no_such,
 )
 from server.base.models import Invitation, Token, User
 from server.people.accounts import (
@@ -249,7 +249,7 @@ def _require_may_get(caller: Caller, user: User, role: str) -> None:
 def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
     token = session.get(Token, token_id)
     if token is None:
-        raise NotFoundError(f"There is no token {token_id}.")
+        raise no_such("token", token_id)
     own = token.user_id == caller.user_id
     theirs = token.role in ORGANISERS_GIVE and token.user.role in ORGANISERS_GIVE
     if not (own or theirs or caller.may("administer")):

@@ -9,7 +9,12 @@ from sqlalchemy.orm import Session, joinedload
 from finishline.api.people import OrganisationView, UserChange, UserCreate, UserView
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError, problem
+from server.base.errors import (
+    ConflictError,
+    ContentError,
+    no_such,
+    problem,
+)
 from server.base.models import ConsoleSession, Organisation, Submission, Token, User
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record
@@ -20,7 +25,7 @@ def find_user(session: Session, name: str) -> User:
     """Find a user by name. Raises NotFoundError."""
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}; `finishline admin user list` lists them.")
+        raise no_such("user", name)
     return user
 
 
@@ -95,10 +100,7 @@ def find_organisation(session: Session, name: str) -> Organisation:
     """Find an organisation by name. Raises NotFoundError."""
     found = session.scalar(select(Organisation).where(Organisation.name == name))
     if found is None:
-        raise NotFoundError(
-            f"There is no organisation {name!r}; an admin adds it first: "
-            "`finishline admin organisation add`."
-        )
+        raise no_such("organisation", name)
     return found
 
 

@@ -18,7 +18,7 @@ from finishline.api.quotas import (
     UseView,
 )
 from server.base.database import utc_now
-from server.base.errors import NotFoundError
+from server.base.errors import no_such
 from server.base.models import Charge, Organisation, Quota, Submission, User
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
@@ -114,18 +114,13 @@ def require_subject(session: Session, services: Services, kind: SubjectKind, sub
     elif kind == "user":
         _find_user(session, subject)
     elif session.scalar(select(Organisation.id).where(Organisation.name == subject)) is None:
-        raise NotFoundError(
-            f"There is no organisation {subject[:100]!r}; `finishline admin organisation list` "
-            "lists them."
-        )
+        raise no_such("organisation", subject)
 
 
 def _find_user(session: Session, name: str) -> User:
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
-        raise NotFoundError(
-            f"There is no user {name[:100]!r}; `finishline admin user list` lists them."
-        )
+        raise no_such("user", name)
     return user
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, joinedload, undefer
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
-from server.base.errors import ContentError, NotFoundError
+from server.base.errors import ContentError, NotFoundError, no_such
 from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
 from server.base.models.visibility import is_hidden
 from server.base.viewer import seeing_figures
@@ -30,7 +30,7 @@ def find_submission(session: Session, submission_id: str) -> Submission:
     """Find a submission by id. Raises NotFoundError."""
     submission = session.get(Submission, submission_id)
     if submission is None:
-        raise NotFoundError(f"There is no submission {submission_id!r}.")
+        raise no_such("submission", submission_id)
     return submission
 
 
@@ -57,7 +57,10 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
                 "The curves and logs of this claim are its owner's and the organisers' until its "
                 f"first verdict, or until {submission.revealed_at:%Y-%m-%d}."
             )
-        raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
+        raise NotFoundError(
+            f"Submission {submission_id!r} has no run {index}; `finishline show {submission_id}` "
+            "lists its runs, from 0."
+        )
     return run
 
 

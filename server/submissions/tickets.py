@@ -25,7 +25,7 @@ from finishline.rules.submissions.tickets import (
 )
 from finishline.rules.text import did_you_mean
 from server.base.database import utc_now
-from server.base.errors import ConflictError, NotFoundError, UsedUpError
+from server.base.errors import ConflictError, UsedUpError, no_such
 from server.base.models import User
 from server.base.models.submissions import TicketRow
 from server.base.services import Services, ServicesDep
@@ -97,7 +97,7 @@ def own_ticket(session: Session, caller: Caller, ticket_id: str) -> TicketRow:
     """Return one ticket of the caller's. Raises NotFoundError, also for somebody else's."""
     ticket = session.get(TicketRow, ticket_id)
     if ticket is None or ticket.user_id != caller.user_id:
-        raise NotFoundError(f"You have no ticket {ticket_id!r}.")
+        raise no_such("ticket", ticket_id, of="You have no")
     return ticket
 
 

@@ -12,7 +12,7 @@ from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.verification.purposes import names_where
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.base.errors import ConflictError, NotAllowedError, NotFoundError
+from server.base.errors import ConflictError, NotAllowedError, no_such
 from server.base.events import SubmissionReinstated, SubmissionWithdrawn, emit
 from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
@@ -91,7 +91,7 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
     if may_withdraw(caller, submission):
         return submission
     if not may_see(viewer_for(caller), submission):
-        raise NotFoundError(f"There is no submission {submission_id!r}.")
+        raise no_such("submission", submission_id)
     raise NotAllowedError(
         f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
     )

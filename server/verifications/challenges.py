@@ -14,8 +14,8 @@ from server.base.errors import (
     ConflictError,
     ContentError,
     NotAllowedError,
-    NotFoundError,
     ServerError,
+    no_such,
 )
 from server.base.events import RecordChallenged, emit
 from server.base.models import Pool, Submission, Verification
@@ -144,7 +144,7 @@ def _own(session: Session, caller: Caller, submission_id: str) -> Submission:
     if submission.user_id == caller.user_id:
         return submission
     if not may_see(viewer_for(caller), submission):
-        raise NotFoundError(f"There is no submission {submission_id!r}.")
+        raise no_such("submission", submission_id)
     raise NotAllowedError(
         "This submission belongs to another user: only they can challenge a record with it. "
         "Challenge with an entry of your own."

@@ -51,7 +51,7 @@ def task_file(
     benchmark = benchmark_of(session, verification)
     sha256 = _policy(verification, benchmark).files.get(name)
     if sha256 is None:
-        raise NotFoundError(f"Benchmark {benchmark.benchmark_id} has no file {name!r}.")
+        raise NotFoundError(f"Benchmark {benchmark.benchmark_id} has no file {name[:100]!r}.")
     return read_benchmark_file(services, benchmark, name, sha256)
 
 

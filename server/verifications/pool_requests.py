@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from finishline.api.pools import PoolRunView, PoolView
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
-from server.base.errors import ConflictError, NotFoundError
+from server.base.errors import ConflictError, no_such
 from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.standing import lock_verification
 from server.people.audit import Subject, record
@@ -25,7 +25,7 @@ def find_pool(session: Session, pool_id: str) -> Pool:
     """A pool by id. Raises NotFoundError."""
     pool = session.get(Pool, pool_id)
     if pool is None:
-        raise NotFoundError(f"There is no pool {pool_id!r}.")
+        raise no_such("pool", pool_id)
     return pool
 
 
@@ -48,7 +48,7 @@ def view_pool(session: Session, pool_id: str) -> PoolView:
     statement = select(Submission.id).where(named)
     seen = session.scalars(statement.order_by(Submission.submitted_at, Submission.id)).all()
     if not seen:
-        raise NotFoundError(f"There is no pool {pool_id!r}.")
+        raise no_such("pool", pool_id)
     fresh = fresh_runs_under_way(session, pool)
     return PoolView(
         id=pool.id,

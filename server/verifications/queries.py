@@ -19,7 +19,7 @@ from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import DUEL
 from server.base.database import utc_now
-from server.base.errors import NotFoundError
+from server.base.errors import no_such
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
@@ -40,7 +40,7 @@ def find_attempt(session: Session, attempt_id: str) -> Attempt:
     """Read an attempt by id. Raises NotFoundError."""
     attempt = session.get(Attempt, attempt_id)
     if attempt is None:
-        raise NotFoundError(f"There is no attempt {attempt_id!r}.")
+        raise no_such("attempt", attempt_id)
     return attempt
 
 

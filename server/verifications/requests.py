@@ -11,7 +11,12 @@ from finishline.rules.verification.ablation import ABLATION, REPEATS
 from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
-from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
+from server.base.errors import (
+    ConflictError,
+    NotAllowedError,
+    UsedUpError,
+    no_such,
+)
 from server.base.models import Charge, Submission, Verification
 from server.base.models.visibility import is_source_public, may_see
 from server.base.settings import Settings
@@ -156,7 +161,7 @@ def ask_for_own_verification(
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
         if not may_see(viewer_for(caller), submission):
-            raise NotFoundError(f"There is no submission {submission_id!r}.")
+            raise no_such("submission", submission_id)
         raise NotAllowedError(
             "This submission belongs to another user: only they or an organiser may request it."
         )

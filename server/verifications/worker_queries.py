@@ -24,7 +24,7 @@ from finishline.api.workers import (
 from finishline.rules.scoring.utilisation import roofline, samples_per_second
 from finishline.rules.verification.messages import BoxWord
 from server.base.database import utc_now
-from server.base.errors import ContentError, NotFoundError
+from server.base.errors import ContentError, no_such
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.base.paging import EPOCH, MICROSECOND, cursor_of
 from server.base.standing import REPORT
@@ -208,9 +208,7 @@ def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerD
     """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
     row = session.get(WorkerRow, name)
     if row is None:
-        raise NotFoundError(
-            f"There is no worker {name!r}; `finishline workers` or /workers lists them."
-        )
+        raise no_such("worker", name)
     (worker,) = _views(session, [row], utc_now() - timedelta(seconds=alive_seconds))
     return WorkerDetail(
         worker=worker,

@@ -11,7 +11,12 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import fault_in, skeletons
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.base.database import insert_missing, to_json, utc_now
-from server.base.errors import ConflictError, ContentError, NotAllowedError, NotFoundError
+from server.base.errors import (
+    ConflictError,
+    ContentError,
+    NotAllowedError,
+    no_such,
+)
 from server.base.hardware_classes import refuse_misfit
 from server.base.models import HardwareClassRow, User, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
@@ -321,9 +326,7 @@ def find_worker(session: Session, name: str) -> WorkerRow:
     """Lock and read a worker by name. Raises NotFoundError."""
     worker = session.get(WorkerRow, name, with_for_update=True)
     if worker is None:
-        raise NotFoundError(
-            f"There is no worker {name!r}; `finishline workers` or /workers lists them."
-        )
+        raise no_such("worker", name)
     return worker
 
 

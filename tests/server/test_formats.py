@@ -144,6 +144,35 @@ def test_the_type_of_a_problem_leads_to_its_explanation(
     assert f'id="{anchor}"' in explained.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "words"),
+    [
+        ("GET", "/api/v1/nothing", {}, "nothing at this address. /docs/http-api lists"),
+        ("GET", "/nothing", {}, "There is nothing at this address."),
+        ("DELETE", "/api/v1/benchmarks", {}, "takes another method: GET, POST."),
+        ("GET", "/api/v1/submissions?cursor=x", {}, "next_cursor of the previous page"),
+        ("GET", "/api/v1/submissions?limit=x", {}, "Expected a whole number"),
+        ("POST", "/api/v1/tickets", {}, "Expected a JSON object"),
+        ("POST", "/api/v1/tickets", {"content": "{}"}, "Content-Type: application/json"),
+        ("POST", "/api/v1/tickets", {"json": []}, "Expected a JSON object"),
+        ("POST", "/api/v1/invitations", {"json": {"last_day": "x"}}, "such as 2026-11-21"),
+        ("GET", "/api/v1/pools/x", {}, "There is no pool 'x'; "),
+        ("GET", "/api/v1/calibrations/x", {}, "`finishline calibration list`"),
+        ("DELETE", "/api/v1/tokens/999", {}, "`finishline admin token list`"),
+        ("GET", "/api/v1/tickets/x", {}, "You have no ticket 'x'; GET /api/v1/tickets lists"),
+        ("GET", f"/api/v1/verifications/{'x' * 5_000}", {}, "`finishline show SUBMISSION`"),
+    ],
+)
+def test_a_refusal_is_a_sentence_with_the_next_step(
+    client: TestClient, olivia: Person, method: str, path: str, sent: dict[str, Any], words: str
+) -> None:
+    answer = client.request(method, path, headers=olivia.headers, **sent)
+
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert words in answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 400
+
+
 def test_a_text_for_programs_names_documents_that_are_there(client: TestClient) -> None:
     text = client.get("/llms.txt").text
     site = str(client.base_url).rstrip("/")

@@ -357,8 +357,3 @@ def test_an_error_page_says_what_to_do(
     assert link in main
     assert words in read(main)
     assert '<meta name="robots" content="noindex">' in page
-
-
-def test_an_unknown_address_is_told_in_a_sentence(read: Read) -> None:
-    assert "There is nothing at this address." in read(error_page(404, detail="Not Found"))
-    assert "no benchmark mnist" in read(error_page(404, detail="There is no benchmark mnist."))
