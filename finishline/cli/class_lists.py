@@ -83,7 +83,10 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
             )
     except (OSError, ValueError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
-        raise CliError(f"Cannot read {path} ({why}).", exit_code=ExitCode.REFUSED) from error
+        raise CliError(
+            f"Cannot read {path} ({why}). Expected a CSV with columns name and email.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
 
 
 def _decoded(content: bytes) -> str:

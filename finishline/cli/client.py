@@ -72,9 +72,34 @@ class ServerClient(Transport):
         except ValueError as error:
             raise CliError(str(error), exit_code=ExitCode.USAGE) from error
 
+    def _document(self, answer: httpx2.Response) -> Any:
+        found = super()._document(answer)
+        return found if found is None else _told(found, self.url)
+
     def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
             return super()._attempt(retries, request)
+
+
+class Told(dict[str, Any]):
+    """A table of an answer; to ask for a field that is not in it is a CliError."""
+
+    def __init__(self, table: View, url: str) -> None:
+        super().__init__({name: _told(value, url) for name, value in table.items()})
+        self._url = url
+
+    def __missing__(self, name: str) -> Any:
+        raise CliError(
+            f"Unexpected answer from {self._url}: no field {name!r}. Check --url, and that the "
+            "server is as new as this command (`finishline --version`).",
+            exit_code=ExitCode.SERVER,
+        )
+
+
+def _told(value: Any, url: str) -> Any:
+    if isinstance(value, list):
+        return [_told(each, url) for each in value]
+    return Told(value, url) if isinstance(value, dict) else value
 
 
 @contextmanager

@@ -9,9 +9,10 @@ from finishline.client import files
 from finishline.client.errors import Problem
 from finishline.rules.errors import RuleError
 
-__all__ = ["INTERRUPTED", "CliError", "ExitCode", "Problem", "refusal"]
+__all__ = ["INTERRUPTED", "INTERRUPTION", "CliError", "ExitCode", "Problem", "refusal"]
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
+INTERRUPTION = "Interrupted by Ctrl-C."
 
 
 class ExitCode(IntEnum):

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -47,7 +49,7 @@ from finishline.cli.commands.submit import submit, ticket, waive, withdraw
 from finishline.cli.commands.up import demo, up
 from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
 from finishline.cli.commands.workers import queue_app, workers_app
-from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
+from finishline.cli.errors import INTERRUPTED, INTERRUPTION, CliError, ExitCode
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
 from finishline.profiles import ProfileError, chosen_profile
@@ -118,6 +120,7 @@ app.add_typer(service.app, name="service")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (see docs/cli.md)."""
+    _open_closed_outputs()
     given = list(sys.argv[1:] if arguments is None else arguments)
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     if os.environ.get("NO_COLOR"):
@@ -127,8 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from_login = {} if given[:1] == ["login"] else _server_of_login()
     os.environ |= from_login
     try:
-        code = app(given, prog_name="finishline", standalone_mode=False)
-        return int(code or 0)
+        code = int(app(given, prog_name="finishline", standalone_mode=False) or 0)
+        sys.stdout.flush()
+        if code == INTERRUPTED:
+            sys.stderr.write(f"{INTERRUPTION}\n")
+        return code
     except CliError as error:
         _report(error, as_json="--json" in given)
         return int(error.exit_code)
@@ -141,16 +147,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _report_usage(error, as_json="--json" in given)
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("Interrupted by Ctrl-C.\n")
+        sys.stderr.write(f"{INTERRUPTION}\n")
         return INTERRUPTED
+    except SystemExit as ended:
+        # Typer and Rich end the process with 1 where nobody reads their output.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _stop_writing()
     except BrokenPipeError:
-        # The reader of the output, for example `head`, has seen enough.
-        sys.stderr.close()
-        return int(ExitCode.OK)
+        return _stop_writing()
+    except OSError as error:
+        _report(_failed_file(error), as_json="--json" in given)
+        if error.filename is None:
+            _stop_writing()
+        return int(ExitCode.REFUSED)
     finally:
         signal.signal(signal.SIGTERM, previous)
         for name in from_login:
             del os.environ[name]
+
+
+def _open_closed_outputs() -> None:
+    """Let a command write to nowhere where it was started with a closed output, as by cron."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+
+
+def _stop_writing() -> int:
+    """The exit code where the reader of the output, for example `head`, has seen enough."""
+    with suppress(OSError, ValueError):  # Python would flush it once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(ExitCode.OK)
+
+
+def _failed_file(error: OSError) -> CliError:
+    """The error of a file that no command foresaw, or of its output, which has no name."""
+    what = error.filename if error.filename is not None else "the output"
+    return CliError(f"Cannot use {what} ({error.strerror or error}).", exit_code=ExitCode.REFUSED)
 
 
 def _server_of_login() -> dict[str, str]:
@@ -180,7 +214,7 @@ def _report(error: CliError, *, as_json: bool) -> None:
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
-    message = error.format_message().replace("Value error, ", "")  # Pydantic's words.
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # Pydantic's.
     if not message and not as_json:
         return int(ExitCode.USAGE)  # No command at all asks for help, which is shown by now.
     if message and not message.endswith((".", "?")):

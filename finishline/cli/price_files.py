@@ -35,7 +35,10 @@ def read_prices(path: Path) -> list[Price]:
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise CliError(f"Cannot read {path} ({why}).", exit_code=ExitCode.REFUSED) from error
+        raise CliError(
+            f"Cannot read {path} ({why}). Expected a CSV with a header, or TOML.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
     rows = _toml_rows if path.suffix.lower() == ".toml" else _csv_rows
     prices = [
         read_price(row.table, file=path.name, line=row.line, path=row.path)

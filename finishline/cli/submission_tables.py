@@ -271,7 +271,7 @@ def _run_text(run: View) -> str:
     return str(run.get("ending") or ABSENT) if seconds is None else seconds_text(seconds)
 
 
-def batch_lines(view: View) -> list[RenderableType]:
+def batch_lines(view: View, url: str) -> list[RenderableType]:
     """Verifications a batch queued, or would queue, with their probable cost."""
     replays, skipped = view.get("replays") or [], view.get("skipped") or []
     verb = "would be queued" if view.get("dry_run") else "queued"
@@ -287,12 +287,21 @@ def batch_lines(view: View) -> list[RenderableType]:
         f"{len(replays)} {verb}, {len(skipped)} skipped; expected "
         f"{number_text(gpu)} GPU seconds, {number_text(cpu)} CPU seconds"
     )
+    if replays and not view.get("dry_run"):
+        lines.append("Follow one: finishline verify VERIFICATION --watch")
+        lines.append(as_it_is(f"Cancel one on its page: {url}/verifications/VERIFICATION"))
     return lines
 
 
 def _replay_table(replays: list[View]) -> Table:
     table = make_table(
-        "submission", "verification", "runs", "seconds", "from", right=("runs", "seconds")
+        "submission",
+        "verification",
+        "runs",
+        "seconds",
+        "from",
+        right=("runs", "seconds"),
+        spare=("from", "runs"),
     )
     for item in replays:
         table.add_row(

@@ -216,7 +216,9 @@ def write_ticket(path: Path, ticket: View) -> None:
         path.write_text(json.dumps(ticket, indent=2) + "\n")
     except OSError as error:
         raise CliError(
-            f"Cannot write {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
+            f"Cannot write {path} ({error.strerror}). The ticket is yours: write its file with "
+            f"`finishline ticket {ticket['benchmark']} --id {ticket['id']} --out FILE`.",
+            exit_code=ExitCode.REFUSED,
         ) from error
 
 

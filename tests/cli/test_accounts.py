@@ -92,6 +92,8 @@ def test_an_admin_keeps_users_over_every_page_of_them(
     assert "after=ann+lee" in standin.asked[1].path
     added = finishline("admin", "user", "add", "ann lee", "--organisation", "Example Labs")
     assert ("ann lee" in added.out, "enabled" in added.out) == (True, True)
+    assert "without a memory cgroup" in added.out
+    assert added.out.endswith("finishline admin user approve 'ann lee'\n")
     assert body_of(standin.asked[-1]) == {
         "name": "ann lee", "role": "submitter", "organisation": "Example Labs", "email": None,
     }  # fmt: skip

@@ -389,6 +389,23 @@ def test_several_submissions_are_asked_for_at_once(
     assert finishline("verify", *arguments, "--reason", "driver", "--json").json() == BATCH
 
 
+def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel_it(
+    finishline: Finishline, standin: StandIn
+) -> None:
+    queued = {**BATCH["replays"][0], "verification_id": "v1"}
+    for replays in ([], [queued]):
+        batch = BATCH | {"dry_run": False, "replays": replays}
+        standin.answer("POST /api/v1/verifications/batch", batch)
+    asked = ("verify", "s1", "s2", "--reason", "driver")
+
+    assert finishline(*asked).code == 1, "none of those named is replayed"
+    ran = finishline(*asked)
+
+    assert (ran.code, "s1          v1" in ran.out) == (0, True)
+    assert "finishline verify VERIFICATION --watch" in ran.out
+    assert f"{standin.url}/verifications/VERIFICATION" in ran.out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["s1", "--benchmark", "digits"], ["s1", "--status", "verified"], ["s1", "s2"],

@@ -1,9 +1,11 @@
 """`finishline admin`: users, organisations and tokens, for organisers."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
 from finishline.cli.class_lists import csv_line, read_class
 from finishline.cli.client import ServerClient, View, segment
@@ -187,7 +189,14 @@ def add_user(
     }
     with ServerClient(url, token) as server:
         view = server.post("/users", body)
-    open_screen(as_json=as_json).answer(view, [user_table([view])])
+    lines: list[RenderableType] = [user_table([view])]
+    if role == "submitter":
+        lines += [
+            "Workers without a memory cgroup (`finishline workers` names them) train none of their "
+            "packages until an organiser who knows them approves:",
+            as_it_is(f"finishline admin user approve {quote(name)}"),
+        ]
+    open_screen(as_json=as_json).answer(view, lines)
     return int(ExitCode.OK)
 
 

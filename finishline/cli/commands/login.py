@@ -66,7 +66,10 @@ def logout(profile: ProfileName = None, as_json: Json = False) -> int:
 def _read_token() -> str:
     """The token that was typed, unseen, or that came on stdin. Raises CliError if there is none."""
     if sys.stdin is not None and sys.stdin.isatty():
-        token = getpass("Token (fl_...): ").strip()
+        try:
+            token = getpass("Token (fl_...): ").strip()
+        except EOFError:  # Ctrl-D
+            token = ""
     else:
         token = "" if sys.stdin is None else sys.stdin.readline().strip()
     if not token:

@@ -38,6 +38,7 @@ from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.utilisation import find_shared
+from finishline.rules.submissions.claim import MAX_SEED
 
 CLOSED_TICKET = (
     "The ticket is of the closed division, where you train as the reference does. "
@@ -66,7 +67,8 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the first run.")
+        int | None,
+        typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the first run."),
     ] = None,
     division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
     ticket: Annotated[

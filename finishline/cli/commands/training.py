@@ -178,7 +178,9 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     """
     if not path.is_dir():
         raise CliError(
-            f"{path} is no folder; expected a training package.", exit_code=ExitCode.USAGE
+            f"{path} is no folder; expected a training package. Make one with "
+            "`finishline training init`.",
+            exit_code=ExitCode.USAGE,
         )
     try:
         files, problems = read_folder(path)

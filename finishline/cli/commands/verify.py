@@ -58,7 +58,7 @@ def verify(
 
     --watch also follows one already under way, by its submission's id or its own.
 
-    The exit code is then 0 if it ends verified, else 3.
+    The exit code is then 0 if it ends verified, else 3; of several 1 if none can be replayed.
     """
     named = submissions or []
     _require_one_choice(named, benchmark=benchmark, status=status)
@@ -70,8 +70,8 @@ def verify(
             listed = {"submissions": named} if named else {}
             body = {**wanted, **listed, "reason": reason, "dry_run": dry_run}
             batch = server.post("/verifications/batch", body)
-            screen.answer(batch, batch_lines(batch))
-            return int(ExitCode.OK)
+            screen.answer(batch, batch_lines(batch, server.url))
+            return int(ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK)
         view = find_under_way(server, named[0], kind=kind) if watch else None
         if view is not None and view.get("state") not in ENDED:
             screen.say("A verification is already under way; following it.")

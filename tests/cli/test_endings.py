@@ -1,0 +1,105 @@
+"""The ends that a command comes to by what is around it: closed outputs, Ctrl-C, wrong servers."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from finishline.cli import start
+from finishline.cli.client import ServerClient
+from finishline.cli.main import main
+from tests.cli.conftest import Finishline, StandIn
+
+BENCHMARKS = "GET /api/v1/benchmarks"
+
+
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["benchmarks", "--json"], ["queue"]]
+)
+def test_a_reader_that_has_seen_enough_is_no_failure(
+    command: list[str], standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.answer(BENCHMARKS, {"benchmarks": []})
+    standin.answer("GET /api/v1/queue", {"classes": [], "waiting": 0})
+    monkeypatch.setenv("FINISHLINE_URL", standin.url)
+    read, written = os.pipe()
+    os.close(read)
+    with os.fdopen(written, "w", buffering=1) as output:
+        monkeypatch.setattr(sys, "stdout", output)
+
+        assert main(command) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_disk_is_told_in_a_sentence(
+    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.answer(BENCHMARKS, {"benchmarks": []})
+    with Path("/dev/full").open("w", buffering=1) as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        done = finishline("benchmarks", "--json")
+
+    assert (done.code, done.error()["message"]) == (
+        1,
+        "Cannot use the output (No space left on device).",
+    )
+
+
+def test_a_command_without_outputs_does_its_work(
+    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.answer(BENCHMARKS, {"benchmarks": []})
+    monkeypatch.setattr(sys, "stdout", None)
+    try:
+        done = finishline("benchmarks")
+    finally:
+        sys.stdout.close()
+
+    assert (done.code, done.err) == (0, "")
+
+
+def test_an_interrupted_command_says_so(
+    finishline: Finishline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ServerClient, "get", interrupt)
+    while_asking = finishline("benchmarks")
+    monkeypatch.setattr(start, "import_module", interrupt)
+
+    assert (while_asking.code, while_asking.err) == (130, "Interrupted by Ctrl-C.\n")
+    assert start.main() == 130
+    assert capsys.readouterr().err == "Interrupted by Ctrl-C.\n"
+
+
+def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(
+    finishline: Finishline, standin: StandIn
+) -> None:
+    standin.answer(BENCHMARKS, {"message": "welcome"})
+    standin.answer("GET /api/v1/calibrations", {"calibrations": [{"id": "c1"}]})
+
+    other, older = finishline("benchmarks"), finishline("calibration", "list")
+
+    assert (other.code, older.code) == (4, 4)
+    assert f"Unexpected answer from {standin.url}: no field 'benchmarks'. Check --url" in other.err
+    assert "no field 'benchmark'." in older.err
+
+
+def test_a_ticket_whose_file_cannot_be_written_is_not_lost(
+    finishline: Finishline, standin: StandIn, tmp_path: Path
+) -> None:
+    standin.answer("GET /api/v1/tickets/t1", {"id": "t1", "benchmark": "digits"})
+
+    done = finishline("ticket", "digits", "--id", "t1", "--out", str(tmp_path))
+
+    assert (done.code, "finishline ticket digits --id t1 --out FILE" in done.err) == (1, True)
+
+
+def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline: Finishline) -> None:
+    done = finishline("completion")
+
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "Choose from: bash, zsh, fish. See `finishline completion --help`." in done.err
