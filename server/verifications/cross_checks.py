@@ -33,7 +33,7 @@ from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
-from server.verifications.queries import claimed_curves
+from server.verifications.queries import claimed_curves, is_of_latest_report
 from server.verifications.service import (
     cancel_verification,
     end_with_verdict,
@@ -46,6 +46,11 @@ NOT_SETTLED = Reason(
     "cross_check_differs",
     "leaves_open",
     "two workers differ about a run, and no third owner's worker decided between them",
+)
+OVERTAKEN = Reason(
+    "infrastructure",
+    "leaves_open",
+    "the report that it checks was refused; its runs are made again",
 )
 EVIDENCE = names_where(lambda purpose: purpose.is_evidence)
 ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
@@ -151,7 +156,7 @@ def end_cross_check(
     first = next(item for item in original.runs if item.seed == run.seed)
     end_with_verdict(session, check, verdict)
     session.flush()
-    earlier = _earlier(session, check)
+    earlier = _earlier(session, checked, check)
     benchmark = definition(session, checked.benchmark_sha256)
     if check.outcome == "inconclusive":
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
@@ -173,11 +178,25 @@ def end_cross_check(
         _conclude_waiting(session, checked, original, NOT_SETTLED)
 
 
+def is_overtaken(session: Session, check: Verification) -> bool:
+    """Whether the report that a cross-check was drawn for was refused."""
+    if check.checks_id is None:
+        return False
+    checked = session.get_one(Verification, check.checks_id)
+    return checked.report is None or check.created_at < checked.attempts[-1].created_at
+
+
+def _checks_of(session: Session, checked: Verification) -> Sequence[Verification]:
+    """Cross-checks of a verification's latest report."""
+    query = select(Verification).where(Verification.checks_id == checked.id, is_of_latest_report())
+    return session.scalars(query).all()
+
+
 def give_up_cross_check(session: Session, check: Verification) -> None:
     """Conclude the verification that waits for a cross-check no worker could make."""
     checked = lock_verification(session, check.checks_id or "")
     original = None if checked is None else report_of(checked)
-    if checked is not None and original is not None:
+    if checked is not None and original is not None and not is_overtaken(session, check):
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
 
 
@@ -210,17 +229,12 @@ def _claim_and_second_agree(
     return [reason.code for reason in reasons] == ["own_seed_not_confirmed", "curve_reproduced"]
 
 
-def _earlier(session: Session, check: Verification) -> ReplayReport | None:
+def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:
     """Report of an earlier cross-check of the same run, which differed from it."""
-    rows = session.scalars(
-        select(Verification).where(
-            Verification.checks_id == check.checks_id,
-            Verification.id != check.id,
-            Verification.outcome == "rejected",
-        )
-    )
-    found = next((row for row in rows if row.seeds == check.seeds), None)
-    return None if found is None else report_of(found)
+    for other in _checks_of(session, checked):
+        if other is not check and other.outcome == "rejected" and other.seeds == check.seeds:
+            return report_of(other)
+    return None
 
 
 def _conclude_waiting(
@@ -229,7 +243,7 @@ def _conclude_waiting(
     report: ReplayReport,
     why: Reason | None,
 ) -> None:
-    others = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
+    others = _checks_of(session, checked)
     if any(each.state in OPEN for each in others):
         return  # The last of them concludes.
     if why is None and any(each.outcome == "inconclusive" for each in others):

@@ -27,6 +27,7 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
+from server.verifications.queries import is_of_latest_report
 from server.verifications.report_checks import posted_events, why_refused
 from server.verifications.workers import is_organisers, is_organisers_worker
 
@@ -179,6 +180,7 @@ def _owners(session: Session, pool: Pool) -> set[int | None]:
     agreed = and_(
         Verification.checks_id.in_(behind),
         Verification.outcome == "verified",
+        is_of_latest_report(),
         Attempt.state == "done",
     )
     # Members of one organisation count as one owner.

@@ -6,12 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy import (
+    ColumnElement,
     Select,
     exists,
     func,
     select,
 )
-from sqlalchemy.orm import Session, selectinload, undefer
+from sqlalchemy.orm import Session, aliased, selectinload, undefer
 
 from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
@@ -113,6 +114,18 @@ def claimed_curves(session: Session, submission: Submission) -> list[list[Evalua
         [evaluation_of(row) for row in run.curve]
         for run in runs_with_curves(session, submission.id)
     ]
+
+
+def is_of_latest_report() -> ColumnElement[bool]:
+    """Whether a cross-check was drawn for the latest report of what it checks.
+
+    A report that others contradict is refused, and its runs are made again.
+    """
+    attempt = aliased(Attempt)
+    latest = select(func.max(attempt.created_at)).where(
+        attempt.verification_id == Verification.checks_id
+    )
+    return Verification.created_at >= latest.scalar_subquery()
 
 
 def own_again(session: Session, verification: Verification) -> list[ReplayRun]:

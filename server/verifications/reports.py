@@ -19,9 +19,11 @@ from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.attempts import fenced, mark_worker, owned_attempt, refuse_unstorable
 from server.verifications.cross_checks import (
+    OVERTAKEN,
     begin_cross_check,
     end_cross_check,
     give_up_cross_check,
+    is_overtaken,
 )
 from server.verifications.holds import FAILED, pause_failing
 from server.verifications.jobs import queue_attempt, trains_packages
@@ -233,6 +235,9 @@ def end_with_report(session: Session, verification: Verification, report: Replay
     purpose = purpose_of(verification)
     purpose.check(report, benchmark_of(session, verification))
     verification.report = asdict(report)
+    if is_overtaken(session, verification):
+        end_without_verdict(session, verification, OVERTAKEN)
+        return
     verdict = judge_report(session, verification, report)
     if verdict is None:
         end_with_verdict(session, verification, None)

@@ -53,6 +53,7 @@ from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
 from server.verifications.duels import has_won
 from server.verifications.jobs import trainings_of
+from server.verifications.queries import is_of_latest_report
 from server.verifications.queue import Waits
 
 
@@ -311,7 +312,11 @@ def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[s
         return {}
     agreed = session.execute(
         select(Verification.checks_id, func.count())
-        .where(Verification.checks_id.in_(reported), Verification.outcome == "verified")
+        .where(
+            Verification.checks_id.in_(reported),
+            Verification.outcome == "verified",
+            is_of_latest_report(),
+        )
         .group_by(Verification.checks_id)
     )
     return dict.fromkeys(reported, 1) | {name: 1 + count for name, count in agreed if name}

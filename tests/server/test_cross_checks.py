@@ -232,6 +232,30 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
         assert session.scalars(select(Attempt).where(Attempt.worker == "anna-1")).first()
 
 
+def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("mallory", "bert", "carl", "dora")
+    train(replay.verification_id, people["mallory"], qualities=[10.0] * 8)
+    first, *others = checks_of(database, replay.verification_id)
+    assert others
+    train(first, people["bert"])
+    # None where the claim and the first check agree on an own seed.
+    for check in set(checks_of(database, replay.verification_id)) - {first, *others}:
+        train(check, people["carl"])
+    assert held(database) == ["mallory-1"]
+
+    for check in others:
+        assert train(check, people["bert"])["state"] == "queued"
+    before = set(checks_of(database, replay.verification_id))
+    train(replay.verification_id, people["dora"])
+    (last,) = set(checks_of(database, replay.verification_id)) - before
+    view = train(last, people["carl"])
+
+    assert (view["outcome"], view["owners"]) == ("verified", 2)
+    assert held(database) == ["mallory-1"]
+
+
 def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
     replay: Any, workers: Any, train: Any, database: Database
 ) -> None:
