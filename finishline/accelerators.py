@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+CARD_NAMES = ("GPU-", "MIG-")
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -17,7 +19,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Devices:
-    """The accelerators a process sees, and why there are none where the driver's tool failed."""
+    """The accelerators a process sees, and why some are not there that it might expect."""
 
     accelerators: tuple[Accelerator, ...]
     problem: str | None = None
@@ -38,10 +40,20 @@ def shown_of(
     return tuple(shown)
 
 
+def unknown_in(cards: Sequence[Sequence[Accelerator]], visible: str) -> str | None:
+    """The first name of a variable that is none of these cards, unless it is to hide them all."""
+    for name in map(str.strip, visible.split(",")):
+        if not (name.isdecimal() or name.startswith(CARD_NAMES)):
+            return None
+        if not _named(cards, name):
+            return name
+    return None
+
+
 def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accelerator]:
     if name.isdecimal():
         return cards[int(name)] if int(name) < len(cards) else ()
-    if not name.startswith(("GPU-", "MIG-")):
+    if not name.startswith(CARD_NAMES):
         return ()
     parts = [part for card in cards for part in card]
     return [part for part in parts if name == part.uuid or part.board.startswith(name)]

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from finishline.accelerators import Accelerator, Devices, shown_of
+from finishline.accelerators import Accelerator, Devices, shown_of, unknown_in
 from finishline.amd import find_amd
 from finishline.rules.errors import RuleError
 
 TOOL = "nvidia-smi"
 TOOL_SECONDS = 10.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LISTED = re.compile(r"GPU (?P<number>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[\w-]+)\)")
 _PLATFORM = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*(.+)$", re.MULTILINE)
 _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[\w/-]+)\)")
@@ -68,7 +69,11 @@ def find_nvidia() -> Devices:
     if answer.returncode or not cards:
         said = (answer.stdout + answer.stderr).strip().splitlines()
         problem = f"{TOOL} lists none: {said[0] if said else f'exit code {answer.returncode}'}"
-    return Devices(shown_of(cards, os.environ.get("CUDA_VISIBLE_DEVICES")), problem)
+    visible = os.environ.get(VISIBLE)
+    unknown = unknown_in(cards, visible or "")
+    if problem is None and unknown is not None:
+        problem = f"no such device as {unknown[:60]!r}, which {VISIBLE} names"
+    return Devices(shown_of(cards, visible), problem)
 
 
 def read_list(text: str) -> list[list[Accelerator]]:

@@ -55,6 +55,15 @@ def test_a_worker_has_the_devices_that_cuda_shows_it(listing, visible, shown):
     assert [each.uuid for each in found.accelerators] == [f"GPU-{n}f0c-4a" for n in shown]
 
 
+@pytest.mark.parametrize(
+    ("visible", "unknown"),
+    [("7", None), ("8", "8"), ("1,9,2", "9"), ("GPU-ffff", "GPU-ffff"), ("-1", None), ("", None)],
+)
+def test_a_device_that_cuda_is_to_show_and_is_not_there_is_a_problem(listing, visible, unknown):
+    told = listing(EIGHT, visible=visible).problem
+    assert told == (unknown and f"no such device as {unknown!r}, which CUDA_VISIBLE_DEVICES names")
+
+
 def test_slices_stand_for_their_card(listing):
     names = {each.uuid: each.name for each in listing(SLICED).accelerators}
     assert names == {
