@@ -30,7 +30,8 @@ from worker.box.race import Course
 from worker.box.start import Box
 
 TASKER = RUNNER.with_name("tasker.py")
-LIMITS = Limits(memory_bytes=1 << 30, run_seconds=10.0, prepare_seconds=10.0, processes=16)
+# The tasker has a limit to the processor seconds of each answer, of which an attempt needs many.
+LIMITS = Limits(memory_bytes=1 << 30, cpu_factor=1000.0, run_seconds=10.0, processes=16)
 ANSWER_SECONDS = 60.0
 LARGEST_HEAD_BYTES = 64 << 10
 LARGEST_PREDICTION_BYTES = 256 << 20
@@ -126,6 +127,13 @@ class TaskBox:
         except Exception as error:
             raise TaskError(f"the task returned no two numbers: {error}") from error
 
+    def last_error(self) -> TaskError | None:
+        """The error with which the module failed to score predictions; None without one."""
+        until = time.perf_counter() + 1.0  # The log comes by a way of its own.
+        while not (log := self._box.log_tail()).endswith("\n") and time.perf_counter() < until:
+            time.sleep(0.01)
+        return _error_in(log) if log.strip() else None
+
     def _ask(self, kind: FrameType, body: bytes, answer: FrameType) -> bytearray:
         self._conversation.expected = answer
         try:
@@ -151,9 +159,13 @@ class TaskBox:
         log, killed_by = self._box.log_tail(), self._box.killed_by()
         if killed_by is not None:
             return TaskError(f"the task's box was ended from outside by {killed_by}", log=log)
-        lines = log.strip().splitlines()
-        message = f"the task's module failed: {lines[-1] if lines else 'it ended in silence'}"
-        return TaskError(message, log=log)
+        return _error_in(log)
+
+
+def _error_in(log: str) -> TaskError:
+    lines = log.strip().splitlines()
+    message = f"the task's module failed: {lines[-1] if lines else 'it ended in silence'}"
+    return TaskError(message, log=log)
 
 
 def _named(group: str, groups: Mapping[str, Specs]) -> dict[tuple[str, str], ArraySpec]:

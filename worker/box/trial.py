@@ -122,6 +122,8 @@ def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
         course = task.draw(nonce, facts={}, target=target.value)
         for name, guess in guesses(course):
             qualities = task.score(guess.tobytes())
+            if any(map(math.isnan, qualities)) and (error := task.last_error()) is not None:
+                raise error
             if not all(_is_quality(each, target.unit) for each in qualities):
                 _problem(
                     f"score() gave {qualities[0]:g} and {qualities[1]:g}",

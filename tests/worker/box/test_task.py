@@ -153,6 +153,26 @@ def test_a_class_out_of_range_has_no_quality_and_a_broken_score_is_told(
             course.score(bytes([9] * 4))
 
 
+def test_each_answer_of_a_task_has_its_own_processor_seconds(write_task: WriteTask) -> None:
+    """So no number of evaluations uses up a task's, and none of its answers lasts."""
+    code = """
+        import sys, time
+        sys.modules["__main__"].ANSWER_SECONDS = 1
+
+        def score(self, predictions):
+            until = time.process_time() + predictions[0] / 2
+            while time.process_time() < until:
+                pass
+            return 1.0, 1.0
+
+        Task.score = score
+    """
+    with TaskBox(write_task(code)) as task:
+        course = task.draw(b"nonce", facts={}, target=1.0)
+        assert [course.score(bytes([1] * 4)) for _ in range(5)] == [(1.0, 1.0)] * 5
+        assert all(map(math.isnan, course.score(bytes([9] * 4))))
+
+
 @pytest.mark.parametrize("answer", ["'[' * 4000", "'[1' + '0' * 400 + ', 1]'", "'{}'", "'[1]'"])
 def test_a_score_that_is_no_two_numbers_is_told(write_task: WriteTask, answer: str) -> None:
     code = f"""

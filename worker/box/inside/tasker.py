@@ -7,7 +7,11 @@ Labels stay in the closure that `draw` returns.
 import importlib
 import json
 import math
+import resource
+import signal
 import sys
+import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,19 @@ runner: Any = importlib.import_module("runner")
 HELLO, DRAW, DRAWN, SCORE, SCORED, CONTROL = 1, 16, 17, 18, 19, 20
 ALIGNMENT = 64
 MOST_ARRAYS = 32
+ANSWER_SECONDS = 10  # Of the processor.
+
+
+def allow_an_answer() -> None:
+    """Limit the processor seconds from now on to those of one answer; more raise TimeoutError."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    until = math.ceil(time.process_time()) + ANSWER_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (min(until, most), most))
+
+
+def end_late(*_: object) -> None:
+    """Handle the signal that a limit to processor seconds is used up."""
+    raise TimeoutError(f"more than {ANSWER_SECONDS} s of the processor for one answer")
 
 
 def packed(task: Any) -> tuple[dict[str, Any], bytes]:
@@ -62,13 +79,15 @@ def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
 def score(drawn: Any, predictions: Any) -> list[float]:
     """Quality on each half; NaN for predictions, a class out of range say, that raise an error.
 
-    Zeros are predictions of any task. One that fails on them too is broken, and its error is told.
+    The log has the error. Zeros are predictions of any task: one that fails on them too is broken.
     """
     import numpy as np
 
     try:
         first, second = drawn.score(predictions)
     except Exception:  # noqa: BLE001  (an organiser's module fails in any way)
+        traceback.print_exc()
+        allow_an_answer()
         drawn.score(np.zeros_like(predictions))
         first = second = math.nan
     return [float(first), float(second)]
@@ -78,6 +97,8 @@ def main() -> int:
     """Answer draws and scores until the worker is gone."""
     orders = json.loads(sys.argv[1])
     runner.limit(orders)
+    signal.signal(signal.SIGXCPU, end_late)
+    allow_an_answer()
     sys.path[:] = [*sys.path[1:], orders["site"], orders["package"]]
     import numpy as np
 
@@ -87,6 +108,7 @@ def main() -> int:
     drawn = None
     while True:
         kind, body = channel.receive_any()
+        allow_an_answer()
         if kind in (DRAW, CONTROL):
             drawn = module.draw(body) if kind == DRAW else module.control(body)
             shapes, body = packed(drawn)
