@@ -83,6 +83,17 @@ def checks_of(database: Database, verification_id: str) -> list[str]:
         return list(session.scalars(query.order_by(Verification.created_at)))
 
 
+def proof_of(replay: Any) -> dict[str, Any]:
+    """The proof of a verification that has ended."""
+    path = f"/api/v1/verifications/{replay.verification_id}/proof"
+    return dict(replay.client.get(path, params={"format": "json"}).json())
+
+
+def results_of(proof: dict[str, Any]) -> dict[str, str]:
+    """The result of each check of a proof by its name."""
+    return {check.name: check.result for check in check_proof(proof, None)}
+
+
 def held(database: Database) -> list[str]:
     with database.read() as session:
         return list(session.scalars(select(WorkerRow.name).where(WorkerRow.held.is_not(None))))
@@ -118,9 +129,7 @@ def test_one_workers_word_rejects_no_rival_and_its_proof_passes(
     assert view["outcome"] == "inconclusive"
     assert any(reason["weight"] == "rejects" for reason in view["reasons"])
     assert replay.status() == "inconclusive"
-    path = f"/api/v1/verifications/{replay.verification_id}/proof"
-    document = replay.client.get(path, params={"format": "json"}).json()
-    results = {check.name: check.result for check in check_proof(document, None)}
+    results = results_of(proof_of(replay))
     assert (results["posted"], results["curves"], results["verdict"]) == ("pass",) * 3
 
 
@@ -294,6 +303,7 @@ def test_a_replay_that_is_cancelled_or_withdrawn_while_it_waits_counts_after_its
 
     assert (view["state"], view["outcome"]) == (state, outcome)
     assert pool_of(database).runs == view["runs_planned"] - view["own_runs"]
+    assert (proof_of(replay)["report"] is None) == (state == "cancelled")
 
 
 def test_a_cancelled_replay_that_two_workers_contradict_is_made_no_more(
@@ -504,6 +514,10 @@ def test_two_workers_against_an_own_seed_reject_the_claim(
     assert (view["state"], view["outcome"]) == ("done", "rejected")
     assert [r["code"] for r in view["reasons"]].count("curve_not_reproduced") == 2
     assert held(database) == []
+    proof = proof_of(replay)  # It has the runs of the other worker, which decided.
+    assert results_of(proof)["verdict"] == "pass"
+    del proof["verdict"]["own_again"]
+    assert results_of(proof)["verdict"] == "fail"
 
 
 @pytest.mark.usefixtures("forged")

@@ -355,5 +355,5 @@ def test_a_list_of_verifications_reads_the_long_of_those_it_shows_at_once(
 
     assert [each["id"] for each in shown] == list(reversed(ids[-3:]))
     assert all(each["control_points"] and each["reasons"] and each["attempts"] for each in shown)
-    for long in ("verifications.control_points", "verifications.reasons", "FROM attempts"):
+    for long in ("verifications.control_points", "verifications.reasons", "attempts.token_sha256"):
         assert len([statement for statement in sent if long in statement]) == 1

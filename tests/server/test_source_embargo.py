@@ -84,7 +84,7 @@ def test_a_source_under_embargo_is_told_at_no_address_until_its_day(
         "rerun": asked.json()["id"],
         "waiting": entries.measurement(public["id"]),
         "duel": "none",
-        "pair": f"{public['package']['sha256']}..{entry['package']['sha256']}",
+        "hashes": f"{public['package']['sha256']}..{entry['package']['sha256']}",
         "name:path": "train.py",
     }
 

@@ -96,7 +96,7 @@ def packages(client: TestClient, alice: Any, bob: Any, walter: Any) -> dict[str,
     entries.measure(failed, failed="entry_died", log=HOSTILE + LONG * 4)
     return {
         "entry": measured,
-        "pair": "..".join(sha256s),
+        "hashes": "..".join(sha256s),
         "failed_entry": failed,
         "measurement": entries.measurement(measured),
         "failed_measurement": entries.measurement(failed),
