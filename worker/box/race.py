@@ -293,10 +293,11 @@ class _Runner:
             seconds=frame.at - self._started_at,
             ledger=self._ledger,
         )
-        self._scorer.put(partial(self._score, ask, bytes(frame.body)))
         if self._share is None or frame.at - self._share_at > SHARE_SECONDS:
             self._share = processor_time(self._box.pid).share_since(self._before)
             self._share_at = frame.at
+        # Last: a score may end the run and its processes.
+        self._scorer.put(partial(self._score, ask, bytes(frame.body)))
 
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
         """Score an ask: whether the target is met."""
