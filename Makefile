@@ -19,7 +19,7 @@ CLIENT_VENV := .venv-client
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
 PROGRAMS := board_reads box box_clock digits dispatch export_rate harness_cost hellos import_rate overload \
-	score_archives server_start submission_writes teacher verdict_power workers
+	score_archives server_start submission_writes teacher verdict_power
 VISION_STAMP := $(VISION_VENV)/.installed
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \

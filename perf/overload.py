@@ -22,10 +22,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
 import httpx2
 import psutil
@@ -81,12 +80,10 @@ class Load:
             where = "a kept" if kept else "a fresh" if connection else "no"
             kind = request[: request.index(b" ")].decode()
             self.faults[f"{type(error).__name__} of a {kind} over {where} connection"] += 1
-            self.note(request, None)
             return
         now = time.perf_counter()
         status = int(head[9:12])
         self.statuses[status] += 1
-        self.note(request, status)
         self.seconds[status < 300].append(now - began)
         if not 200 <= status < 300 and (status not in (429, 503) or b"\nretry-after:" not in head):
             self.faults[f"status {status}"] += 1
@@ -94,9 +91,6 @@ class Load:
             connection[1].close()
         else:
             self._free.append((now, connection))
-
-    def note(self, request: bytes, status: int | None) -> None:
-        """Follow the outcome of a request; None where no answer came."""
 
     def _kept(self) -> Connection | None:
         """The connection that was used last, unless the server has closed it by now."""
@@ -284,39 +278,26 @@ def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
         for number in numbers
     ]
     # After the last the first is sent again, under its key: it is answered as it was.
-    return mixed(paths, itertools.cycle(made), drawn, write_share=WRITE_SHARE)
-
-
-def mixed(
-    paths: Sequence[str], posts: Iterator[bytes], drawn: random.Random, *, write_share: float
-) -> Iterator[bytes]:
-    """Reads of these paths from many addresses, and now and then a post."""
+    posts = itertools.cycle(made)
     while True:
         number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
         origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()
-        if drawn.random() < write_share:
+        if drawn.random() < WRITE_SHARE:
             yield next(posts).replace(b"\r\n", b"\r\n" + origin, 1)
             continue
         head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
         yield head + origin + b"\r\n"
 
 
-def post_of(
-    files: Sequence[Part],
-    *,
-    token: str,
-    key: str,
-    path: str = "submissions",
-    fields: Mapping[str, str] = MappingProxyType({}),
-) -> bytes:
+def post_of(files: Sequence[Part], *, token: str, key: str) -> bytes:
     """A submission as bytes, under its key."""
     built = httpx2.Request(
-        "POST", f"http://127.0.0.1/api/v1/{path}", files=files, data=fields,
+        "POST", "http://127.0.0.1/api/v1/submissions", files=files,
         headers={"Authorization": f"Bearer {token}", "Idempotency-Key": key},
     )  # fmt: skip
     body = built.read()
     lines = [f"{name}: {value}" for name, value in built.headers.items()]
-    return "\r\n".join([f"POST /api/v1/{path} HTTP/1.1", *lines, "", ""]).encode() + body
+    return "\r\n".join(["POST /api/v1/submissions HTTP/1.1", *lines, "", ""]).encode() + body
 
 
 async def watch_memory(process: psutil.Process, samples: list[float]) -> None:
