@@ -66,7 +66,7 @@ def submit_one(installation: Installation, benchmark: Benchmark) -> str:
 
 
 def _log(benchmark: Benchmark, name: str, *, seed: int) -> bytes:
-    return make_run_log(
+    log = make_run_log(
         benchmark,
         CURVE,
         lambda epoch: epoch * (5.0 + seed / 7),
@@ -76,6 +76,7 @@ def _log(benchmark: Benchmark, name: str, *, seed: int) -> bytes:
         eval_seconds=0.01,
         started_at_ms=STARTED_AT_MS + seed,
     )
+    return bytes(log)
 
 
 def whose(number: int, count: int) -> int:

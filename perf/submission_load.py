@@ -32,7 +32,8 @@ def _make_log(index: int) -> bytes:
         # No two trainings agree in their times.
         return 0.11 * epoch + 0.0013 * (index + 1) * ((epoch * 7) % 5)
 
-    return make_run_log(benchmark, qualities, train_seconds, name="run.log", seed=100 + index)
+    log = make_run_log(benchmark, qualities, train_seconds, name="run.log", seed=100 + index)
+    return bytes(log)
 
 
 CLAIM = {

@@ -6,11 +6,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
@@ -35,7 +33,7 @@ NAMES_PROCESSES = ("mark.processes", "both_databases", "empty_database")
 OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Hold no example of Hypothesis to a time: a busy machine takes long for any.
 
     Nobody is logged in to a server, whoever runs the tests.
@@ -52,12 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @cache
-def names_processes(path: Path) -> bool:
+def names_processes(path):
     """Whether a file of tests can have one that starts processes."""
     return any(name in path.read_text() for name in NAMES_PROCESSES)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+def pytest_ignore_collect(collection_path, config):
     """Import no file for the tests of processes that has none of them."""
     if config.option.markexpr != "processes" or collection_path.suffix != ".py":
         return None
@@ -65,7 +63,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Let no test of processes be overlooked: the other lanes have seen its file."""
     unnamed = {i.path for i in items if i.get_closest_marker("processes") is not None}
     unnamed = {path for path in unnamed if not names_processes(path)}
@@ -73,59 +71,59 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"name one of {NAMES_PROCESSES} in {sorted(map(str, unnamed))}")
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """What was imported stays for good: later collections of garbage need not look at it."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
-def benchmarks_dir() -> Path:
+def benchmarks_dir():
     """The folder of the definitions that every server offers."""
     return BENCHMARKS
 
 
 @pytest.fixture(scope="session")
-def shipped_benchmarks() -> dict[str, Benchmark]:
+def shipped_benchmarks():
     """Every benchmark a definition is shipped of, those of archives too."""
     return shipped_definitions() | load_benchmarks(BENCHMARKS)
 
 
 @pytest.fixture(scope="session")
-def digits() -> Benchmark:
+def digits():
     """The digits benchmark: closed and open, 3 runs of which 1 is dropped at each end, replayed."""
     return load_benchmark(BENCHMARKS / "digits.toml")
 
 
 @pytest.fixture(scope="session")
-def cifar10() -> Benchmark:
+def cifar10():
     """The CIFAR-10 benchmark: DAWNBench's rules, one run, replayed but not calibrated."""
     return load_benchmark(BENCHMARKS / "cifar10.toml")
 
 
 @pytest.fixture
-def make_benchmark() -> Callable[..., Benchmark]:
+def make_benchmark():
     """Builds a benchmark without a replay: 94 % of 10,000 items, 1 run, the DAWNBench clock."""
 
     def build(
         *,
-        value: float = 94.0,
-        direction: str = "higher",
-        reach: str = "first_crossing",
-        evaluations: int = 1,
-        clock: str = "dawnbench",
-        count: int = 1,
-        dropped: int = 0,
-        **others: Any,
-    ) -> Benchmark:
-        settings: dict[str, Any] = {
+        value=94.0,
+        direction="higher",
+        reach="first_crossing",
+        evaluations=1,
+        clock="dawnbench",
+        count=1,
+        dropped=0,
+        **others,
+    ):
+        settings = {
             "benchmark_id": "cifar10",
             "title": "CIFAR-10",
             "version": "1",
             "task": "Image classification",
             "about": "For tests.",
             "data_set": DataSet("CIFAR-10", "https://example.org", 50_000, 10_000, None),
-            "target": QualityTarget("top1Accuracy", value, "percent", direction, 0.01),  # type: ignore[arg-type]
+            "target": QualityTarget("top1Accuracy", value, "percent", direction, 0.01),
             "reach": ReachRule(reach, evaluations),
             "clock": Clock(clock),
             "runs": RunsRule(count, dropped),
@@ -142,17 +140,10 @@ def make_benchmark() -> Callable[..., Benchmark]:
 
 
 @pytest.fixture
-def make_run() -> Callable[..., Run]:
+def make_run():
     """Builds a run from its qualities: one evaluation an epoch, `seconds_per_epoch` apart."""
 
-    def build(
-        qualities: Sequence[float],
-        *,
-        name: str = "run_0.log",
-        seconds_per_epoch: float = 10.0,
-        clock: str = "dawnbench",
-        **others: Any,
-    ) -> Run:
+    def build(qualities, *, name="run_0.log", seconds_per_epoch=10.0, clock="dawnbench", **others):
         evaluations = tuple(
             Evaluation(epoch=float(epoch), seconds=epoch * seconds_per_epoch, quality=quality)
             for epoch, quality in enumerate(qualities, 1)
@@ -163,7 +154,7 @@ def make_run() -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """A folder with an honest submission: three real trainings of the digits reference."""
     folder = tmp_path_factory.mktemp("trained") / "submission"
     command = ["-m", "finishline.cli.main", "run", "digits", "--runs", "3", "--out", str(folder)]
@@ -175,7 +166,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def definitions_parsed_once() -> Iterator[None]:
+def definitions_parsed_once():
     """Parses each text of a benchmark file once: hundreds of tests read all, and proofs theirs.
 
     A benchmark is frozen, a table is handed out as a copy, and a refused text is parsed again.
@@ -183,10 +174,10 @@ def definitions_parsed_once() -> Iterator[None]:
     parse_text = definitions.parse_toml
 
     @cache
-    def pickled(content: bytes, **named: Any) -> bytes:
+    def pickled(content, **named):
         return pickle.dumps(parse_text(content, **named))
 
-    def parse_once(content: bytes, **named: Any) -> Any:
+    def parse_once(content, **named):
         return pickle.loads(pickled(content, **named))  # noqa: S301 - of the line before
 
     with pytest.MonkeyPatch.context() as patch:
@@ -196,7 +187,7 @@ def definitions_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def commands_built_once() -> Iterator[None]:
+def commands_built_once():
     """Builds the tree of commands once: hundreds of tests run one, and each would build all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
@@ -204,13 +195,13 @@ def commands_built_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     """One Chromium for all tests that visit pages: its driver allows no second one."""
     with running_chromium() as opened:
         yield opened
 
 
 @pytest.fixture
-def shown_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+def shown_claims(monkeypatch):
     """Show the runs of claims to everybody at once, for tests of what is made of them."""
     monkeypatch.setattr("server.submissions.accept.LONGEST_HIDDEN", timedelta())

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,14 +24,14 @@ MADE = ("var/", "runs/", "dist/", "secrets/", "build/")
 PLACEHOLDER = re.compile(r"(?!README)[A-Z]{2,}|mine\.")
 
 
-def named_paths(text: str) -> Iterator[str]:
+def named_paths(text):
     """Paths of the repository that a document names in code words."""
     for path in PATH.findall(text):
         if not path.startswith(MADE) and not PLACEHOLDER.search(path.rpartition("/")[2]):
             yield path
 
 
-def test_the_index_lists_every_record_by_its_number() -> None:
+def test_the_index_lists_every_record_by_its_number():
     index = (RECORDS / "README.md").read_text()
     rows = re.findall(r"^\| \[(\d{4})\]\(([\w.-]+\.md)\) \| (.+) \|$", index, re.MULTILINE)
     there = sorted(path.name for path in RECORDS.glob("0*.md"))
@@ -43,7 +42,7 @@ def test_the_index_lists_every_record_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_path_that_a_document_names_is_there(page: Path) -> None:
+def test_every_path_that_a_document_names_is_there(page):
     text = page.read_text()
     missing = [path for path in named_paths(text) if not (ROOT / path).exists()]
     links = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
@@ -55,7 +54,7 @@ def test_every_path_that_a_document_names_is_there(page: Path) -> None:
     assert modules == []
 
 
-def test_names_in_the_table_of_additions_stand_in_the_files_beside_them() -> None:
+def test_names_in_the_table_of_additions_stand_in_the_files_beside_them():
     part = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[2]
     rows = [row for row in part.partition("\n## ")[0].splitlines() if row.startswith("| ")]
     gone = {
@@ -69,13 +68,13 @@ def test_names_in_the_table_of_additions_stand_in_the_files_beside_them() -> Non
     assert gone == {}
 
 
-def test_a_path_that_is_gone_is_found() -> None:
+def test_a_path_that_is_gone_is_found():
     assert list(named_paths("`server/gone.py` and `var/x` and `benchmarks/ID.toml`")) == [
         "server/gone.py"
     ]
 
 
-def test_ci_runs_targets_that_the_makefile_has() -> None:
+def test_ci_runs_targets_that_the_makefile_has():
     workflows = (ROOT / ".github/workflows").glob("*.yml")
     jobs = [job for path in workflows for job in yaml.safe_load(path.read_text())["jobs"].values()]
     steps = [step.get("run", "") for job in jobs for step in job["steps"]]
@@ -85,7 +84,7 @@ def test_ci_runs_targets_that_the_makefile_has() -> None:
     assert {"install", "lint", "test", "wheels", "test-vision", "chaos"} <= used <= targets
 
 
-def test_the_versions_told_are_that_of_the_distributions() -> None:
+def test_the_versions_told_are_that_of_the_distributions():
     """Between releases a number of development, so that no build calls itself a release."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
@@ -96,7 +95,7 @@ def test_the_versions_told_are_that_of_the_distributions() -> None:
     assert set(images) == {version}
 
 
-def test_the_changelog_begins_with_the_version_or_what_comes_after_it() -> None:
+def test_the_changelog_begins_with_the_version_or_what_comes_after_it():
     version = Version(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     if version.is_devrelease:
@@ -109,7 +108,7 @@ def test_the_changelog_begins_with_the_version_or_what_comes_after_it() -> None:
     assert newest[0][0] < version if version.is_devrelease else newest[0][0] == version
 
 
-def test_hooks_and_forms_of_issues_are_yaml() -> None:
+def test_hooks_and_forms_of_issues_are_yaml():
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     entries = [hook["entry"] for repo in hooks["repos"] for hook in repo["hooks"]]
     forms = [
@@ -122,7 +121,7 @@ def test_hooks_and_forms_of_issues_are_yaml() -> None:
     assert all({"name", "description", "body"} <= form.keys() for form in forms)
 
 
-def test_the_example_of_a_package_is_that_of_the_command() -> None:
+def test_the_example_of_a_package_is_that_of_the_command():
     guide = (ROOT / "docs" / "trainings.md").read_text()
     template = ROOT / "finishline" / "rules" / "trainings" / "template" / "train.py.example"
     assert f"```python\n{template.read_text()}```" in guide

@@ -31,7 +31,7 @@ def test_waits_with_a_server_in_another_session():
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
+def suite(tmp_path):
     """A file of tests of which one passes, one fails and one never ends."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     path = tmp_path / "test_three.py"
@@ -39,7 +39,7 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def started(suite: Path, **tests: str) -> "subprocess.Popen[str]":
+def started(suite, **tests):
     """Lanes of their own process, each with the tests of a name."""
     chosen = {name: (str(suite), "-k", word) for name, word in tests.items()}
     code = f"import sys; from tests.support.lanes import main; sys.exit(main({chosen!r}))"
@@ -52,7 +52,7 @@ def started(suite: Path, **tests: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_failure_in_one_lane_fails_and_every_output_is_shown(suite: Path) -> None:
+def test_a_failure_in_one_lane_fails_and_every_output_is_shown(suite):
     running = started(suite, first="passes", second="fails")
     out, err = running.communicate(timeout=120)
 
@@ -64,7 +64,7 @@ def test_a_failure_in_one_lane_fails_and_every_output_is_shown(suite: Path) -> N
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_it_leaves_no_process(suite: Path, number: signal.Signals) -> None:
+def test_stopped_it_leaves_no_process(suite, number):
     running = started(suite, first="waits", second="passes")
     note = suite.with_name("started")
     wait_for(

@@ -10,7 +10,7 @@ CEILING = 1.0
 OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def words_of(path: Path) -> list[str]:
+def words_of(path):
     """The words of a file's docstrings and comments."""
     text = path.read_text()
     owners = (node for node in ast.walk(ast.parse(text)) if isinstance(node, OWNERS))
@@ -19,7 +19,7 @@ def words_of(path: Path) -> list[str]:
     return re.findall(r"[a-z']+", " ".join(prose).lower())
 
 
-def test_prose_says_what_less_and_less_often() -> None:
+def test_prose_says_what_less_and_less_often():
     root = Path(__file__).parents[1]
     words = [w for room in ROOMS for path in (root / room).rglob("*.py") for w in words_of(path)]
     assert len(words) > 50_000

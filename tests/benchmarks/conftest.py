@@ -2,15 +2,13 @@
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 TEACHER = Path(__file__).parents[2] / "benchmarks" / "teacher"
 
 
-def load_task(file: Path) -> ModuleType:
+def load_task(file):
     """A module from its file, outside the packages of the repository."""
     spec = importlib.util.spec_from_file_location("drawn_task", file)
     assert spec is not None
@@ -21,12 +19,12 @@ def load_task(file: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def teacher() -> ModuleType:
+def teacher():
     """The module of the teacher's task."""
     return load_task(TEACHER / "task.py")
 
 
 @pytest.fixture(scope="session")
-def drawn(teacher: ModuleType) -> Any:
+def drawn(teacher):
     """The draw of a nonce of 32 zero bytes."""
     return teacher.draw(bytes(32))

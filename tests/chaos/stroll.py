@@ -6,7 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.run import Ledger
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
@@ -16,7 +15,7 @@ SHORT_LEASE_SECONDS = 4.0
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "worker" / "worker_with_fakes.py"))
 
 
-def define_stroll(text: str, *, trainer: str = "stroll") -> str:
+def define_stroll(text, *, trainer="stroll"):
     """The digits benchmark with another trainer, which names it, and a short lease."""
     text = text.partition("\n# The calibration")[0]
     for there, here in (
@@ -32,7 +31,7 @@ def define_stroll(text: str, *, trainer: str = "stroll") -> str:
     return re.sub(r'sha256 = "\w+"', 'sha256 = "fake-data-set"', text)
 
 
-def stroll_submission(benchmark: Benchmark, number: int) -> list[Part]:
+def stroll_submission(benchmark, number):
     """The parts of an honest submission; every number makes another one."""
     names = [f"run_{index}.log" for index in range(3)]
     claim = {
@@ -57,7 +56,7 @@ def stroll_submission(benchmark: Benchmark, number: int) -> list[Part]:
     return parts
 
 
-def _log(benchmark: Benchmark, name: str, *, seed: int, pace: float) -> bytes:
+def _log(benchmark, name, *, seed, pace):
     higher = random.Random(seed).random() / 10  # As the trainers `stroll` and `march` do.
     return make_run_log(
         benchmark,

@@ -16,10 +16,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -61,14 +59,14 @@ class Exercise:
     submission: Callable[[int], list[Part]]
 
     @property
-    def lease_seconds(self) -> float:
+    def lease_seconds(self):
         """How long a worker may be silent."""
         assert self.benchmark.replay is not None
         return self.benchmark.replay.lease_seconds
 
 
 @pytest.fixture
-def exercise(tmp_path: Path, benchmarks_dir: Path) -> Exercise:
+def exercise(tmp_path, benchmarks_dir):
     """The digits reference, or a trainer that needs no torch and has a short lease."""
     folder = tmp_path / "benchmarks"
     folder.mkdir()
@@ -94,7 +92,7 @@ def exercise(tmp_path: Path, benchmarks_dir: Path) -> Exercise:
     )
 
 
-def train_digits(folder: Path) -> list[Part]:
+def train_digits(folder):
     """A submission of three real trainings."""
     command = [
         sys.executable,
@@ -113,7 +111,7 @@ def train_digits(folder: Path) -> list[Part]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, exercise: Exercise) -> Iterator[Cluster]:
+def cluster(tmp_path, exercise):
     """Everything running."""
     made = Cluster(
         tmp_path,
@@ -136,12 +134,12 @@ ASKED_FOR = (Verification.kind.in_(("replay", "entry")), Verification.fresh.is_(
 class Campaign:
     """Keeps a few verifications open, so that there is always something to hurt."""
 
-    def __init__(self, cluster: Cluster, exercise: Exercise) -> None:
+    def __init__(self, cluster, exercise):
         self._cluster, self._exercise = cluster, exercise
-        self.refused: Counter[str] = Counter()
+        self.refused = Counter()
         self._submissions = [self._submit_one(number) for number in range(SUBMISSIONS)]
 
-    def submit(self, key: str, number: int) -> httpx2.Response:
+    def submit(self, key, number):
         """One try at a submission."""
         return self._cluster.post(
             "/submissions",
@@ -150,22 +148,22 @@ class Campaign:
             headers={"Idempotency-Key": key},
         )
 
-    def _submit_one(self, number: int) -> str:
+    def _submit_one(self, number):
         view = self._cluster.insist(lambda: self.submit(f"number-{number}", number))
         return str(view["id"])
 
-    def states(self) -> dict[str, str]:
+    def states(self):
         """The state of every verification so far."""
         with self._cluster.database.read() as session:
             rows = session.execute(select(Verification.id, Verification.state)).all()
         return dict(rows)
 
-    def asked(self) -> int:
+    def asked(self):
         """How many verifications were asked for; others belong to one of them."""
         with self._cluster.database.read() as session:
             return len(session.scalars(select(Verification.id).where(*ASKED_FOR)).all())
 
-    def fill_up(self) -> None:
+    def fill_up(self):
         """Ask for one more verification if fewer than a few are open."""
         with self._cluster.database.read() as session:
             is_open = Verification.state.not_in(ENDED)
@@ -184,7 +182,7 @@ class Campaign:
         path = f"/submissions/{random.choice(free)}/verifications"
         self._post(path, by="olivia", json={"reason": "chaos"})
 
-    def leave_few_speed_ups(self) -> None:
+    def leave_few_speed_ups(self):
         """Cancel those that wait or run beyond the first ones."""
         beside = select(Verification).where(Verification.kind == "speed_up")
         with self._cluster.database.read() as session:
@@ -193,15 +191,13 @@ class Campaign:
             if one.state not in ENDED:
                 self._post(f"/verifications/{one.id}/cancel", by="olivia")
 
-    def _post(self, path: str, **request: Any) -> None:
+    def _post(self, path, **request):
         answer = self._cluster.post(path, **request)
         if answer.is_client_error and answer.status_code != 409:  # An answer may have been lost.
             self.refused[answer.text] += 1
 
 
-def test_nothing_is_lost_doubled_or_stuck_whatever_fails(
-    cluster: Cluster, exercise: Exercise, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_lost_doubled_or_stuck_whatever_fails(cluster, exercise, capsys):
     campaign = Campaign(cluster, exercise)
     numbers = iter(range(1000, 2000))
     havoc = Havoc(
@@ -211,7 +207,7 @@ def test_nothing_is_lost_doubled_or_stuck_whatever_fails(
         keep_busy=lambda: top_up(campaign),
         random=random.Random(SEED),
     )
-    inflicted: Counter[str] = Counter()
+    inflicted = Counter()
     started = time.monotonic()
     with Watch(cluster) as watch:
         for fault in draw_faults(FAULTS, seed=SEED):
@@ -241,13 +237,13 @@ def test_nothing_is_lost_doubled_or_stuck_whatever_fails(
     check(report, lease_seconds=exercise.lease_seconds)
 
 
-def top_up(campaign: Campaign) -> None:
+def top_up(campaign):
     """Ask for a verification if it is time to, and the server is there to be asked."""
     with contextlib.suppress(httpx2.HTTPError, SQLAlchemyError):
         campaign.fill_up()
 
 
-def enough(campaign: Campaign) -> bool:
+def enough(campaign):
     """Whether as many verifications as wanted were asked for; asks for one if not."""
     if campaign.asked() < VERIFICATIONS:
         top_up(campaign)
@@ -256,14 +252,12 @@ def enough(campaign: Campaign) -> bool:
     return True
 
 
-def all_ended(campaign: Campaign) -> bool:
+def all_ended(campaign):
     """Whether no verification is open."""
     return all(state in ENDED for state in campaign.states().values())
 
 
-def findings(
-    cluster: Cluster, havoc: Havoc, watch: Watch, inflicted: Counter[str]
-) -> dict[str, Any]:
+def findings(cluster, havoc, watch, inflicted):
     """What the database says at the end."""
     with cluster.database.read() as session:
         verifications = session.scalars(select(Verification)).all()
@@ -327,12 +321,12 @@ def findings(
     }
 
 
-def masked(message: str) -> str:
+def masked(message):
     """A message without its numbers and names, so that equal ones are counted together."""
     return re.sub(r"[0-9a-f]{15}|\d+(\.\d+)?", "#", message)
 
 
-def check(report: dict[str, Any], *, lease_seconds: float) -> None:
+def check(report, *, lease_seconds):
     """What holds however the dice fall."""
     assert sum(report["faults"].values()) >= 0.9 * FAULTS, "too few faults found something to hurt"
     assert report["refused"] == {}

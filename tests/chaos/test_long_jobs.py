@@ -1,13 +1,11 @@
 """A replay that outlasts the broker's patience is trained once all the same."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from server.base.models import Attempt
 from tests.chaos.cluster import Cluster
 from tests.chaos.stroll import WORKER, define_stroll, stroll_submission
@@ -20,7 +18,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
-def march(tmp_path: Path, benchmarks_dir: Path) -> Benchmark:
+def march(tmp_path, benchmarks_dir):
     """A benchmark whose trainings last several times as long as the broker waits."""
     folder = tmp_path / "benchmarks"
     folder.mkdir()
@@ -30,7 +28,7 @@ def march(tmp_path: Path, benchmarks_dir: Path) -> Benchmark:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, march: Benchmark) -> Iterator[Cluster]:
+def cluster(tmp_path, march):
     made = Cluster(
         tmp_path,
         benchmarks_dir=tmp_path / "benchmarks",
@@ -45,9 +43,7 @@ def cluster(tmp_path: Path, march: Benchmark) -> Iterator[Cluster]:
         made.stop()
 
 
-def test_a_replay_longer_than_the_visibility_timeout_runs_once(
-    cluster: Cluster, march: Benchmark
-) -> None:
+def test_a_replay_longer_than_the_visibility_timeout_runs_once(cluster, march):
     submission = cluster.post("/submissions", by="alice", files=stroll_submission(march, 1)).json()
     asked = cluster.post(
         f"/submissions/{submission['id']}/verifications", by="olivia", json={"reason": "long"}

@@ -4,17 +4,16 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import httpx2
-import psutil
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from finishline.rules.verification.purposes import SPEED_UP
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerRow
-from tests.chaos.cluster import Cluster, runs
+from tests.chaos.cluster import runs
 from tests.support.processes import asking
 
 LOOK_SECONDS = 0.5
@@ -29,29 +28,29 @@ class Watch:
     down, and an expired lease only from its return. `trainings` are all that were seen.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster):
         self.overdue_seconds = 0.0
         self.idle_seconds = 0.0
-        self._idle: dict[str, float] = defaultdict(float)
-        self._back_at: datetime | None = None
-        self.trainings: set[psutil.Process] = set()
+        self._idle = defaultdict(float)
+        self._back_at = None
+        self.trainings = set()
         self._cluster = cluster
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._over.set()
         self._thread.join()
 
-    def left_trainings(self) -> list[psutil.Process]:
+    def left_trainings(self):
         """Training processes and boxes that no worker has any more and that run all the same."""
         return [each for each in self.trainings - set(self._cluster.trainings()) if runs(each)]
 
-    def _work(self) -> None:
+    def _work(self):
         last = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             now = time.monotonic()
@@ -61,7 +60,7 @@ class Watch:
                 self._look(now - last)
             last = now
 
-    def _look(self, passed_seconds: float) -> None:
+    def _look(self, passed_seconds):
         now = utc_now()
         if not self._server_answers():
             self._back_at = None
@@ -89,7 +88,7 @@ class Watch:
             self._idle[attempt_id] += passed_seconds
         self.idle_seconds = max([self.idle_seconds, *self._idle.values()])
 
-    def _server_answers(self) -> bool:
+    def _server_answers(self):
         with contextlib.suppress(httpx2.TransportError):
             return asking.get(f"{self._cluster.url}/healthz", timeout=5.0).is_success
         return False

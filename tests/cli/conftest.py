@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,16 +33,16 @@ class StandIn:
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
 
-    def answer(self, request: str, document: Any, *, status: int = 200) -> None:
+    def answer(self, request, document, *, status=200):
         """Answer this request; given several times, each answer is used once and the last kept."""
         self.answers.setdefault(request, []).append((status, document))
 
-    def refuse(self, request: str, status: int, detail: str, problems: Any = ()) -> None:
+    def refuse(self, request, status, detail, problems=()):
         """Answer this request with problem+json."""
         body = {"type": "about:blank", "title": "no", "status": status, "detail": detail}
         self.answer(request, body | {"problems": list(problems)}, status=status)
 
-    def take(self, request: str) -> tuple[int, Any]:
+    def take(self, request):
         """The next answer for a request."""
         given = self.answers.get(request)
         if not given:
@@ -50,9 +50,9 @@ class StandIn:
         return given.pop(0) if len(given) > 1 else given[0]
 
 
-def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
+def _handler(standin):
     class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
+        def _answer(self):
             length = int(self.headers.get("Content-Length") or 0)
             asked = Asked(
                 self.command, self.path, dict(self.headers.items()), self.rfile.read(length)
@@ -69,14 +69,14 @@ def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815  (http.server's names)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format, *args):  # noqa: A002
             """Write nothing: a test's output is its own."""
 
     return Handler
 
 
 @pytest.fixture
-def standin() -> Iterator[StandIn]:
+def standin():
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     standin = StandIn(url=f"http://127.0.0.1:{server.server_port}")
     server.RequestHandlerClass = _handler(standin)
@@ -96,11 +96,11 @@ class Ran:
     out: str
     err: str
 
-    def json(self) -> Any:
+    def json(self):
         """The one document on stdout."""
         return json.loads(self.out)
 
-    def error(self) -> Any:
+    def error(self):
         """The error on stderr as JSON."""
         return json.loads(self.err)["error"]
 
@@ -109,14 +109,12 @@ Finishline = Callable[..., Ran]
 
 
 @pytest.fixture
-def finishline(
-    standin: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Finishline:
+def finishline(standin, capsys, monkeypatch):
     """Run a command in this process, against the stand-in unless --url says otherwise."""
     monkeypatch.setenv("FINISHLINE_URL", standin.url)
     monkeypatch.delenv("FINISHLINE_TOKEN", raising=False)
 
-    def run(*arguments: str) -> Ran:
+    def run(*arguments):
         code = main(list(arguments))
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
@@ -125,7 +123,7 @@ def finishline(
 
 
 @pytest.fixture
-def boxed() -> None:
+def boxed():
     """Skip where there is no bubblewrap; fail if it must be there."""
     try:
         find_bubblewrap()

@@ -48,11 +48,11 @@ time.sleep(120)
 """
 
 
-def _service(folder: Path, word: str) -> Service:
+def _service(folder, word):
     name, _, how = word.partition(":")
     pid_file = folder / f"{name}.pid"
 
-    def is_ready(started: float) -> bool:
+    def is_ready(started):
         return pid_file.exists() and pid_file.stat().st_mtime >= started - 0.01
 
     return Service(
@@ -67,7 +67,7 @@ def _service(folder: Path, word: str) -> Service:
     )
 
 
-def main() -> int:
+def main():
     folder = Path(sys.argv[1])
     supervisor = Supervisor(
         say=lambda line: print(line, flush=True), policy=RestartPolicy(first_wait_seconds=0.05)

@@ -1,8 +1,6 @@
 """Accounts, tokens, quotas, webhooks, prices and phases, against a stand-in for the server."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from finishline.cli.up.paths import prepare_var
 from finishline.cli.up.services import read_token
 from finishline.cli.up.start import ensure_tokens, tokens_in, write_token
 from finishline.cli.up.workers import LocalWorker
-from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import write_submission
 
 MADE = {
@@ -27,13 +24,11 @@ USER = {
 }  # fmt: skip
 
 
-def body_of(asked: Any) -> Any:
+def body_of(asked):
     return json.loads(asked.body)
 
 
-def test_own_tokens_are_shown_made_rotated_and_revoked(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_own_tokens_are_shown_made_rotated_and_revoked(finishline, standin):
     me = {"user": "ann", "organisation": "Example Labs", "highest_role": "organiser",
           "token_id": 7, "label": None, "role": "submitter", "scopes": ["read"],
           "expires_at": None}  # fmt: skip
@@ -58,9 +53,7 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
     assert finishline("account", "revoke", "8", "--json").json() == {"revoked": [8]}
 
 
-def test_a_link_to_join_is_made_listed_and_revoked(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_link_to_join_is_made_listed_and_revoked(finishline, standin):
     link = {"id": 3, "role": "submitter", "uses": 1, "uses_allowed": 200, "mail_domain": None,
             "expires_at": "2027-02-02T00:00:00Z", "organisation": None, "made_by": "ann",
             "state": "open", "link": "https://tta.example/join/3-x"}  # fmt: skip
@@ -79,9 +72,7 @@ def test_a_link_to_join_is_made_listed_and_revoked(
     assert finishline("admin", "invitation", "revoke", "3").out == "Link 3 is revoked.\n"
 
 
-def test_an_admin_keeps_users_over_every_page_of_them(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
     standin.answer("GET /api/v1/users", {"users": [USER], "next_after": "ann lee"})
     standin.answer("GET /api/v1/users", {"users": [USER | {"name": "bob"}], "next_after": None})
     standin.answer("POST /api/v1/users", USER, status=201)
@@ -112,7 +103,7 @@ def test_an_admin_keeps_users_over_every_page_of_them(
     assert len(standin.asked) == asked
 
 
-def test_an_organiser_approves_users(finishline: Finishline, standin: StandIn) -> None:
+def test_an_organiser_approves_users(finishline, standin):
     known = {"name": "ann lee", "known_at": "2026-01-01T00:00:00Z"}
     standin.answer("PUT /api/v1/users/ann%20lee/known", known)
     standin.answer("GET /api/v1/users", {"users": [USER | known], "next_after": None})
@@ -126,7 +117,7 @@ def test_an_organiser_approves_users(finishline: Finishline, standin: StandIn) -
     assert "enabled, known" in finishline("admin", "user", "list").out
 
 
-def test_an_admin_keeps_organisations_and_tokens(finishline: Finishline, standin: StandIn) -> None:
+def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     standin.answer("GET /api/v1/organisations", {"organisations": [{"name": "Labs", "users": 3}]})
     standin.answer("POST /api/v1/organisations", {"id": 1, "name": "Labs", "users": 0}, status=201)
     standin.answer("GET /api/v1/tokens", {"tokens": [MADE]})
@@ -152,15 +143,13 @@ def test_an_admin_keeps_organisations_and_tokens(finishline: Finishline, standin
 @pytest.mark.parametrize(
     ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (422, 1), (503, 4)]
 )
-def test_a_refusal_is_told_with_its_exit_code(
-    status: int, code: int, finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_refusal_is_told_with_its_exit_code(status, code, finishline, standin):
     standin.refuse("PATCH /api/v1/users/ann", status, "Not so.")
     ran = finishline("admin", "user", "disable", "ann")
     assert (ran.code, "Not so." in ran.err, ran.out) == (code, True, "")
 
 
-def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_token_file_is_for_its_owner_alone(tmp_path):
     path = tmp_path / "demo.token"
     path.write_text("old")
     path.chmod(0o644)
@@ -169,10 +158,10 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert read_token(path) == "fl_secret"
 
 
-def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: StandIn) -> None:
-    made: list[tuple[str, str]] = []
+def test_missing_tokens_are_made_with_their_roles(tmp_path, standin):
+    made = []
 
-    def make(owners: Sequence[tuple[str, str]]) -> list[str]:
+    def make(owners):
         made.extend(owners)
         return [f"fl_{user}" for user, _ in owners]
 
@@ -194,9 +183,7 @@ def test_missing_tokens_are_made_with_their_roles(tmp_path: Path, standin: Stand
     }
 
 
-def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
-    tmp_path: Path, standin: StandIn
-) -> None:
+def test_kept_tokens_are_used_again_unless_the_server_refuses_them(tmp_path, standin):
     paths = prepare_var(tmp_path)
     names = ("admin", "organiser", "demo")
     for name in names:
@@ -205,7 +192,7 @@ def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")
     standin.answer("GET /api/v1/me", {"user": "demo", "role": "submitter"})
 
-    def make(owners: Sequence[tuple[str, str]]) -> list[str]:
+    def make(owners):
         return [f"fl_new_{user}" for user, _ in owners]
 
     files = ensure_tokens(paths, [], url=standin.url, make_tokens=make)
@@ -219,7 +206,7 @@ def test_kept_tokens_are_used_again_unless_the_server_refuses_them(
     ]
 
 
-def test_tokens_are_found_among_other_lines() -> None:
+def test_tokens_are_found_among_other_lines():
     output = 'a library says hello\n{"id": "1", "token": "fl_x", "role": "worker"}\n'
     assert tokens_in(output, count=1) == ["fl_x"]
     with pytest.raises(CliError, match="printed 0 of 1 tokens"):
@@ -237,7 +224,7 @@ USES = [
 ALICE = {"subject_kind": "user", "subject": "al [x]", "quotas": USES}
 
 
-def test_ones_own_quota_is_shown_in_hours(finishline: Finishline, standin: StandIn) -> None:
+def test_ones_own_quota_is_shown_in_hours(finishline, standin):
     standin.answer("GET /api/v1/me/quota", ALICE | {"benchmarks": []})
     ran = finishline("quota", "--token", "fl_a")
 
@@ -250,7 +237,7 @@ def test_ones_own_quota_is_shown_in_hours(finishline: Finishline, standin: Stand
     assert finishline("quota").code == 5
 
 
-def test_an_organiser_sets_shows_and_lists(finishline: Finishline, standin: StandIn) -> None:
+def test_an_organiser_sets_shows_and_lists(finishline, standin):
     standin.answer("PUT /api/v1/quotas/user/al%20x", ALICE)
     given = ["quota", "set", "user", "al x"]
     ran = finishline(
@@ -277,9 +264,7 @@ def test_an_organiser_sets_shows_and_lists(finishline: Finishline, standin: Stan
 @pytest.mark.parametrize(
     "options", [[], ["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
 )
-def test_what_is_no_amount_is_told_before_anything_is_sent(
-    options: list[str], finishline: Finishline, standin: StandIn
-) -> None:
+def test_what_is_no_amount_is_told_before_anything_is_sent(options, finishline, standin):
     ran = finishline("quota", "set", "user", "bob", "--reason", "r", *options)
 
     assert ran.code == 2
@@ -301,7 +286,7 @@ DELIVERY = {
 }  # fmt: skip
 
 
-def test_a_webhook_is_made_and_its_secret_shown(finishline: Finishline, standin: StandIn) -> None:
+def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     standin.answer("POST /api/v1/webhooks", HOOK | {"secret": "whsec_x"}, status=201)
     add = ("webhook", "add", "https://a.example", "--kind", "record.set")
     ran = finishline(*add, "--kind", "submission.verified", "--token", "fl_a")
@@ -321,7 +306,7 @@ def test_a_webhook_is_made_and_its_secret_shown(finishline: Finishline, standin:
     assert finishline("webhook", "add", "https://a.example").code == 2  # No kind.
 
 
-def test_webhooks_and_deliveries_are_listed(finishline: Finishline, standin: StandIn) -> None:
+def test_webhooks_and_deliveries_are_listed(finishline, standin):
     standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
     listed = finishline("webhook", "list")
     assert "https://hooks.example/[a]" in listed.out
@@ -334,7 +319,7 @@ def test_webhooks_and_deliveries_are_listed(finishline: Finishline, standin: Sta
     assert "No webhooks yet" in finishline("webhook", "list").out
 
 
-def test_what_is_asked_of_one_webhook(finishline: Finishline, standin: StandIn) -> None:
+def test_what_is_asked_of_one_webhook(finishline, standin):
     own = "/api/v1/webhooks/h1"
     standin.answer(f"POST {own}/test", DELIVERY, status=202)
     standin.answer(f"POST {own}/secret", HOOK | {"secret": "whsec_y"})
@@ -372,9 +357,7 @@ HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
 ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
 
-def test_prices_are_listed_with_what_supersedes_them(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_prices_are_listed_with_what_supersedes_them(finishline, standin):
     standin.answer("GET /api/v1/prices", {"prices": [PRICE, PRICE | {"pricing": "spot"}]})
     ran = finishline("prices", "list", "--instance", "gpu.8", "--on", "2026-03-02")
 
@@ -386,7 +369,7 @@ def test_prices_are_listed_with_what_supersedes_them(
     assert "No prices yet" in finishline("prices", "list").out
 
 
-def test_a_price_is_added_with_its_source_and_day(finishline: Finishline, standin: StandIn) -> None:
+def test_a_price_is_added_with_its_source_and_day(finishline, standin):
     standin.answer("POST /api/v1/prices", PRICE, status=201)
     given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
     ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
@@ -400,9 +383,7 @@ def test_a_price_is_added_with_its_source_and_day(finishline: Finishline, standi
     assert finishline("prices", "add", *given, "--source", "https://a.example").code == 1
 
 
-def test_a_price_of_an_owned_system_is_sent_by_its_parts(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_price_of_an_owned_system_is_sent_by_its_parts(finishline, standin):
     standin.answer("POST /api/v1/prices", PRICE, status=201)
     named = ("lab", "rack-1", "basement", "--from", "2026-03-01", "--source", "https://a.example")
     parts = (
@@ -422,9 +403,7 @@ def test_a_price_of_an_owned_system_is_sent_by_its_parts(
     assert finishline("prices", "add", *named).code == 2
 
 
-def test_csv_and_toml_are_imported_alike(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_csv_and_toml_are_imported_alike(finishline, standin, tmp_path):
     standin.answer("POST /api/v1/prices/import", {"added": [PRICE, PRICE], "already_there": 1})
     table = tmp_path / "prices.csv"
     header = f"\ufeff{HEADER},note,supersedes"
@@ -475,13 +454,8 @@ def test_csv_and_toml_are_imported_alike(
     ],
 )
 def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
-    finishline: Finishline,
-    standin: StandIn,
-    tmp_path: Path,
-    name: str,
-    content: str,
-    told: str,
-) -> None:
+    finishline, standin, tmp_path, name, content, told
+):
     path = tmp_path / name
     path.write_text(content)
     ran = finishline("prices", "import", str(path))
@@ -490,11 +464,11 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
     assert told in ran.err
 
 
-def test_a_file_that_is_not_there_is_refused(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_refused(finishline, tmp_path):
     assert finishline("prices", "import", str(tmp_path / "gone.csv")).code == 1
 
 
-def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline: Finishline) -> None:
+def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline):
     assert "[[prices]]" in finishline("prices", "import", "--help").out
 
 
@@ -521,7 +495,7 @@ FOUND: dict[str, Any] = {
 }
 
 
-def test_phases_are_shown_with_their_history(finishline: Finishline, standin: StandIn) -> None:
+def test_phases_are_shown_with_their_history(finishline, standin):
     standin.answer(f"GET {PATH}", FOUND)
     ran = finishline("benchmark", "phases", "digits")
     assert ran.code == 0
@@ -530,9 +504,7 @@ def test_phases_are_shown_with_their_history(finishline: Finishline, standin: St
     assert [asked.method for asked in standin.asked] == ["GET"]
 
 
-def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_date_that_is_not_given_stays_and_none_takes_it_away(finishline, standin):
     standin.answer(f"GET {PATH}", FOUND)
     standin.answer(f"POST {PATH}", FOUND["phases"], status=201)
     command = (
@@ -567,8 +539,8 @@ def test_a_date_that_is_not_given_stays_and_none_takes_it_away(
     ],
 )
 def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
-    more: tuple[str, ...], end: str, told: str, finishline: Finishline, standin: StandIn
-) -> None:
+    more, end, told, finishline, standin
+):
     standin.answer(f"POST /api/v1/submissions/abc/{end}", {"id": "abc"})
     ran = finishline("withdraw", "abc", "--reason", "wrong clock", *more, "--token", "fl_a")
     assert ran.code == 0
@@ -577,9 +549,7 @@ def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
     assert finishline("withdraw", "abc", *more).code == 2
 
 
-def test_check_tells_the_phase_of_a_server_that_is_asked(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_check_tells_the_phase_of_a_server_that_is_asked(finishline, standin, tmp_path):
     path = str(write_submission(tmp_path / "digits"))
     standin.answer("GET /api/v1/benchmarks/digits", {"sha256": "0" * 64, "phases": FOUND["phases"]})
     ran = finishline("check", path, "--url", standin.url)

@@ -8,17 +8,15 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.rules.archive import records
 from finishline.rules.archive.definitions import shipped_file
-from tests.cli.conftest import Finishline, StandIn
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
 
-def test_a_good_submission_is_scored(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_good_submission_is_scored(finishline, tmp_path):
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder))
     assert ran.code == 0
@@ -27,17 +25,15 @@ def test_a_good_submission_is_scored(finishline: Finishline, tmp_path: Path) -> 
     assert (result["started"], result["reached"], result["tta_seconds"]) == (3, 3, 20.0)
 
 
-def test_a_submission_that_missed_the_target_is_no_error(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_a_submission_that_missed_the_target_is_no_error(finishline, tmp_path):
     ran = finishline("check", str(write_submission(tmp_path / "s", finals=(60.0,) * 3)), "--json")
     assert ran.code == 0
     assert ran.json()["result"]["tta_seconds"] is None
 
 
 def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+    finishline, standin, tmp_path
+):
     folder = write_submission(tmp_path / "sub")
     for name, kept in (("run_1.log", "INTERVAL_START"), ("run_2.log", "eval_stop")):
         lines = (folder / name).read_text().splitlines(keepends=True)
@@ -82,9 +78,7 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
         ({"surprise": 1}, "surprise"),
     ],
 )
-def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
-    finishline: Finishline, tmp_path: Path, claim: dict[str, Any], field: str
-) -> None:
+def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(finishline, tmp_path, claim, field):
     ran = finishline("check", str(write_submission(tmp_path / "sub", **claim)), "--json")
     assert ran.code == 1
     assert ran.out == ""
@@ -92,16 +86,14 @@ def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
     assert (problem["file"], problem["field"]) == ("submission.json", field)
 
 
-def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_a_log_by_itself_is_checked_with_the_submission_beside_it(finishline, tmp_path):
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder / "run_0.log"))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.endswith(f"check the whole submission: finishline check {folder}\n")
 
 
-def test_a_broken_log_line_is_named(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_broken_log_line_is_named(finishline, tmp_path):
     folder = write_submission(tmp_path / "sub")
     log = folder / "run_1.log"
     lines = log.read_text().splitlines()
@@ -114,9 +106,7 @@ def test_a_broken_log_line_is_named(finishline: Finishline, tmp_path: Path) -> N
     assert "Traceback" not in ran.err
 
 
-def test_a_dawnbench_entry_needs_its_benchmark_named(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_a_dawnbench_entry_needs_its_benchmark_named(finishline, tmp_path):
     entry = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
              "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
     (tmp_path / "entry.json").write_text(json.dumps(entry))
@@ -132,9 +122,7 @@ def test_a_dawnbench_entry_needs_its_benchmark_named(
     assert error["message"].endswith("Name it with --benchmark, such as --benchmark cifar10.")
 
 
-def test_benchmark_definitions_that_are_not_there_are_one_sentence(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_benchmark_definitions_that_are_not_there_are_one_sentence(finishline, tmp_path):
     folder = write_submission(tmp_path / "sub")
     ran = finishline("check", str(folder), "--benchmarks-dir", str(tmp_path / "gone"))
     assert ran.code == 1
@@ -148,9 +136,9 @@ ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "fram
 START = 1_700_000_000_000
 
 
-def log(minutes: int, *, seed: int, status: str = "success") -> str:
+def log(minutes, *, seed, status="success"):
     stop = START + minutes * 60_000
-    lines: list[tuple[str, int, Any, dict[str, Any]]] = [
+    lines = [
         ("submission_benchmark", START, "retinanet", {}),
         ("submission_division", START, "closed", {}),
         ("submission_org", START, "ACME", {}),
@@ -167,7 +155,7 @@ def log(minutes: int, *, seed: int, status: str = "success") -> str:
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     """One retinanet set of five runs, 10 to 14 minutes."""
     folder = tmp_path / "package"
     results = folder / "ACME" / "results" / "big" / "retinanet"
@@ -181,7 +169,7 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """Two DAWNBench entries, of which one has no TSV."""
     folder = tmp_path / "dawnbench"
     train = folder / "CIFAR10" / "train"
@@ -192,13 +180,11 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def lines(text: str) -> list[dict[str, Any]]:
+def lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_one_json_line_for_each_submission(
-    finishline: Finishline, package: Path, tree: Path
-) -> None:
+def test_one_json_line_for_each_submission(finishline, package, tree):
     ran = finishline("score", str(tree), str(package))
     assert (ran.code, ran.err) == (0, "")
     good, half, result = lines(ran.out)
@@ -208,7 +194,7 @@ def test_one_json_line_for_each_submission(
     assert result["olympic_mean_seconds"] == 720.0
 
 
-def test_records_as_csv_and_as_a_table(finishline: Finishline, package: Path, tree: Path) -> None:
+def test_records_as_csv_and_as_a_table(finishline, package, tree):
     both = str(tree), str(package)
     rows = list(csv.DictReader(io.StringIO(finishline("score", *both, "--format", "csv").out)))
     assert [row["path"] for row in rows] == [
@@ -220,7 +206,7 @@ def test_records_as_csv_and_as_a_table(finishline: Finishline, package: Path, tr
     assert "5/5" in table
 
 
-def test_names_from_strangers_are_no_formulas_in_csv(finishline: Finishline, tree: Path) -> None:
+def test_names_from_strangers_are_no_formulas_in_csv(finishline, tree):
     train = tree / "CIFAR10" / "train"
     (train / "good.json").rename(tree / "x")
     odd = tree / "=cmd" / "CIFAR10" / "train"
@@ -231,8 +217,8 @@ def test_names_from_strangers_are_no_formulas_in_csv(finishline: Finishline, tre
 
 
 def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
-    finishline: Finishline, package: Path, tmp_path: Path
-) -> None:
+    finishline, package, tmp_path
+):
     own = tmp_path / "own"
     own.mkdir()
     shipped = shipped_file("mlperf-v5.1-retinanet")
@@ -243,16 +229,14 @@ def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
     assert finishline("score", str(package), "--benchmarks", str(tmp_path)).code == 1
 
 
-def test_the_points_may_be_pruned_or_all(finishline: Finishline, package: Path) -> None:
+def test_the_points_may_be_pruned_or_all(finishline, package):
     [pruned] = lines(finishline("score", str(package)).out)
     [full] = lines(finishline("score", str(package), "--rcp", "full").out)
     assert pruned["rcp"]["verdict"] == full["rcp"]["verdict"] == "pass"
     assert finishline("score", str(package), "--rcp", "some").code == 2
 
 
-def test_a_path_inside_a_package_still_finds_its_system(
-    finishline: Finishline, package: Path
-) -> None:
+def test_a_path_inside_a_package_still_finds_its_system(finishline, package):
     inner = package / "ACME" / "results" / "big" / "retinanet"
     [record] = lines(finishline("score", str(inner)).out)
     assert (record["path"], record["organisation"], record["system"]) == (".", "ACME", "big")
@@ -261,7 +245,7 @@ def test_a_path_inside_a_package_still_finds_its_system(
     assert single["runs"][0]["tta_seconds"] == 780.0
 
 
-def test_links_pipes_and_folders_are_not_read(finishline: Finishline, package: Path) -> None:
+def test_links_pipes_and_folders_are_not_read(finishline, package):
     results = package / "ACME" / "results" / "big" / "retinanet"
     (results / "result_5.txt").symlink_to("/etc/passwd")
     os.mkfifo(results / "result_6.txt")
@@ -273,9 +257,7 @@ def test_links_pipes_and_folders_are_not_read(finishline: Finishline, package: P
     assert record["n_runs"] == 7
 
 
-def test_a_name_that_is_not_text_is_told_and_hinders_nothing(
-    finishline: Finishline, package: Path
-) -> None:
+def test_a_name_that_is_not_text_is_told_and_hinders_nothing(finishline, package):
     odd = os.fsencode(package) + b"/O\xff\n/results/big/retinanet"
     Path(os.fsdecode(odd)).mkdir(parents=True)
     (Path(os.fsdecode(odd)) / "result_0.txt").write_text(log(10, seed=1))
@@ -286,21 +268,17 @@ def test_a_name_that_is_not_text_is_told_and_hinders_nothing(
     assert {problem["code"] for problem in second["problems"]} >= {"not_a_regular_file"}
 
 
-def test_what_is_not_there_or_holds_nothing_is_one_sentence(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_what_is_not_there_or_holds_nothing_is_one_sentence(finishline, tmp_path):
     assert "Cannot read" in finishline("score", str(tmp_path / "gone")).err
     ran = finishline("score", str(tmp_path))
     assert (ran.code, ran.out) == (1, "")
     assert "No submission found" in ran.err
 
 
-def test_a_fault_of_ours_hides_no_other_record(
-    finishline: Finishline, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_hides_no_other_record(finishline, tree, monkeypatch):
     whole = records._score
 
-    def faulty(submission: Any, reader: Any) -> Any:
+    def faulty(submission, reader):
         return whole(submission, reader) if "half" in submission.path else 1 / 0
 
     monkeypatch.setattr(records, "_score", faulty)
@@ -309,9 +287,7 @@ def test_a_fault_of_ours_hides_no_other_record(
     assert second["path"] == "CIFAR10/train/half.json"
 
 
-def test_check_lists_every_problem_and_its_place(
-    finishline: Finishline, package: Path, tree: Path
-) -> None:
+def test_check_lists_every_problem_and_its_place(finishline, package, tree):
     assert finishline("check", str(package)).code == 0
     ran = finishline("check", str(tree))
     assert ran.code == 1
@@ -328,9 +304,7 @@ def test_check_lists_every_problem_and_its_place(
     assert problem["file"].endswith("retinanet/result_1.txt")
 
 
-def test_check_takes_one_file_of_an_archive(
-    finishline: Finishline, package: Path, tree: Path
-) -> None:
+def test_check_takes_one_file_of_an_archive(finishline, package, tree):
     train = tree / "CIFAR10" / "train"
     assert finishline("check", str(train / "good.json")).code == 0
     assert finishline("check", str(train / "good.tsv")).code == 0
@@ -341,9 +315,7 @@ def test_check_takes_one_file_of_an_archive(
     assert finishline("check", str(run)).code == 1
 
 
-def test_score_needs_scipy_for_convergence_points_alone(
-    package: Path, tree: Path, tmp_path: Path
-) -> None:
+def test_score_needs_scipy_for_convergence_points_alone(package, tree, tmp_path):
     entries = run_bare(tmp_path, "score", tree, "--benchmarks", BENCHMARKS)
     results = run_bare(tmp_path, "score", package)
 
@@ -366,7 +338,7 @@ PATH = "GET /api/v1/benchmarks/spring.toml"
 FILES = ("task.py", "reference/train.py", "reference/training.toml")
 
 
-def answer_with_definition(standin: StandIn) -> None:
+def answer_with_definition(standin):
     standin.answer(PATH, SPRING)
     for name in FILES:
         content = DIGITS.with_name("digits").joinpath(name).read_bytes()
@@ -374,8 +346,8 @@ def answer_with_definition(standin: StandIn) -> None:
 
 
 def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+    finishline, standin, tmp_path
+):
     folder, submission = tmp_path / "benchmarks", write_submission(tmp_path / "mine")
     here = ("--benchmarks-dir", str(folder))
     for file in submission.iterdir():
@@ -392,8 +364,8 @@ def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
 
 
 def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+    finishline, standin, tmp_path
+):
     mine = tmp_path / "spring.toml"
     mine.write_text("title = 'mine'")
     fetch = ("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
@@ -408,9 +380,7 @@ def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
     assert mine.read_bytes() == SPRING
 
 
-def test_without_a_token_an_unknown_benchmark_may_be_one_for_members(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_without_a_token_an_unknown_benchmark_may_be_one_for_members(finishline, standin):
     standin.refuse("GET /api/v1/benchmarks/spring.toml", 404, "There is no benchmark 'spring'.")
     hint = "One for members alone needs a token: `finishline login URL`."
 
@@ -418,9 +388,7 @@ def test_without_a_token_an_unknown_benchmark_may_be_one_for_members(
     assert hint not in finishline("benchmark", "fetch", "spring", "--token", "fl_x").err
 
 
-def test_an_answer_that_is_no_definition_writes_nothing(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_an_answer_that_is_no_definition_writes_nothing(finishline, standin, tmp_path):
     standin.answer(PATH, b"<html>")
     ran = finishline("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))
     assert ran.code == 1
@@ -428,9 +396,7 @@ def test_an_answer_that_is_no_definition_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_check_asks_the_server_for_a_definition_that_is_not_here(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_check_asks_the_server_for_a_definition_that_is_not_here(finishline, standin, tmp_path):
     submission = write_submission(tmp_path / "mine")
     for file in submission.iterdir():
         file.write_bytes(file.read_bytes().replace(b'"digits"', b'"spring"'))
@@ -443,9 +409,7 @@ def test_check_asks_the_server_for_a_definition_that_is_not_here(
     assert "Accepted by the rules: spring closed" in ran.out
 
 
-def test_check_says_that_the_server_with_the_definition_does_not_answer(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_check_says_that_the_server_with_the_definition_does_not_answer(finishline, tmp_path):
     submission = write_submission(tmp_path / "mine", benchmark="spring")
 
     ran = finishline("check", str(submission), "--url", "http://127.0.0.1:9")
@@ -454,7 +418,7 @@ def test_check_says_that_the_server_with_the_definition_does_not_answer(
     assert "127.0.0.1:9" in ran.err
 
 
-def test_a_definition_is_checked_by_itself(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_definition_is_checked_by_itself(finishline, tmp_path):
     mine = tmp_path / "spring.toml"
     mine.write_bytes(SPRING)
 
@@ -465,9 +429,7 @@ def test_a_definition_is_checked_by_itself(finishline: Finishline, tmp_path: Pat
     assert "spring.toml" in refused.err
 
 
-def test_score_takes_a_definition_file_and_those_of_a_server(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_score_takes_a_definition_file_and_those_of_a_server(finishline, standin, tmp_path):
     log = write_submission(tmp_path / "mine") / "run_0.log"
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": [{"id": "digits"}, {"id": "spring"}]})
     standin.answer(PATH, SPRING)
@@ -492,7 +454,7 @@ PROGRAM = (
 )
 
 
-def run_bare(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run_bare(folder, *arguments):
     """Run a command in a folder without the blocked modules and without settings."""
     kept = {name: at for name, at in os.environ.items() if not name.startswith("FINISHLINE_")}
     return subprocess.run(
@@ -511,9 +473,7 @@ def run_bare(folder: Path, *arguments: object) -> subprocess.CompletedProcess[st
     [("up",), ("run", "digits"), ("bench", "digits"), ("demo",)],
     ids=lambda each: each[0],
 )
-def test_what_needs_the_server_says_so_in_one_sentence(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_needs_the_server_says_so_in_one_sentence(command, tmp_path):
     ran = run_bare(tmp_path, *command)
 
     assert (ran.returncode, ran.stdout) == (4, "")
@@ -528,11 +488,11 @@ def test_what_needs_the_server_says_so_in_one_sentence(
 @pytest.mark.parametrize(
     "command", ["check", "submit", "show", "leaderboard", "verify", "check-proof", "ticket"]
 )
-def test_a_participants_command_explains_itself(command: str, tmp_path: Path) -> None:
+def test_a_participants_command_explains_itself(command, tmp_path):
     assert run_bare(tmp_path, command, "--help").returncode == 0
 
 
-def test_a_submission_is_checked_under_a_definition_file(tmp_path: Path) -> None:
+def test_a_submission_is_checked_under_a_definition_file(tmp_path):
     folder = write_submission(tmp_path / "mine")
 
     (tmp_path / "others").mkdir()
@@ -548,7 +508,7 @@ def test_a_submission_is_checked_under_a_definition_file(tmp_path: Path) -> None
     assert "warning: Tests and intervals by Student's t need SciPy" in ran.stdout
 
 
-def test_a_fetched_definition_is_found_in_benchmarks_here(tmp_path: Path) -> None:
+def test_a_fetched_definition_is_found_in_benchmarks_here(tmp_path):
     folder = write_submission(tmp_path / "mine")
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "digits.toml").write_bytes((BENCHMARKS / "digits.toml").read_bytes())

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from finishline.cli.submission_tables import find_submission_files
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key
-from tests.cli.conftest import Finishline, StandIn
 from tests.support.proofs import zip_of
 
 SHA = "ab" * 32
@@ -24,14 +22,14 @@ SHA = "ab" * 32
 KEYS = {"keys": [{"id": "x", "public_key": "cd" * 32}]}
 
 
-def refused(content: bytes) -> str:
+def refused(content):
     """The reason of the only check that is made of what is no bundle."""
     (check,) = check_bundle(content, []).checks
     assert (check.name, check.result) == ("bundle", "fail")
     return check.why
 
 
-def test_a_bundle_is_its_document_and_its_files_by_hash() -> None:
+def test_a_bundle_is_its_document_and_its_files_by_hash():
     found = read_bundle(zip_of(("proof.json", b'{"a": 1}'), (f"logs/{SHA}", b"x")))
 
     assert (found.proof, found.logs) == ({"a": 1}, {SHA: b"x"})
@@ -43,38 +41,36 @@ def test_a_bundle_is_its_document_and_its_files_by_hash() -> None:
     ["../evil", "/etc/passwd", f"logs/../{SHA}", f"logs/{SHA}/", "logs/", f"logs/{SHA.upper()}",
      f"logs\\{SHA}", "proof.json/x", "PROOF.JSON", f"logs/{SHA}x", f"logs/{SHA}\n"],
 )  # fmt: skip
-def test_no_other_name_is_read(name: str) -> None:
+def test_no_other_name_is_read(name):
     assert "unexpected file name" in refused(zip_of(("proof.json", b"{}"), (name, b"x")))
 
 
-def test_a_file_that_is_there_twice_is_refused() -> None:
+def test_a_file_that_is_there_twice_is_refused():
     assert "appears twice" in refused(zip_of(("proof.json", b"{}"), ("proof.json", b"{}")))
 
 
-def test_too_many_files_are_refused() -> None:
+def test_too_many_files_are_refused():
     names = [f"logs/{number:064x}" for number in range(bundles.FILES_LIMIT)]
     content = zip_of(("proof.json", b"{}"), *((name, b"") for name in names))
 
     assert "111 files; expected at most 110" in refused(content)
 
 
-def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:
+def test_a_bomb_is_not_unpacked_beyond_the_limit():
     bomb = zip_of(("proof.json", bytes(bundles.PROOF_LIMIT_BYTES + 1)))
 
     assert len(bomb) < 100_000
     assert "too large unpacked" in refused(bomb)
 
 
-def test_many_files_within_their_limits_may_not_be_too_much_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_files_within_their_limits_may_not_be_too_much_together(monkeypatch):
     monkeypatch.setattr(bundles, "BUNDLE_LIMIT_BYTES", 1000)
     entries = [(f"logs/{number:064x}", bytes(400)) for number in range(3)]
 
     assert "expected at most 198 bytes" in refused(zip_of(("proof.json", b"{}"), *entries))
 
 
-def test_a_size_that_is_a_lie_is_refused() -> None:
+def test_a_size_that_is_a_lie_is_refused():
     content = bytearray(zip_of(("proof.json", b"{}" * 50), method=zipfile.ZIP_STORED))
     for mark, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         place = content.index(mark) + offset
@@ -83,7 +79,7 @@ def test_a_size_that_is_a_lie_is_refused() -> None:
     assert refused(bytes(content))
 
 
-def test_what_cannot_be_unpacked_is_refused() -> None:
+def test_what_cannot_be_unpacked_is_refused():
     good = zip_of(("proof.json", b'{"a": 1}' * 20), method=zipfile.ZIP_STORED)
     unknown = bytearray(good)
     for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
@@ -98,9 +94,7 @@ def test_what_cannot_be_unpacked_is_refused() -> None:
     assert "given twice" in refused(b'{"a": 1, "a": 2}')
 
 
-def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(finishline, standin):
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b'{"a": 1}')))
     standin.answer("GET /api/v1/keys", KEYS)
     ran = finishline("check-proof", "v1")
@@ -116,9 +110,7 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
     assert lines[-1] == "Do not rely on this: signature, signer, format failed."
 
 
-def test_the_proof_of_another_verification_answers_nothing(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_the_proof_of_another_verification_answers_nothing(finishline, standin):
     """Each of its checks may pass: it is as sound as it ever was, of something else."""
     proof = {"format": "finishline-proof/1", "verification": {"id": "v2"}}
     standin.answer("GET /api/v1/verifications/v1/proof", json.dumps(proof).encode())
@@ -129,9 +121,7 @@ def test_the_proof_of_another_verification_answers_nothing(
     assert "the proof of verification 'v2'; expected that of 'v1'" in ran.err
 
 
-def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(finishline, tmp_path):
     path = tmp_path / "proof.json"
     path.write_text('{"format": "finishline-proof/1", "verdict": [], "signature": 3}')
     view = finishline("check-proof", str(path), "--json")
@@ -143,14 +133,14 @@ def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
 @pytest.mark.parametrize(
     "keys", [{"keys": [{"id": "x"}]}, {"keys": [{"public_key": "zz"}]}, {"strange": 1}]
 )
-def test_a_server_without_keys_is_said(finishline: Finishline, standin: StandIn, keys: Any) -> None:
+def test_a_server_without_keys_is_said(finishline, standin, keys):
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b"{}")))
     standin.answer("GET /api/v1/keys", keys)
 
     assert finishline("check-proof", "v1").code == 4
 
 
-def test_the_servers_refusal_is_passed_on(finishline: Finishline, standin: StandIn) -> None:
+def test_the_servers_refusal_is_passed_on(finishline, standin):
     standin.refuse("GET /api/v1/verifications/v1/proof", 409, "It is running.")
     ran = finishline("check-proof", "v1")
 
@@ -158,18 +148,14 @@ def test_the_servers_refusal_is_passed_on(finishline: Finishline, standin: Stand
     assert finishline("check-proof", "v2").code == 6
 
 
-def test_an_answer_beyond_the_limit_is_not_read_to_its_end(
-    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_beyond_the_limit_is_not_read_to_its_end(finishline, standin, monkeypatch):
     monkeypatch.setattr("finishline.cli.commands.check_proof.BUNDLE_LIMIT_BYTES", 10)
     standin.answer("GET /api/v1/verifications/v1/proof", b"PK" + bytes(100))
 
     assert "larger than 10 bytes" in finishline("check-proof", "v1").err
 
 
-def test_files_that_are_not_there_and_keys_that_are_none_are_named(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_files_that_are_not_there_and_keys_that_are_none_are_named(finishline, tmp_path):
     assert finishline("check-proof", str(tmp_path / "gone.zip")).code == 1
     (tmp_path / "proof.json").write_text("{}")
     for content in ("", "zz", "ab" * 31, "{", json.dumps({"keys": [{}]}), "\xff"):
@@ -181,11 +167,11 @@ def test_files_that_are_not_there_and_keys_that_are_none_are_named(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return write_submission(tmp_path / "sub", runs=["run_0.log", "run_1.log"])
 
 
-def write_submission(folder: Path, **claim: Any) -> Path:
+def write_submission(folder, **claim):
     folder.mkdir()
     (folder / "submission.json").write_text(json.dumps({"benchmark": "digits"} | claim))
     for number in range(2):
@@ -193,7 +179,7 @@ def write_submission(folder: Path, **claim: Any) -> Path:
     return folder
 
 
-def test_a_folder_and_its_json_name_the_same_files(folder: Path) -> None:
+def test_a_folder_and_its_json_name_the_same_files(folder):
     files = find_submission_files(folder)
     assert files == find_submission_files(folder / "submission.json")
     assert list(files.logs.items()) == [
@@ -202,7 +188,7 @@ def test_a_folder_and_its_json_name_the_same_files(folder: Path) -> None:
     ]
 
 
-def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path: Path) -> None:
+def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path):
     (tmp_path / "entry.json").write_text("\ufeff" + json.dumps({"author": "A", "version": "v1.0"}))
     (tmp_path / "entry.tsv").write_text("epoch\thours\ttop1Accuracy\n")
     logs = find_submission_files(tmp_path / "entry.json").logs
@@ -212,9 +198,7 @@ def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../run_0.log", "/etc/passwd", "..", ".", "", "a\\b", "nul\0byte", "run_9.log"]
 )
-def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(tmp_path, name):
     folder = write_submission(tmp_path / "sub", runs=[name])
     (tmp_path / "run_0.log").write_text("outside")
     with pytest.raises(CliError) as caught:
@@ -224,14 +208,14 @@ def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"benchmark": "x"}', '{"runs": [1]}'])
-def test_a_json_that_describes_no_submission_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_json_that_describes_no_submission_is_refused(tmp_path, content):
     (tmp_path / "submission.json").write_text(content)
     with pytest.raises(CliError) as caught:
         find_submission_files(tmp_path)
     assert caught.value.exit_code is ExitCode.REFUSED
 
 
-def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
+def test_what_is_missing_is_named_once_with_its_path(tmp_path):
     gone = tmp_path / "gone"
     with pytest.raises(CliError) as caught:
         find_submission_files(gone)
@@ -257,20 +241,20 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
         find_files_of_a_program(package)
 
 
-def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path):
     folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])
     with pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"):
         find_submission_files(folder)
 
 
-def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path: Path) -> None:
+def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path):
     runs = ["run_0.log", "run_1.log"]
     first = find_submission_files(write_submission(tmp_path / "a", runs=runs))
     second = find_submission_files(write_submission(tmp_path / "b", runs=runs))
     assert idempotency_key(first.upload) == idempotency_key(second.upload)
 
 
-def test_the_key_differs_for_other_contents_names_and_fields(folder: Path) -> None:
+def test_the_key_differs_for_other_contents_names_and_fields(folder):
     files = find_submission_files(folder)
     keys = [idempotency_key(files.upload), idempotency_key(files.upload, benchmark="cifar10")]
     (folder / "run_0.log").write_text("log 1")
@@ -283,25 +267,25 @@ COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
 
 
 @pytest.fixture
-def git(tmp_path: Path) -> Path:
+def git(tmp_path):
     folder = tmp_path / ".git"
     (folder / "refs" / "heads").mkdir(parents=True)
     return folder
 
 
-def test_a_branch_names_the_commit(git: Path) -> None:
+def test_a_branch_names_the_commit(git):
     (git / "HEAD").write_text("ref: refs/heads/master\n")
     (git / "refs" / "heads" / "master").write_text(f"{COMMIT}\n")
     (git.parent / "CIFAR10" / "train").mkdir(parents=True)
     assert commit_of(git.parent / "CIFAR10" / "train") == COMMIT
 
 
-def test_a_detached_head_is_the_commit(git: Path) -> None:
+def test_a_detached_head_is_the_commit(git):
     (git / "HEAD").write_text(COMMIT)
     assert commit_of(git.parent) == COMMIT
 
 
-def test_a_packed_branch_names_the_commit(git: Path) -> None:
+def test_a_packed_branch_names_the_commit(git):
     (git / "HEAD").write_text("ref: refs/heads/master\n")
     (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{COMMIT} refs/heads/master\n")
     assert commit_of(git.parent) == COMMIT
@@ -310,7 +294,7 @@ def test_a_packed_branch_names_the_commit(git: Path) -> None:
 @pytest.mark.parametrize(
     "head", ["", "ref: refs/heads/gone", "ref: refs/../../secret", "not a commit", COMMIT[:39]]
 )
-def test_what_names_no_commit_is_none(git: Path, head: str) -> None:
+def test_what_names_no_commit_is_none(git, head):
     (git / "HEAD").write_text(head)
     (git.parent / "secret").write_text(COMMIT)
     assert commit_of(git.parent) is None
@@ -337,13 +321,13 @@ VIEW = {
 
 
 @pytest.fixture
-def entry(tmp_path: Path) -> Path:
+def entry(tmp_path):
     path = tmp_path / "entry.json"
     path.write_text(json.dumps(ENTRY))
     return path
 
 
-def test_an_entry_without_a_log_is_checked_offline(finishline: Finishline, entry: Path) -> None:
+def test_an_entry_without_a_log_is_checked_offline(finishline, entry):
     ran = finishline("check", str(entry), "--benchmark", "cifar10")
     assert (ran.code, ran.err) == (0, "")
     words = " ".join(ran.out.split())
@@ -354,18 +338,14 @@ def test_an_entry_without_a_log_is_checked_offline(finishline: Finishline, entry
     assert (document["result"]["latency_ms"], document["result"]["eligible"]) == (2.5, True)
 
 
-def test_an_entry_below_the_target_is_accepted_and_not_ranked(
-    finishline: Finishline, entry: Path
-) -> None:
+def test_an_entry_below_the_target_is_accepted_and_not_ranked(finishline, entry):
     entry.write_text(json.dumps(ENTRY | {"top1Accuracy": 93.9}))
     ran = finishline("check", str(entry), "--benchmark", "cifar10")
     assert ran.code == 0
     assert "not ranked: the model did not reach the target" in " ".join(ran.out.split())
 
 
-def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(
-    finishline: Finishline, entry: Path
-) -> None:
+def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(finishline, entry):
     entry.write_text(json.dumps(ENTRY | {"latency": "2.5"}, indent=1))
     ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
     assert ran.code == 1
@@ -373,9 +353,7 @@ def test_a_bad_latency_is_exit_code_1_and_names_line_and_field(
     assert (problem["file"], problem["line"], problem["field"]) == ("entry.json", 9, "latency")
 
 
-def test_an_entry_without_latency_and_log_says_what_is_missing(
-    finishline: Finishline, entry: Path
-) -> None:
+def test_an_entry_without_latency_and_log_says_what_is_missing(finishline, entry):
     entry.write_text(json.dumps({k: v for k, v in ENTRY.items() if k != "latency"}))
     ran = finishline("check", str(entry), "--benchmark", "cifar10", "--json")
     (problem,) = ran.error()["problems"]
@@ -383,9 +361,7 @@ def test_an_entry_without_latency_and_log_says_what_is_missing(
     assert "latency" in problem["expected"]
 
 
-def test_submit_sends_the_entry_alone_and_tells_its_figures(
-    finishline: Finishline, standin: StandIn, entry: Path
-) -> None:
+def test_submit_sends_the_entry_alone_and_tells_its_figures(finishline, standin, entry):
     standin.answer("POST /api/v1/submissions", VIEW, status=201)
     ran = finishline("submit", str(entry), "--benchmark", "cifar10", "--token", "fl_1")
     assert ran.code == 0
@@ -397,7 +373,7 @@ def test_submit_sends_the_entry_alone_and_tells_its_figures(
     assert "latency 2.500 ms, 10,000 items cost $0.040000, top1Accuracy 94.5000." in words
 
 
-def test_an_inference_board_has_its_own_columns(finishline: Finishline, standin: StandIn) -> None:
+def test_an_inference_board_has_its_own_columns(finishline, standin):
     entries = [
         {"rank": 1, "tied": True, "latency_ms": 2.5, "cost_usd_per_10000": None, "quality": 94.5,
          "submitter": "ada", "model": "M", "system": {"name": "H"}, "submission_id": "s1"},

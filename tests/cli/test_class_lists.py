@@ -2,23 +2,20 @@
 
 import csv
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.cli.conftest import StandIn
 
 Finishline = Any
 LINK = "https://lab.example/join/1-abc"
 
 
 @pytest.fixture
-def invited(standin: StandIn, finishline: Finishline, tmp_path: Path) -> Any:
+def invited(standin, finishline, tmp_path):
     """Invites the people of a list, given as text or bytes."""
     standin.answer("POST /api/v1/invitations", {"link": LINK}, status=201)
 
-    def invite(content: str | bytes, *options: str) -> Any:
+    def invite(content, *options):
         path = tmp_path / "students.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return finishline("invite", "--from", str(path), *options)
@@ -26,7 +23,7 @@ def invited(standin: StandIn, finishline: Finishline, tmp_path: Path) -> Any:
     return invite
 
 
-def rows(ran: Any) -> list[dict[str, str]]:
+def rows(ran):
     assert ran.code == 0, ran.err
     return list(csv.DictReader(io.StringIO(ran.out)))
 
@@ -41,9 +38,7 @@ def rows(ran: Any) -> list[dict[str, str]]:
         "j@uni.example;Jürgen Müller\n\n",
     ],
 )
-def test_a_list_of_any_spreadsheet_is_read(
-    content: str | bytes, invited: Any, standin: StandIn
-) -> None:
+def test_a_list_of_any_spreadsheet_is_read(content, invited, standin):
     found = rows(invited(content, "--domain", "uni.example", "--until", "2027-02-01"))
     assert found == [{"name": "Jürgen Müller", "email": "j@uni.example", "link": LINK}]
     (asked,) = standin.asked
@@ -52,9 +47,7 @@ def test_a_list_of_any_spreadsheet_is_read(
     assert b"j@uni.example" not in asked.body
 
 
-def test_each_person_has_one_link_and_a_line_that_repeats_another_is_told(
-    invited: Any, standin: StandIn
-) -> None:
+def test_each_person_has_one_link_and_a_line_that_repeats_another_is_told(invited, standin):
     made = {"link": LINK, "remark": "Approve them."}
     standin.answers["POST /api/v1/invitations"] = [(201, made)]
     ran = invited("name,email\nAnn,a@u.example\nBo O'Hara,b@u.example\nAnne,A@u.example\n")
@@ -72,9 +65,7 @@ def test_each_person_has_one_link_and_a_line_that_repeats_another_is_told(
         ("name,email\n'',;\n", 2, "email"),
     ],
 )
-def test_nobody_is_invited_from_a_list_with_a_fault(
-    content: str, line: int, field: str, invited: Any, standin: StandIn
-) -> None:
+def test_nobody_is_invited_from_a_list_with_a_fault(content, line, field, invited, standin):
     ran = invited(content, "--domain", "u.example", "--json")
     assert ran.code == 1
     (problem,) = ran.error()["problems"]
@@ -82,6 +73,6 @@ def test_nobody_is_invited_from_a_list_with_a_fault(
     assert standin.asked == []
 
 
-def test_an_empty_list_and_a_name_beside_a_list_are_refused(invited: Any) -> None:
+def test_an_empty_list_and_a_name_beside_a_list_are_refused(invited):
     assert "names 0 people" in invited("name,email\n").err
     assert invited("Ann\n", "--name", "Ann").code == 2

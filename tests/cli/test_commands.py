@@ -1,14 +1,11 @@
 """The commands against a server that gives canned answers: outputs, exit codes, requests."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.cli.main import app
 from finishline.rules.archive.definitions import shipped_file
-from tests.cli.conftest import Finishline, StandIn
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
 RESULT = {
@@ -35,14 +32,14 @@ ENDED = VERIFICATION | {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     claim = {"benchmark": "digits", "runs": ["run_0.log"]}
     (tmp_path / "submission.json").write_text(json.dumps(claim))
     (tmp_path / "run_0.log").write_bytes(b":::MLLOG {}\n")
     return tmp_path
 
 
-def stream(*events: tuple[str, Any]) -> bytes:
+def stream(*events):
     lines = [
         f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
         for number, (name, document) in enumerate(events, start=1)
@@ -56,9 +53,7 @@ REPLAY = {
 }  # fmt: skip
 
 
-def test_submit_sends_every_file_once_with_a_key_of_their_contents(
-    finishline: Finishline, standin: StandIn, folder: Path
-) -> None:
+def test_submit_sends_every_file_once_with_a_key_of_their_contents(finishline, standin, folder):
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder), "--token", "fl_a", "--json")
     finishline("submit", str(folder / "submission.json"), "--token", "fl_a", "--json")
@@ -73,9 +68,7 @@ def test_submit_sends_every_file_once_with_a_key_of_their_contents(
     assert second.headers["Idempotency-Key"] == first.headers["Idempotency-Key"]
 
 
-def test_submit_tells_people_the_result_and_the_page(
-    finishline: Finishline, standin: StandIn, folder: Path
-) -> None:
+def test_submit_tells_people_the_result_and_the_page(finishline, standin, folder):
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder))
     assert "laptop [2 cores]" in ran.out
@@ -84,17 +77,13 @@ def test_submit_tells_people_the_result_and_the_page(
     assert ran.err == ""
 
 
-def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
-    finishline: Finishline, standin: StandIn, folder: Path
-) -> None:
+def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(finishline, standin, folder):
     problem = {"message": "a DAWNBench entry names no benchmark", "field": "benchmark"}
     standin.refuse("POST /api/v1/submissions", 422, "Refused.", [problem])
     assert "Name it with --benchmark" in finishline("submit", str(folder)).err
 
 
-def test_a_refused_submission_lists_file_line_field_and_expected(
-    finishline: Finishline, standin: StandIn, folder: Path
-) -> None:
+def test_a_refused_submission_lists_file_line_field_and_expected(finishline, standin, folder):
     problem = {"file": "run_0.log", "line": 1, "field": "key", "message": "no key",
                "expected": "an MLLOG key"}  # fmt: skip
     standin.refuse("POST /api/v1/submissions", 422, "The submission is refused.", [problem])
@@ -113,16 +102,14 @@ def test_a_refused_submission_lists_file_line_field_and_expected(
 @pytest.mark.parametrize(
     ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (500, 4), (503, 4)]
 )
-def test_exit_codes_follow_the_servers_answer(
-    finishline: Finishline, standin: StandIn, status: int, code: int
-) -> None:
+def test_exit_codes_follow_the_servers_answer(finishline, standin, status, code):
     standin.refuse("POST /api/v1/submissions/s1/verifications", status, "No.")
     ran = finishline("verify", "s1", "--json")
     assert ran.code == code
     assert ran.error()["exit_code"] == code
 
 
-def test_no_server_is_exit_code_4_and_one_sentence(finishline: Finishline) -> None:
+def test_no_server_is_exit_code_4_and_one_sentence(finishline):
     ran = finishline("benchmarks", "--url", "http://127.0.0.1:1")
     assert ran.code == 4
     assert ran.err.startswith("error: No response from http://127.0.0.1:1 ")
@@ -136,9 +123,7 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline: Finishline) -> No
      ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
      ["up", "--demo", "derby"]],
 )  # fmt: skip
-def test_wrong_usage_is_exit_code_2_without_a_traceback(
-    finishline: Finishline, arguments: list[str]
-) -> None:
+def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):
     ran = finishline(*arguments)
     assert ran.code == 2
     assert ran.out == ""
@@ -147,8 +132,8 @@ def test_wrong_usage_is_exit_code_2_without_a_traceback(
 
 
 def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submission(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+    finishline, tmp_path
+):
     claim = tmp_path / "submission.json"
     claim.write_text("earlier")
     kept = finishline("run", "digits", "--out", str(tmp_path))
@@ -174,8 +159,8 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_said_before_a_training_begins(
-    finishline: Finishline, tmp_path: Path, arguments: tuple[str, ...], wrong: str
-) -> None:
+    finishline, tmp_path, arguments, wrong
+):
     ran = finishline("run", *arguments, "--out", str(tmp_path / "fresh"))
 
     assert (ran.code, wrong in ran.err) == (1, True)
@@ -185,12 +170,8 @@ def test_what_cannot_be_trained_is_said_before_a_training_begins(
 
 @pytest.mark.parametrize("options", [(), ("--device", "cuda")])
 def test_a_card_that_torch_cannot_use_is_refused_before_a_ticket_is_taken(
-    finishline: Finishline,
-    standin: StandIn,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: tuple[str, ...],
-) -> None:
+    finishline, standin, tmp_path, monkeypatch, options
+):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f0c-4a)'\n")
     tool.chmod(0o755)
@@ -207,12 +188,12 @@ def test_a_card_that_torch_cannot_use_is_refused_before_a_ticket_is_taken(
     assert list(tmp_path.iterdir()) == [tool]
 
 
-def test_wrong_usage_is_json_for_programs(finishline: Finishline) -> None:
+def test_wrong_usage_is_json_for_programs(finishline):
     assert finishline("show", "--json").error()["kind"] == "usage"
     assert finishline("up", "--demo", "--json").error()["exit_code"] == 2
 
 
-def test_verify_without_watching_answers_at_once(finishline: Finishline, standin: StandIn) -> None:
+def test_verify_without_watching_answers_at_once(finishline, standin):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     ran = finishline("verify", "s1", "--reason", "too good", "--token", "fl_o")
     assert ran.code == 0
@@ -223,9 +204,7 @@ def test_verify_without_watching_answers_at_once(finishline: Finishline, standin
 @pytest.mark.parametrize(
     ("outcome", "code"), [("verified", 0), ("rejected", 3), ("inconclusive", 3), (None, 3)]
 )
-def test_watching_ends_with_the_verdicts_exit_code(
-    finishline: Finishline, standin: StandIn, outcome: str | None, code: int
-) -> None:
+def test_watching_ends_with_the_verdicts_exit_code(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     events = stream(
         ("state", VERIFICATION), ("replay", REPLAY), ("end", ENDED | {"outcome": outcome})
@@ -238,8 +217,8 @@ def test_watching_ends_with_the_verdicts_exit_code(
 
 
 def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdict(
-    finishline: Finishline, standin: StandIn
-) -> None:
+    finishline, standin
+):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     standin.answer(
         "GET /api/v1/verifications/v1/events",
@@ -260,9 +239,7 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
 
 
 @pytest.mark.parametrize("named", ["s1", "v1"])
-def test_watching_goes_along_with_a_verification_that_is_under_way(
-    finishline: Finishline, standin: StandIn, named: str
-) -> None:
+def test_watching_goes_along_with_a_verification_that_is_under_way(finishline, standin, named):
     others = [
         {"id": "v0", "kind": "replay", "state": "done"},
         {"id": "l1", "kind": "latency", "state": "running"},
@@ -283,9 +260,7 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(
     assert not [asked for asked in standin.asked if asked.method == "POST"]
 
 
-def test_the_id_of_a_verification_is_told_apart_with_the_command_that_shows_it(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_the_id_of_a_verification_is_told_apart_with_the_command_that_shows_it(finishline, standin):
     standin.refuse("POST /api/v1/submissions/v1/verifications", 404, "There is no submission 'v1'.")
     standin.answer("GET /api/v1/verifications/v1", VERIFICATION)
 
@@ -296,9 +271,7 @@ def test_the_id_of_a_verification_is_told_apart_with_the_command_that_shows_it(
     assert "finishline verify v1 --watch" in ran.err
 
 
-def test_watching_asks_for_a_replay_where_those_before_have_ended(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_watching_asks_for_a_replay_where_those_before_have_ended(finishline, standin):
     ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
     standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})
@@ -313,8 +286,8 @@ def test_watching_asks_for_a_replay_where_those_before_have_ended(
 
 
 def test_a_server_that_fails_is_not_asked_for_a_replay_before_it_was_seen_what_is_under_way(
-    finishline: Finishline, standin: StandIn
-) -> None:
+    finishline, standin
+):
     standin.refuse("GET /api/v1/submissions/s1", 500, "No.")
     assert finishline("verify", "s1", "--watch").code == 4
     assert [asked.method for asked in standin.asked] == ["GET"]
@@ -329,9 +302,7 @@ BACKENDS = [
 ]  # fmt: skip
 
 
-def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(finishline, standin):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     events = stream(("end", ENDED | {"backends": BACKENDS}))
     standin.answer("GET /api/v1/verifications/v1/events", events)
@@ -347,20 +318,18 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
     assert set(rows[1][1:]) == {"–"}
 
 
-def test_latencies_are_asked_for_one_by_one(finishline: Finishline) -> None:
+def test_latencies_are_asked_for_one_by_one(finishline):
     ran = finishline("verify", "s1", "s2", "--kind", "latency", "--reason", "r", "--json")
     assert ran.error()["exit_code"] == 2
     assert "--kind latency is for one submission" in ran.error()["message"]
 
 
-def test_a_kind_that_is_none_is_a_usage_error(finishline: Finishline) -> None:
+def test_a_kind_that_is_none_is_a_usage_error(finishline):
     ran = finishline("verify", "s1", "--kind", "race", "--json")
     assert ran.error()["exit_code"] == 2
 
 
-def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishline, standin):
     entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
              "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
              "tta_seconds": 0.8531, "runs_reached": 3, "runs_started": 3}  # fmt: skip
@@ -382,12 +351,10 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert first == "Division open; --division shows another."
 
 
-def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(finishline, standin):
     note = "Only organisers see this: the board as if its embargo were over now."
     entries = [{"rank": 1, "submission_id": "s1"}, {"rank": 2, "submission_id": "s2"}]
-    board: dict[str, Any] = {"benchmark": "digits", "entries": entries}
+    board = {"benchmark": "digits", "entries": entries}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     previewed = board | {"preview": {"note": note, "hidden": ["s2"]}}
     standin.answer("GET /api/v1/leaderboards/digits/preview", previewed)
@@ -401,14 +368,12 @@ def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
     assert "embargo" not in plain.out
 
 
-def test_a_board_names_what_was_scored_by_other_rules(
-    finishline: Finishline, standin: StandIn
-) -> None:
-    def entry(name: str, sha256: str) -> dict[str, Any]:
+def test_a_board_names_what_was_scored_by_other_rules(finishline, standin):
+    def entry(name, sha256):
         return {"rank": 1, "submission_id": name, "benchmark_sha256": sha256 * 32}
 
     entries = [entry("s1", "aa"), entry("s2", "bb"), entry("s3", "cc"), entry("s4", "bb")]
-    board: dict[str, Any] = {"benchmark": "digits", "entries": entries}
+    board = {"benchmark": "digits", "entries": entries}
     board["other_rules"] = {"bb" * 32: "version 1, other target"}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     for kind in ("train", "inference"):
@@ -417,9 +382,7 @@ def test_a_board_names_what_was_scored_by_other_rules(
         assert last == "other rules, not comparable (version 1, other target): s2, s4"
 
 
-def test_an_empty_board_says_whether_others_were_left_out(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_an_empty_board_says_whether_others_were_left_out(finishline, standin):
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
     assert finishline("leaderboard", "digits").out == (
         "No submissions yet. Upload the first with `finishline submit PATH`, a package with "
@@ -430,9 +393,7 @@ def test_an_empty_board_says_whether_others_were_left_out(
     assert rejected == "No submission matches the filters.\n"
 
 
-def test_a_board_and_a_submission_say_how_they_are_known(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     entry = {"rank": None, "provisional_rank": 2, "submission_id": "s1", "evidence": "claimed",
              "check": "epochs_agree", "tta_seconds": 2.0}  # fmt: skip
     measured = {"rank": 1, "submission_id": "s2", "evidence": "measured", "tta_seconds": 2.29,
@@ -449,29 +410,27 @@ def test_a_board_and_a_submission_say_how_they_are_known(
     assert "claimed · epochs agree" in finishline("show", "s1").out
 
 
-def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
-    finishline: Finishline,
-) -> None:
+def test_whoever_audits_what_is_no_verification_is_told_where_they_are(finishline):
     ran = finishline("check-proof", "s1")
     assert ran.code == 6
     assert ran.err.endswith("`finishline show SUBMISSION` lists a submission's verifications.\n")
 
 
-def test_the_help_of_a_command_breaks_lines_at_the_width_alone() -> None:
+def test_the_help_of_a_command_breaks_lines_at_the_width_alone():
     for command in app.registered_commands:
         assert command.help
         for paragraph in command.help.split("\n\n"):
             assert "\n" not in paragraph, command.help
 
 
-def test_show_lists_verifications(finishline: Finishline, standin: StandIn) -> None:
+def test_show_lists_verifications(finishline, standin):
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION)
     assert "verification v1: queued" in finishline("show", "s1").out
     assert finishline("show", "s1", "--json").json() == SUBMISSION
     assert finishline("show", "gone").code == 6
 
 
-def test_workers_of_every_page_are_listed(finishline: Finishline, standin: StandIn) -> None:
+def test_workers_of_every_page_are_listed(finishline, standin):
     pages = ((["a", "b"], "alive.b"), (["c"], None))
     for names, cursor in pages:
         workers = [{"name": name, "system": {}} for name in names]
@@ -483,7 +442,7 @@ def test_workers_of_every_page_are_listed(finishline: Finishline, standin: Stand
     assert "cursor=alive.b" in standin.asked[1].path
 
 
-def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: StandIn) -> None:
+def test_benchmarks_and_workers_are_listed(finishline, standin):
     benchmark = {"id": "digits", "version": "1", "target": VERIFICATION["target"],
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
                  "replayable": True, "submissions": 0}  # fmt: skip
@@ -517,9 +476,7 @@ def test_benchmarks_and_workers_are_listed(finishline: Finishline, standin: Stan
         ),
     ],
 )
-def test_workers_tell_whose_packages_they_train(
-    box: dict[str, Any], told: str, finishline: Finishline, standin: StandIn
-) -> None:
+def test_workers_tell_whose_packages_they_train(box, told, finishline, standin):
     standin.answer("GET /api/v1/workers", {"workers": [{"name": "w1", "box": box}]})
     assert finishline("workers").out.splitlines()[-1] == told
 
@@ -536,8 +493,8 @@ def test_workers_tell_whose_packages_they_train(
     ],
 )
 def test_what_a_worker_does_after_an_order_is_told_as_it_is(
-    finishline: Finishline, standin: StandIn, order: str, worker: Any, told: str
-) -> None:
+    finishline, standin, order, worker, told
+):
     standin.answer(f"POST /api/v1/workers/w1/{order}", {"worker": worker})
 
     said = finishline("workers", order, "w1", "--reason", "fans").out
@@ -545,9 +502,7 @@ def test_what_a_worker_does_after_an_order_is_told_as_it_is(
     assert told in said
 
 
-def test_workers_and_queues_are_held_and_let_go_on(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_workers_and_queues_are_held_and_let_go_on(finishline, standin):
     for order in ("pause", "drain", "resume"):
         standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": {}})
         standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
@@ -580,9 +535,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
     ]
 
 
-def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(finishline, standin):
     classes = [{"hardware_class": "cpu", "waiting": [], "under_embargo": 2}]
     standin.answer("GET /api/v1/queue", {"classes": classes})
     assert finishline("queue").out.splitlines() == [
@@ -603,25 +556,19 @@ def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
         ("verifications/v1/proof", ["check-proof", "v1"]),
     ],
 )
-def test_what_only_some_may_see_is_asked_for_with_the_token(
-    path: str, arguments: list[str], finishline: Finishline, standin: StandIn
-) -> None:
+def test_what_only_some_may_see_is_asked_for_with_the_token(path, arguments, finishline, standin):
     standin.answer(f"GET /api/v1/{path}", {"title": "Missing", "detail": "-"}, status=404)
     assert finishline(*arguments, "--token", "fl_o").code == 6
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
 
 
-def test_demo_without_kept_tokens_says_what_to_start(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_demo_without_kept_tokens_says_what_to_start(finishline, tmp_path):
     ran = finishline("demo", "--var", str(tmp_path))
     assert ran.code == 5
     assert "finishline up" in ran.err
 
 
-def test_a_season_without_a_box_says_why_in_one_sentence(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_a_season_without_a_box_says_why_in_one_sentence(finishline, standin, tmp_path):
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens" / "demo.token").write_text("fl_demo\n")
     off = {"entries": "off", "why": "bubblewrap 0.8 is needed", "environments": []}
@@ -635,7 +582,7 @@ def test_a_season_without_a_box_says_why_in_one_sentence(
     assert [each.path for each in standin.asked] == ["/api/v1/workers"]
 
 
-def test_help_exits_with_0(finishline: Finishline) -> None:
+def test_help_exits_with_0(finishline):
     ran = finishline("--help")
     assert ran.code == 0
     assert "leaderboard" in ran.out
@@ -655,9 +602,7 @@ def test_help_exits_with_0(finishline: Finishline) -> None:
         ("show s1", "/submissions/s1"),
     ],
 )
-def test_reads_send_the_token_which_a_server_for_members_needs(
-    finishline: Finishline, standin: StandIn, command: str, path: str
-) -> None:
+def test_reads_send_the_token_which_a_server_for_members_needs(finishline, standin, command, path):
     standin.refuse(f"GET /api/v1{path}", 404, "nothing")
     finishline(*command.split(), "--token", "fl_mine")
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_mine"

@@ -3,16 +3,12 @@
 import base64
 import json
 import struct
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.source_tfevents import masked_crc32c
-from finishline.rules.scoring.run import Run
-from tests.cli.conftest import Finishline, Ran
 from tests.conftest import BENCHMARKS
 
 # Written by torch.utils.tensorboard with tensorboard 2.21: val/acc and loss at steps 1 to 3, at
@@ -36,31 +32,31 @@ STATE = {
 }
 
 
-def convert(finishline: Finishline, kind: str, file: Path, *options: str) -> Ran:
+def convert(finishline, kind, file, *options):
     out = str(file.parent / "out")
     return finishline(
         "convert", "--from", kind, str(file), "--benchmark", "digits", "--out", out, *options
     )
 
 
-def written(file: Path, number: int = 0) -> Run:
+def written(file, number=0):
     benchmark = load_benchmark(BENCHMARKS / "digits.toml")
     path = file.parent / "out" / f"run_{number}.log"
     return parse_run_log(path.read_bytes(), name=path.name, benchmark=benchmark)
 
 
-def curve(run: Run) -> list[tuple[float | None, float, float]]:
+def curve(run):
     return [(each.epoch, each.seconds, each.quality) for each in run.evaluations]
 
 
 @pytest.fixture
-def events(tmp_path: Path) -> Path:
+def events(tmp_path):
     path = tmp_path / "events.out.tfevents.1790000000.host"
     path.write_bytes(EVENTS)
     return path
 
 
-def record(content: bytes) -> bytes:
+def record(content):
     length = struct.pack("<Q", len(content))
     return (
         length
@@ -70,7 +66,7 @@ def record(content: bytes) -> bytes:
     )
 
 
-def scalar(tag: str, value: float, *, step: int, seconds: float, tensor: bool = False) -> bytes:
+def scalar(tag, value, *, step, seconds, tensor=False):
     """A record with an Event of one scalar; TensorFlow 2 has it in a tensor."""
     if tensor:
         inner = b"\x08\x02\x12\x00\x22\x08" + struct.pack("<d", value)
@@ -87,13 +83,13 @@ def scalar(tag: str, value: float, *, step: int, seconds: float, tensor: bool = 
     ("content", "checksum"),
     [(b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (bytes(range(32)), 0x46DD794E)],
 )
-def test_checksums_are_castagnolis(content: bytes, checksum: int) -> None:
+def test_checksums_are_castagnolis(content, checksum):
     """Source: RFC 3720, appendix B.4, and the check value of the catalogue of CRCs."""
     masked = (checksum >> 15 | checksum << 17) + 0xA282EAD8
     assert masked_crc32c(content) == masked & 0xFFFFFFFF
 
 
-def test_event_files_of_tensorboard_are_read(finishline: Finishline, events: Path) -> None:
+def test_event_files_of_tensorboard_are_read(finishline, events):
     options = ("--quality", "val/acc", "--scale", "100", "--seed", "7", "--start", "1790000000")
     ran = convert(finishline, "tfevents", events, *options, "--json")
     assert ran.code == 0, ran.err
@@ -103,7 +99,7 @@ def test_event_files_of_tensorboard_are_read(finishline: Finishline, events: Pat
     assert (run.seed, run.benchmark, run.status) == (7, "digits", None)
 
 
-def test_an_unknown_start_is_said_and_none_is_written(finishline: Finishline, events: Path) -> None:
+def test_an_unknown_start_is_said_and_none_is_written(finishline, events):
     ran = convert(finishline, "tfevents", events, "--quality", "val/acc")
     assert ran.code == 0
     assert "unknown: run_start" in ran.out
@@ -114,9 +110,7 @@ def test_an_unknown_start_is_said_and_none_is_written(finishline: Finishline, ev
     assert "run_stop" not in log
 
 
-def test_tensors_are_scalars_too_and_a_tag_tells_the_epoch(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_tensors_are_scalars_too_and_a_tag_tells_the_epoch(finishline, tmp_path):
     file = tmp_path / "events"
     file.write_bytes(
         scalar("epoch", 4.0, step=90, seconds=10.0)
@@ -126,7 +120,7 @@ def test_tensors_are_scalars_too_and_a_tag_tells_the_epoch(
     assert curve(written(file)) == [(4, 0.5, 96.5)]
 
 
-def test_a_further_file_is_the_next_run(finishline: Finishline, events: Path) -> None:
+def test_a_further_file_is_the_next_run(finishline, events):
     for _ in range(2):
         convert(finishline, "tfevents", events, "--quality", "val/acc", "--start", "1790000000")
     assert curve(written(events, 1)) == curve(written(events, 0))
@@ -156,9 +150,7 @@ def test_a_further_file_is_the_next_run(finishline: Finishline, events: Path) ->
         (scalar("acc", float("nan"), step=3, seconds=1.0), "field acc: got nan at step 3"),
     ],
 )
-def test_hostile_event_files_are_refused_in_a_sentence(
-    finishline: Finishline, tmp_path: Path, content: bytes, said: str
-) -> None:
+def test_hostile_event_files_are_refused_in_a_sentence(finishline, tmp_path, content, said):
     file = tmp_path / "events"
     file.write_bytes(content)
     ran = convert(finishline, "tfevents", file)
@@ -175,9 +167,7 @@ def test_hostile_event_files_are_refused_in_a_sentence(
         ("1,5,1e307", "field acc: got inf"),
     ],
 )
-def test_a_figure_that_no_log_holds_is_refused(
-    finishline: Finishline, tmp_path: Path, row: str, said: str
-) -> None:
+def test_a_figure_that_no_log_holds_is_refused(finishline, tmp_path, row, said):
     file = tmp_path / "table.csv"
     file.write_text(f"epoch,time,acc\n{row}\n")
     ran = convert(finishline, "csv", file, "--quality", "acc", "--time", "time", "--scale", "100")
@@ -186,9 +176,7 @@ def test_a_figure_that_no_log_holds_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_large_records_are_passed_over_and_many_events_are_read(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_large_records_are_passed_over_and_many_events_are_read(finishline, tmp_path):
     file = tmp_path / "events"
     picture = bytearray(record(b"\x2a" + b"\x00" * 2**20))
     one = scalar("acc", 96.5, step=3, seconds=10.5)
@@ -198,7 +186,7 @@ def test_large_records_are_passed_over_and_many_events_are_read(
     assert ran.json()["evaluations"] == 100_000
 
 
-def test_a_trainers_state_has_no_times(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_trainers_state_has_no_times(finishline, tmp_path):
     file = tmp_path / "trainer_state.json"
     file.write_text(json.dumps(STATE))
     ran = convert(finishline, "trainer_state", file, "--quality", "eval_accuracy")
@@ -207,9 +195,7 @@ def test_a_trainers_state_has_no_times(finishline: Finishline, tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trainers_state_is_read_where_a_field_has_the_time(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_a_trainers_state_is_read_where_a_field_has_the_time(finishline, tmp_path):
     file = tmp_path / "trainer_state.json"
     file.write_text(json.dumps(STATE))
     options = ("--quality", "eval_accuracy", "--scale", "100", "--time", "at", "--start", "100")
@@ -225,7 +211,7 @@ TABLE = (
 )
 
 
-def test_a_table_is_read_by_its_columns(finishline: Finishline, tmp_path: Path) -> None:
+def test_a_table_is_read_by_its_columns(finishline, tmp_path):
     file = tmp_path / "log.csv"
     file.write_bytes(b"\xef\xbb\xbf" + TABLE.replace("\n", "\r\n").encode())
     options = ("--quality", "Acc", "--scale", "100", "--time", "wall")
@@ -258,8 +244,8 @@ def test_a_table_is_read_by_its_columns(finishline: Finishline, tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_a_table_that_does_not_tell_is_refused_in_a_sentence(
-    finishline: Finishline, tmp_path: Path, content: str, options: Any, said: str
-) -> None:
+    finishline, tmp_path, content, options, said
+):
     file = tmp_path / "log.csv"
     file.write_text(content)
     ran = convert(finishline, "csv", file, *options)
@@ -269,15 +255,13 @@ def test_a_table_that_does_not_tell_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"log_history": [1]}', '{"log_history": {}}'])
-def test_another_json_is_no_trainers_state(
-    finishline: Finishline, tmp_path: Path, content: str
-) -> None:
+def test_another_json_is_no_trainers_state(finishline, tmp_path, content):
     file = tmp_path / "trainer_state.json"
     file.write_text(content)
     assert convert(finishline, "trainer_state", file).code == 1
 
 
-def test_wrong_usage_is_said(finishline: Finishline, tmp_path: Path) -> None:
+def test_wrong_usage_is_said(finishline, tmp_path):
     file = tmp_path / "log.csv"
     assert convert(finishline, "csv", file).code == 1
     file.write_text(TABLE)

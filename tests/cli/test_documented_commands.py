@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ TOP: Any = typer.main.get_command(app)
 PIECE = re.compile(r"^```\w*\n(.*?)^```|`([^`\n]+(?:\n[^`\n]+)?)`", re.MULTILINE | re.DOTALL)
 
 
-def commands(text: str, name: str) -> Iterator[list[str]]:
+def commands(text, name):
     """Words of each command line that begins with a name, in code blocks and code words."""
     call = re.compile(rf"(?:^\s*(?:\w+=\S+ )*|[$(] ?|&& |bin/){name} ([^#&|;>)]*)")
     for block, span in PIECE.findall(text):
@@ -31,7 +30,7 @@ def commands(text: str, name: str) -> Iterator[list[str]]:
                 yield line[1].split()
 
 
-def problem_of(words: list[str]) -> str | None:
+def problem_of(words):
     """The first word of a command line that the program would not know."""
     command = TOP
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
@@ -51,7 +50,7 @@ def problem_of(words: list[str]) -> str | None:
     return next((word for word in given if word.rstrip(",.") not in known), None)
 
 
-def test_every_command_of_the_documents_is_there_with_its_options() -> None:
+def test_every_command_of_the_documents_is_there_with_its_options():
     texts = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}
     found = [(name, words) for name in texts for words in commands(texts[name], "finishline")]
     problems = {
@@ -70,6 +69,6 @@ def test_every_command_of_the_documents_is_there_with_its_options() -> None:
     assert {one or other for one, other in asked} <= targets
 
 
-def test_a_command_or_option_that_is_gone_is_found() -> None:
+def test_a_command_or_option_that_is_gone_is_found():
     text = "```\nfinishline runn digits\nfinishline run digits --sets 3  # no\n```\n`finishline up`"
     assert [problem_of(words) for words in commands(text, "finishline")] == ["runn", "--sets", None]

@@ -3,14 +3,12 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.cli import start
 from finishline.cli.client import ServerClient
 from finishline.cli.main import main
-from tests.cli.conftest import Finishline, StandIn
 
 BENCHMARKS = "GET /api/v1/benchmarks"
 
@@ -18,9 +16,7 @@ BENCHMARKS = "GET /api/v1/benchmarks"
 @pytest.mark.parametrize(
     "command", [["--help"], ["--version"], ["benchmarks", "--json"], ["queue"]]
 )
-def test_a_reader_that_has_seen_enough_is_no_failure(
-    command: list[str], standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_has_seen_enough_is_no_failure(command, standin, monkeypatch):
     standin.answer(BENCHMARKS, {"benchmarks": []})
     standin.answer("GET /api/v1/queue", {"classes": [], "waiting": 0})
     monkeypatch.setenv("FINISHLINE_URL", standin.url)
@@ -33,9 +29,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
-def test_a_full_disk_is_told_in_a_sentence(
-    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_in_a_sentence(finishline, standin, monkeypatch):
     standin.answer(BENCHMARKS, {"benchmarks": []})
     with Path("/dev/full").open("w", buffering=1) as output:
         monkeypatch.setattr(sys, "stdout", output)
@@ -47,9 +41,7 @@ def test_a_full_disk_is_told_in_a_sentence(
     )
 
 
-def test_a_command_without_outputs_does_its_work(
-    finishline: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_without_outputs_does_its_work(finishline, standin, monkeypatch):
     standin.answer(BENCHMARKS, {"benchmarks": []})
     monkeypatch.setattr(sys, "stdout", None)
     try:
@@ -60,10 +52,8 @@ def test_a_command_without_outputs_does_its_work(
     assert (done.code, done.err) == (0, "")
 
 
-def test_an_interrupted_command_says_so(
-    finishline: Finishline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
+def test_an_interrupted_command_says_so(finishline, monkeypatch, capsys):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ServerClient, "get", interrupt)
@@ -75,9 +65,7 @@ def test_an_interrupted_command_says_so(
     assert capsys.readouterr().err == "Interrupted by Ctrl-C.\n"
 
 
-def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishline, standin):
     standin.answer(BENCHMARKS, {"message": "welcome"})
     standin.answer("GET /api/v1/calibrations", {"calibrations": [{"id": "c1"}]})
 
@@ -88,9 +76,7 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(
     assert "no field 'benchmark'." in older.err
 
 
-def test_a_ticket_whose_file_cannot_be_written_is_not_lost(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_a_ticket_whose_file_cannot_be_written_is_not_lost(finishline, standin, tmp_path):
     standin.answer("GET /api/v1/tickets/t1", {"id": "t1", "benchmark": "digits"})
 
     done = finishline("ticket", "digits", "--id", "t1", "--out", str(tmp_path))
@@ -98,7 +84,7 @@ def test_a_ticket_whose_file_cannot_be_written_is_not_lost(
     assert (done.code, "finishline ticket digits --id t1 --out FILE" in done.err) == (1, True)
 
 
-def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline: Finishline) -> None:
+def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline):
     done = finishline("completion")
 
     assert (done.code, done.err.count("\n")) == (2, 1)

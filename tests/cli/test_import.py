@@ -10,11 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -24,7 +21,6 @@ from finishline.cli.archive_files import list_archive
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError
 from finishline.rules.archive.parcels import Parcel
-from tests.cli.conftest import Finishline
 from tests.support.processes import wait_for
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
@@ -54,7 +50,7 @@ class Keeper:
     hold_seconds: float = 0.0
     lock: threading.Condition = field(default_factory=threading.Condition)
 
-    def answer(self, key: str, body: bytes, form: Form) -> tuple[int, Any, bool]:
+    def answer(self, key, body, form):
         """Status, document, and whether it was sent before."""
         with self.lock:
             self.crowd += 1
@@ -77,11 +73,11 @@ class Keeper:
             return 201, {"id": key[:12], "result": {"eligible": True}}, repeated
 
 
-def _handler(keeper: Keeper) -> type[BaseHTTPRequestHandler]:
+def _handler(keeper):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             keeper.tokens.add(self.headers.get("Authorization"))
             form = read_form(self.headers["Content-Type"], body)
@@ -94,18 +90,18 @@ def _handler(keeper: Keeper) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format, *args):  # noqa: A002
             """Write nothing: a test's output is its own."""
 
     return Handler
 
 
-def read_form(kind: str, body: bytes) -> Form:
+def read_form(kind, body):
     """The parts of a multipart form, by name: (file name, content)."""
     message = email.message_from_bytes(
         f"Content-Type: {kind}\r\n\r\n".encode() + body, policy=email.policy.HTTP
     )
-    form: Form = {}
+    form = {}
     for part in message.iter_parts():
         name = part.get_param("name", header="content-disposition")
         form.setdefault(name, []).append((part.get_filename(), part.get_payload(decode=True)))
@@ -113,7 +109,7 @@ def read_form(kind: str, body: bytes) -> Form:
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+def keeper(monkeypatch):
     keeper = Keeper()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(keeper))
     keeper.url = f"http://127.0.0.1:{server.server_port}"
@@ -127,17 +123,17 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
 
 
 @pytest.fixture
-def import_it(finishline: Finishline, keeper: Keeper) -> Callable[..., Any]:
+def import_it(finishline, keeper):
     """Runs `finishline import` against the keeper."""
 
-    def run(*arguments: str, url: str | None = None) -> Any:
+    def run(*arguments, url=None):
         return finishline("import", *arguments, "--url", url or keeper.url, "--token", "fl_1")
 
     return run
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """Three DAWNBench entries: one whole, one of inference, one without its TSV."""
     train = tmp_path / "dawnbench" / "CIFAR10" / "train"
     inference = tmp_path / "dawnbench" / "CIFAR10" / "inference"
@@ -150,8 +146,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "dawnbench"
 
 
-def log(seed: int, organisation: str) -> str:
-    lines: list[tuple[str, Any, dict[str, Any]]] = [
+def log(seed, organisation):
+    lines = [
         ("submission_benchmark", "retinanet", {}),
         ("submission_division", "closed", {}),
         ("submission_org", organisation, {}),
@@ -167,7 +163,7 @@ def log(seed: int, organisation: str) -> str:
     )
 
 
-def write_package(folder: Path, organisation: str) -> Path:
+def write_package(folder, organisation):
     results = folder / organisation / "results" / "big" / "retinanet"
     results.mkdir(parents=True)
     for number in range(5):
@@ -178,14 +174,14 @@ def write_package(folder: Path, organisation: str) -> Path:
     return folder
 
 
-def write_packages(folder: Path, number: int) -> Path:
+def write_packages(folder, number):
     for place in range(number):
         write_package(folder, f"Org{place:02}")
     return folder
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Path:
+def packages(tmp_path):
     """One retinanet set of five runs of each of three organisations."""
     folder = tmp_path / "training_results_v5.1"
     for organisation in ("ACME", "Bolt", "Core"):
@@ -193,13 +189,11 @@ def packages(tmp_path: Path) -> Path:
     return folder
 
 
-def paths(outcomes: list[Any]) -> list[str]:
+def paths(outcomes):
     return [outcome["path"] for outcome in outcomes]
 
 
-def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
-    tree: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(tree, keeper, import_it):
     import_it("dawnbench", str(tree / "CIFAR10" / "train"))
     (form,) = keeper.kept.values()
     train = tree / "CIFAR10" / "train"
@@ -212,9 +206,7 @@ def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
     assert keeper.tokens == {"Bearer fl_1"}
 
 
-def test_an_inference_entry_is_sent_alone_whatever_lies_beside_it(
-    tree: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_an_inference_entry_is_sent_alone_whatever_lies_beside_it(tree, keeper, import_it):
     inference = tree / "CIFAR10" / "inference"
     (inference / "fast.tsv").write_text(CURVE)
     ran = import_it("dawnbench", str(inference), "--json")
@@ -228,9 +220,7 @@ def test_an_inference_entry_is_sent_alone_whatever_lies_beside_it(
     }
 
 
-def test_half_an_entry_is_refused_and_stops_no_other(
-    tree: Path, import_it: Callable[..., Any]
-) -> None:
+def test_half_an_entry_is_refused_and_stops_no_other(tree, import_it):
     ran = import_it("dawnbench", str(tree), "--json")
     assert ran.code == 1
     document = ran.json()
@@ -241,17 +231,13 @@ def test_half_an_entry_is_refused_and_stops_no_other(
     assert document["skipped"] == []
 
 
-def test_a_dry_run_says_which_entries_have_no_run(
-    tree: Path, import_it: Callable[..., Any]
-) -> None:
+def test_a_dry_run_says_which_entries_have_no_run(tree, import_it):
     out = import_it("dawnbench", str(tree), "--dry-run").out
     assert "would import CIFAR10/inference/fast.json (inference, no run)" in out
     assert "would import CIFAR10/train/good.json (1 run)" in out
 
 
-def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(packages, keeper, import_it):
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 0
     assert ran.json()["runs_imported"] == 15
@@ -269,8 +255,8 @@ def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(
 
 
 def test_a_round_that_was_guessed_is_told_before_and_after_sending(
-    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+    packages, tmp_path, keeper, import_it
+):
     assert "guessed" not in import_it("mlperf", str(packages), "--dry-run").out
     nameless = tmp_path / "nameless"
     shutil.copytree(packages, nameless)
@@ -285,9 +271,7 @@ def test_a_round_that_was_guessed_is_told_before_and_after_sending(
     ]  # fmt: skip
 
 
-def test_a_second_import_finds_everything_there_already(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_second_import_finds_everything_there_already(packages, keeper, import_it):
     import_it("mlperf", str(packages))
     before = dict(keeper.kept)
     again = import_it("mlperf", str(packages), "--json")
@@ -297,9 +281,7 @@ def test_a_second_import_finds_everything_there_already(
     assert keeper.kept == before
 
 
-def test_a_package_is_the_same_wherever_it_lies(
-    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_package_is_the_same_wherever_it_lies(packages, tmp_path, keeper, import_it):
     import_it("mlperf", str(packages))
     moved = tmp_path / "elsewhere" / "v5.1"
     shutil.copytree(packages, moved)
@@ -307,9 +289,7 @@ def test_a_package_is_the_same_wherever_it_lies(
     assert len(keeper.kept) == 3
 
 
-def test_a_log_that_changed_makes_another_submission(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_log_that_changed_makes_another_submission(packages, keeper, import_it):
     import_it("mlperf", str(packages))
     changed = packages / "ACME" / "results" / "big" / "retinanet" / "result_3.txt"
     changed.write_text(log(99, "ACME"))
@@ -318,9 +298,7 @@ def test_a_log_that_changed_makes_another_submission(
     assert len(keeper.kept) == 4
 
 
-def test_a_system_that_is_described_otherwise_makes_another_submission(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_system_that_is_described_otherwise_makes_another_submission(packages, keeper, import_it):
     import_it("mlperf", str(packages))
     described = packages / "ACME" / "systems" / "big.json"
     described.write_text(json.dumps(SYSTEM | {"framework": "torch 3.0"}))
@@ -328,9 +306,7 @@ def test_a_system_that_is_described_otherwise_makes_another_submission(
     assert paths(document["imported"]) == ["ACME/results/big/retinanet"]
 
 
-def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(
-    tmp_path: Path, keeper: Keeper
-) -> None:
+def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(tmp_path, keeper):
     keeper.statuses = [503, 503]
     stopping = threading.Event()
     stopping.set()
@@ -343,8 +319,8 @@ def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(
 
 
 def test_one_refused_submission_stops_no_other_and_is_listed_with_paths(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+    packages, keeper, import_it
+):
     keeper.refused = b'"organisation":"ACME"'
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 1
@@ -356,9 +332,7 @@ def test_one_refused_submission_stops_no_other_and_is_listed_with_paths(
     assert (problem["line"], problem["message"], problem["expected"]) == (7, "too odd", "less")
 
 
-def test_a_refusal_also_tells_what_our_own_reading_found(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_refusal_also_tells_what_our_own_reading_found(packages, keeper, import_it):
     keeper.refused = b'"organisation":"ACME"'
     folder = packages / "ACME" / "results" / "big" / "retinanet"
     (folder / "result_4.txt").write_text((folder / "result_1.txt").read_text() + "\n")
@@ -366,9 +340,7 @@ def test_a_refusal_also_tells_what_our_own_reading_found(
     assert [problem["field"] for problem in refused["problems"]] == [None, "seed"]
 
 
-def test_people_see_counts_and_what_was_refused(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_people_see_counts_and_what_was_refused(packages, keeper, import_it):
     keeper.refused = b'"organisation":"ACME"'
     out = import_it("mlperf", str(packages)).out
     assert "refused ACME/results/big/retinanet: 1 problem" in out
@@ -377,9 +349,7 @@ def test_people_see_counts_and_what_was_refused(
     assert "0 already there, 1 refused, 0 failed, 0 skipped" in out
 
 
-def test_a_refusal_without_a_list_of_problems_is_a_problem_itself(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_refusal_without_a_list_of_problems_is_a_problem_itself(packages, keeper, import_it):
     keeper.statuses = [413]
     (refused,) = import_it("mlperf", str(packages), "--json").json()["refused"]
     (problem,) = refused["problems"]
@@ -387,9 +357,7 @@ def test_a_refusal_without_a_list_of_problems_is_a_problem_itself(
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_server_that_fails_for_a_moment_is_asked_again(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any], status: int
-) -> None:
+def test_a_server_that_fails_for_a_moment_is_asked_again(packages, keeper, import_it, status):
     keeper.statuses = [status, status]
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 0
@@ -398,8 +366,8 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(
 
 
 def test_a_submission_that_the_server_keeps_failing_on_is_listed_and_stops_no_other(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+    packages, keeper, import_it
+):
     keeper.failing = b'"organisation":"ACME"'
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 4
@@ -410,9 +378,7 @@ def test_a_submission_that_the_server_keeps_failing_on_is_listed_and_stops_no_ot
     assert len(keeper.keys) == 2 + 4
 
 
-def test_without_a_server_everything_is_listed_as_failed(
-    packages: Path, import_it: Callable[..., Any]
-) -> None:
+def test_without_a_server_everything_is_listed_as_failed(packages, import_it):
     ran = import_it("mlperf", str(packages), "--json", url="http://127.0.0.1:9")
     assert ran.code == 4
     failed = ran.json()["failed"]
@@ -420,9 +386,7 @@ def test_without_a_server_everything_is_listed_as_failed(
     assert "No response from" in failed[0]["reason"]
 
 
-def test_a_token_that_may_not_import_ends_the_import(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_token_that_may_not_import_ends_the_import(packages, keeper, import_it):
     keeper.statuses = [403] * 20
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 5
@@ -430,8 +394,8 @@ def test_a_token_that_may_not_import_ends_the_import(
 
 
 def test_a_token_that_is_revoked_midway_leaves_a_summary_of_what_got_in_and_what_did_not(
-    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+    tmp_path, keeper, import_it
+):
     folder = write_packages(tmp_path / "v5.1", 30)
     keeper.statuses = [201] * 6 + [401] * 30
     ran = import_it("mlperf", str(folder), "--json")
@@ -449,9 +413,7 @@ def test_a_token_that_is_revoked_midway_leaves_a_summary_of_what_got_in_and_what
     assert sorted(paths(named)) == everything
 
 
-def test_people_are_told_what_was_not_tried_and_how_to_go_on(
-    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_people_are_told_what_was_not_tried_and_how_to_go_on(tmp_path, keeper, import_it):
     folder = write_packages(tmp_path / "v5.1", 30)
     keeper.statuses = [403] * 30
     ran = import_it("mlperf", str(folder))
@@ -469,33 +431,33 @@ class Interruptible:
     process: subprocess.Popen[bytes]
     keeper: Keeper
 
-    def wait_for_requests(self, number: int) -> None:
+    def wait_for_requests(self, number):
         """Return once this many requests are held."""
         wait_for(lambda: self.keeper.crowd >= number, seconds=30, what="requests", pause=0.02)
 
-    def interrupt(self) -> None:
+    def interrupt(self):
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def wait_until_stopping(self) -> None:
+    def wait_until_stopping(self):
         """Return once the command says that it stops."""
         assert self.process.stderr is not None
         assert b"Stopping" in self.process.stderr.readline()
 
-    def release(self) -> None:
+    def release(self):
         """Answer what is held, and hold nothing any more."""
         with self.keeper.lock:
             self.keeper.hold_seconds = 0.0
             self.keeper.lock.notify_all()
 
-    def end(self) -> tuple[int, Any]:
+    def end(self):
         """The exit code and the document."""
         out, _err = self.process.communicate(timeout=30)
         return self.process.returncode, json.loads(out)
 
 
 @pytest.fixture
-def interruptible(tmp_path: Path, keeper: Keeper) -> Iterator[Interruptible]:
+def interruptible(tmp_path, keeper):
     folder = write_packages(tmp_path / "v5.1", 12)
     keeper.hold_seconds = 60.0
     process = subprocess.Popen(
@@ -512,8 +474,8 @@ def interruptible(tmp_path: Path, keeper: Keeper) -> Iterator[Interruptible]:
 
 
 def test_an_interrupted_import_waits_for_what_is_on_its_way_and_is_resumed(
-    interruptible: Interruptible, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+    interruptible, tmp_path, keeper, import_it
+):
     interruptible.wait_for_requests(4)
     interruptible.interrupt()
     interruptible.wait_until_stopping()
@@ -528,9 +490,7 @@ def test_an_interrupted_import_waits_for_what_is_on_its_way_and_is_resumed(
     assert again["not_tried"] == []
 
 
-def test_a_second_interrupt_leaves_what_is_on_its_way(
-    interruptible: Interruptible, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_second_interrupt_leaves_what_is_on_its_way(interruptible, tmp_path, keeper, import_it):
     interruptible.wait_for_requests(4)
     interruptible.interrupt()
     interruptible.wait_until_stopping()
@@ -545,9 +505,7 @@ def test_a_second_interrupt_leaves_what_is_on_its_way(
     assert (len(again["already_there"]), len(again["imported"])) == (4, 8)
 
 
-def test_a_dry_run_shows_the_claims_and_sends_nothing(
-    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_dry_run_shows_the_claims_and_sends_nothing(packages, keeper, import_it):
     ran = import_it("mlperf", str(packages), "--dry-run", "--json")
     assert ran.code == 0
     claims = [outcome["claim"] for outcome in ran.json()["to_import"]]
@@ -556,9 +514,7 @@ def test_a_dry_run_shows_the_claims_and_sends_nothing(
     assert keeper.keys == []
 
 
-def test_the_day_of_a_round_is_sent_where_it_is_given(
-    packages: Path, tree: Path, import_it: Callable[..., Any]
-) -> None:
+def test_the_day_of_a_round_is_sent_where_it_is_given(packages, tree, import_it):
     given = ("--published", "2024-11-13", "--dry-run", "--json")
     claims = import_it("mlperf", str(packages), *given).json()["to_import"]
     assert {each["claim"]["submission"]["submitted_on"] for each in claims} == {"2024-11-13"}
@@ -566,9 +522,7 @@ def test_the_day_of_a_round_is_sent_where_it_is_given(
     assert (refused.code, "its own date" in refused.err) == (1, True)
 
 
-def test_at_most_four_submissions_are_sent_at_a_time(
-    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_at_most_four_submissions_are_sent_at_a_time(tmp_path, keeper, import_it):
     folder = tmp_path / "v5.1"
     for number in range(12):
         write_package(folder, f"Org{number}")
@@ -577,9 +531,7 @@ def test_at_most_four_submissions_are_sent_at_a_time(
     assert keeper.largest_crowd == 4
 
 
-def test_a_link_among_the_logs_is_refused_and_never_followed(
-    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_a_link_among_the_logs_is_refused_and_never_followed(packages, tmp_path, keeper, import_it):
     secret = tmp_path / "secret.txt"
     secret.write_text("do not send")
     linked = packages / "ACME" / "results" / "big" / "retinanet" / "result_1.txt"
@@ -592,9 +544,7 @@ def test_a_link_among_the_logs_is_refused_and_never_followed(
     assert len(keeper.keys) == 2
 
 
-def test_compressed_logs_are_told_and_not_read(
-    packages: Path, import_it: Callable[..., Any]
-) -> None:
+def test_compressed_logs_are_told_and_not_read(packages, import_it):
     folder = packages / "ACME" / "results" / "big" / "retinanet"
     (folder / "result_9.txt.gz").write_bytes(gzip.compress(log(9, "ACME").encode()))
     (folder / "weights.gz").write_bytes(gzip.compress(b""))
@@ -603,9 +553,7 @@ def test_compressed_logs_are_told_and_not_read(
     assert f"Not read: 1 compressed file, the first {path}." in ran.err
 
 
-def test_logs_outside_a_package_are_skipped(
-    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
-) -> None:
+def test_logs_outside_a_package_are_skipped(tmp_path, keeper, import_it):
     (tmp_path / "alone.txt").write_text(log(1, "ACME"))
     ran = import_it("mlperf", str(tmp_path / "alone.txt"), "--json")
     assert ran.code == 0
@@ -613,26 +561,22 @@ def test_logs_outside_a_package_are_skipped(
     assert keeper.keys == []
 
 
-def test_a_path_with_nothing_of_that_kind_is_an_error(
-    packages: Path, import_it: Callable[..., Any]
-) -> None:
+def test_a_path_with_nothing_of_that_kind_is_an_error(packages, import_it):
     ran = import_it("dawnbench", str(packages), "--json")
     assert ran.code == 1
     assert "Nothing to import" in ran.error()["message"]
 
 
-def test_of_a_server_that_does_not_answer_later_submissions_are_tried_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_a_server_that_does_not_answer_later_submissions_are_tried_once(monkeypatch):
     monkeypatch.setattr(importing, "RETRY_SECONDS", (0.0, 0.0, 0.0))
-    tries: list[httpx2.Request] = []
+    tries = []
 
-    def refuse(request: httpx2.Request) -> httpx2.Response:
+    def refuse(request):
         tries.append(request)
         raise httpx2.ConnectError("refused")
 
     with ServerClient("http://server", transport=httpx2.MockTransport(refuse)) as server:
-        sender: Any = importing.Sender(server, None, threading.Event())  # type: ignore[arg-type]
+        sender = importing.Sender(server, None, threading.Event())
         counts = []
         for _ in range(importing.IN_FLIGHT + 1):
             before = len(tries)

@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from typer.core import TyperGroup
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.main import app
-from tests.cli.conftest import StandIn
 
 HEAVY = (
     "alembic", "celery", "fastapi", "kombu", "numpy", "plotly", "pyarrow", "pydantic", "redis",
@@ -26,7 +24,7 @@ HEAVY = (
 )  # fmt: skip
 
 
-def test_the_command_loads_no_server_no_array_library_and_no_broker() -> None:
+def test_the_command_loads_no_server_no_array_library_and_no_broker():
     script = (
         "import json, sys; import finishline.cli.main; "
         "names = {'.'.join(name.split('.')[:depth]) for name in sys.modules for depth in (1, 2)}; "
@@ -54,7 +52,7 @@ PAGES = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
 UNFINISHED = (MissingParameter, NoArgsIsHelpError)
 
 
-def commands_of(text: str) -> Iterator[str]:
+def commands_of(text):
     """`finishline ...` on lines of their own and within sentences."""
     text = text.replace("\\\n", " ")
     for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
@@ -63,7 +61,7 @@ def commands_of(text: str) -> Iterator[str]:
         yield " ".join(within.split())
 
 
-def known_commands(group: TyperGroup, *before: str) -> Iterator[str]:
+def known_commands(group, *before):
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from known_commands(command, *before, name)
@@ -71,7 +69,7 @@ def known_commands(group: TyperGroup, *before: str) -> Iterator[str]:
             yield " ".join((*before, name))
 
 
-def parse(words: list[str]) -> None:
+def parse(words):
     """Raises what the command itself would say of wrong words."""
     command = typer.main.get_command(app)
     context = typer.Context(command)
@@ -86,17 +84,17 @@ def parse(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_a_page_is_taken(page: Path) -> None:
+def test_every_command_of_a_page_is_taken(page):
     for line in commands_of(page.read_text()):
         with suppress(*UNFINISHED):
             parse(shlex.split(line)[1:])
 
 
-def test_the_pages_name_commands() -> None:
+def test_the_pages_name_commands():
     assert sum(len(list(commands_of(page.read_text()))) for page in PAGES) > 80
 
 
-def test_the_list_of_commands_has_every_command() -> None:
+def test_the_list_of_commands_has_every_command():
     table = (DOCS / "cli.md").read_text().partition("## Exit codes")[0]
     # A row names its group once: `calibration list`, `show ID`.
     rows = [re.findall(r"`([a-z][^`]*)`", row.split(" | ")[0]) for row in table.splitlines()]
@@ -109,9 +107,9 @@ def test_the_list_of_commands_has_every_command() -> None:
         assert set(command.split()) <= listed, command
 
 
-def client_for(status: int, **answer: object) -> ServerClient:
-    def respond(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(status, **answer)  # type: ignore[arg-type]
+def client_for(status, **answer):
+    def respond(request):
+        return httpx2.Response(status, **answer)
 
     return ServerClient("http://server.test", transport=httpx2.MockTransport(respond))
 
@@ -132,16 +130,14 @@ def client_for(status: int, **answer: object) -> ServerClient:
         (302, ExitCode.SERVER),
     ],
 )
-def test_each_status_has_its_exit_code(status: int, code: ExitCode) -> None:
+def test_each_status_has_its_exit_code(status, code):
     with client_for(status) as server, pytest.raises(CliError) as caught:
         server.get("/benchmarks")
     assert caught.value.exit_code is code
 
 
-def test_a_command_waits_where_the_server_says_for_how_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waits: list[float] = []
+def test_a_command_waits_where_the_server_says_for_how_long(monkeypatch):
+    waits = []
     monkeypatch.setattr("finishline.cli.client.time.sleep", waits.append)
     with (
         client_for(429, headers={"Retry-After": "2"}, json={"detail": "Too many."}) as server,
@@ -154,7 +150,7 @@ def test_a_command_waits_where_the_server_says_for_how_long(
     assert len(waits) == 5
 
 
-def test_problems_of_the_server_reach_the_user() -> None:
+def test_problems_of_the_server_reach_the_user():
     body = {
         "detail": "The run log is refused.",
         "problems": [
@@ -174,12 +170,12 @@ def test_problems_of_the_server_reach_the_user() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"problems": "none"}', b'{"problems": [3]}'])
-def test_an_error_page_that_is_no_problem_document_is_still_one_sentence(body: bytes) -> None:
+def test_an_error_page_that_is_no_problem_document_is_still_one_sentence(body):
     with client_for(502, content=body) as server, pytest.raises(CliError, match="returned 502"):
         server.get("/benchmarks")
 
 
-def test_an_answer_that_is_not_json_is_no_finishline_server() -> None:
+def test_an_answer_that_is_not_json_is_no_finishline_server():
     with (
         client_for(200, content=b"<html>hello") as server,
         pytest.raises(CliError, match="not a Finishline server") as caught,
@@ -188,7 +184,7 @@ def test_an_answer_that_is_not_json_is_no_finishline_server() -> None:
     assert caught.value.exit_code is ExitCode.SERVER
 
 
-def test_nobody_listening_is_one_sentence_with_what_to_do() -> None:
+def test_nobody_listening_is_one_sentence_with_what_to_do():
     with (
         ServerClient("http://127.0.0.1:1") as server,
         pytest.raises(CliError, match="finishline up") as caught,
@@ -198,20 +194,18 @@ def test_nobody_listening_is_one_sentence_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://server", "http://", "http://[::1"])
-def test_an_address_without_scheme_or_host_is_refused(url: str) -> None:
+def test_an_address_without_scheme_or_host_is_refused(url):
     with pytest.raises(CliError, match="Invalid server address") as caught:
         ServerClient(url)
     assert caught.value.exit_code is ExitCode.USAGE
 
 
-def test_an_id_stays_one_segment_of_the_path() -> None:
+def test_an_id_stays_one_segment_of_the_path():
     assert segment("../tokens") == "..%2Ftokens"
     assert segment("a b?c") == "a%20b%3Fc"
 
 
-def test_a_proxy_in_the_environment_does_not_hide_the_local_server(
-    standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_in_the_environment_does_not_hide_the_local_server(standin, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)

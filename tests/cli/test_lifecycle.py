@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -46,40 +45,40 @@ POLICY = RestartPolicy(
 )
 
 
-def ready(now: float = 0.0) -> Lifecycle:
+def ready(now=0.0):
     return first_start(now).answered()
 
 
-def test_service_that_exits_before_it_ever_answered_is_given_up_at_once() -> None:
+def test_service_that_exits_before_it_ever_answered_is_given_up_at_once():
     assert first_start(0.0).died(1.0, POLICY, on_its_own=True).phase is Phase.GIVEN_UP
 
 
-def test_service_killed_before_it_ever_answered_is_started_again() -> None:
+def test_service_killed_before_it_ever_answered_is_started_again():
     life = first_start(0.0).died(1.0, POLICY, on_its_own=False)
     assert life.phase is Phase.WAITING
     assert life.restart_at == 1.25
 
 
-def test_service_that_was_ready_is_started_again_even_if_it_exits_on_its_own() -> None:
+def test_service_that_was_ready_is_started_again_even_if_it_exits_on_its_own():
     life = ready().died(10.0, POLICY, on_its_own=True)
     assert life.phase is Phase.WAITING
     assert not life.is_due(10.24)
     assert life.is_due(10.25)
 
 
-def test_wait_doubles_with_every_death_up_to_the_longest() -> None:
+def test_wait_doubles_with_every_death_up_to_the_longest():
     waits = [POLICY.wait_seconds(deaths) for deaths in (1, 2, 3, 4, 7)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 8.0]
 
 
-def test_five_deaths_in_thirty_seconds_are_too_many() -> None:
+def test_five_deaths_in_thirty_seconds_are_too_many():
     life = ready()
     for at in (0.0, 7.0, 14.0, 21.0):
         life = life.died(at, POLICY, on_its_own=True).started(at).answered()
     assert life.died(29.9, POLICY, on_its_own=True).phase is Phase.GIVEN_UP
 
 
-def test_a_death_thirty_seconds_ago_no_longer_counts() -> None:
+def test_a_death_thirty_seconds_ago_no_longer_counts():
     life = ready()
     for at in (0.0, 7.0, 14.0, 21.0):
         life = life.died(at, POLICY, on_its_own=True).started(at).answered()
@@ -89,7 +88,7 @@ def test_a_death_thirty_seconds_ago_no_longer_counts() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.READY, Phase.GIVEN_UP])
-def test_only_a_waiting_service_is_due(phase: Phase) -> None:
+def test_only_a_waiting_service_is_due(phase):
     assert not Lifecycle(phase=phase, started_at=0.0, restart_at=0.0).is_due(100.0)
 
 
@@ -106,11 +105,11 @@ FAREWELLS = {"drained: ending": "was drained"}
         (-1000, "", "died (signal 1000)"),
     ],
 )
-def test_only_what_did_not_end_by_order_died(code: int, said: str, words: str) -> None:
+def test_only_what_did_not_end_by_order_died(code, said, words):
     assert ending_in_words(code, said, FAREWELLS) == words
 
 
-def test_what_an_earlier_process_said_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+def test_what_an_earlier_process_said_is_not_taken_for_this_ones(tmp_path):
     log = tmp_path / "worker.log"
     assert (size_of(log), said_since(log, 0), last_line(log)) == (0, "", "")
     log.write_text("drained: ending\n")
@@ -126,8 +125,8 @@ def test_what_an_earlier_process_said_is_not_taken_for_this_ones(tmp_path: Path)
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
 def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
-    chosen: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    chosen, told, tmp_path, monkeypatch
+):
     monkeypatch.delenv("FINISHLINE_MEASURE", raising=False)
     if chosen is not None:
         monkeypatch.setenv("FINISHLINE_MEASURE", chosen)
@@ -143,12 +142,12 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
     assert f'"{DRAINED}"' in inspect.getsource(worker_app), "what a drained worker says"
 
 
-def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path: Path) -> None:
+def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path):
     """uvicorn believes X-Forwarded-For of clients on this machine unless it is told not to."""
     broker = RedisAddress(socket_path=tmp_path / "redis.sock")
     plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
 
-    def options_of(behind_proxy: bool) -> dict[str, object]:
+    def options_of(behind_proxy):
         command = server_service(replace(plan, behind_proxy=behind_proxy)).command
         return uvicorn_options(command[command.index("uvicorn") + 1 :])
 
@@ -157,19 +156,19 @@ def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path: Path) -
     assert (behind["proxy_headers"], behind["forwarded_allow_ips"]) == (True, "127.0.0.1")
 
 
-def uvicorn_options(arguments: Sequence[str]) -> dict[str, object]:
+def uvicorn_options(arguments):
     """What uvicorn's own command line makes of arguments."""
     return main.make_context("uvicorn", list(arguments)).params
 
 
-def test_folders_are_made_and_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_folders_are_made_and_tokens_are_for_their_owner_alone(tmp_path):
     paths = prepare_var(tmp_path / "deep" / "var")
     assert paths.logs.is_dir()
     assert paths.artifacts.is_dir()
     assert paths.tokens.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path):
     paths = prepare_var(tmp_path)
     assert paths.database.stat().st_mode & 0o777 == 0o600
     paths.database.write_bytes(b"kept")
@@ -179,7 +178,7 @@ def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) 
     assert paths.database.read_bytes() == b"kept"
 
 
-def test_var_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+def test_var_is_its_owners_alone_also_one_that_was_not(tmp_path):
     """Logs under an embargo lie in it."""
     assert prepare_var(tmp_path / "made").root.stat().st_mode & 0o777 == 0o700
     (tmp_path / "made").chmod(0o755)
@@ -187,7 +186,7 @@ def test_var_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_everybody_uses_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_everybody_uses_is_refused_and_left_as_it_is(tmp_path):
     tmp_path.chmod(0o1777)
     with pytest.raises(CliError, match=r"everybody.*--var"):
         prepare_var(tmp_path)
@@ -195,14 +194,14 @@ def test_a_folder_that_everybody_uses_is_refused_and_left_as_it_is(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CliError, match=r"Cannot write in .*--var") as caught:
         prepare_var(tmp_path / "file" / "var")
     assert caught.value.exit_code is ExitCode.SERVER
 
 
-def test_a_taken_port_is_refused_with_what_to_do() -> None:
+def test_a_taken_port_is_refused_with_what_to_do():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -211,7 +210,7 @@ def test_a_taken_port_is_refused_with_what_to_do() -> None:
             require_free_port("127.0.0.1", port)
 
 
-def test_a_free_port_stays_free() -> None:
+def test_a_free_port_stays_free():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -219,7 +218,7 @@ def test_a_free_port_stays_free() -> None:
     require_free_port("127.0.0.1", port)
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
+def test_an_address_of_another_machine_is_refused():
     with pytest.raises(CliError, match=r"203\.0\.113\.7"):
         require_free_port("203.0.113.7", 8000)
 
@@ -235,7 +234,7 @@ with lock_var(VarPaths(Path(sys.argv[1])), url="http://127.0.0.1:8123"):
 
 
 @pytest.mark.processes
-def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path: Path) -> None:
+def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -254,20 +253,20 @@ def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path: Path) ->
         assert str(VarPaths(tmp_path).lock.read_text()).count("8000") == 1
 
 
-def test_a_short_var_gets_a_socket_in_it(tmp_path: Path) -> None:
+def test_a_short_var_gets_a_socket_in_it(tmp_path):
     address = choose_redis_address(prepare_var(tmp_path / "v"))
     assert address.socket_path == tmp_path / "v" / "redis" / "redis.sock"
     assert address.url == f"redis+socket://{tmp_path}/v/redis/redis.sock"
 
 
 @pytest.mark.parametrize("name", ["long" * 30, "with space", "per%cent", "grün"])
-def test_a_var_whose_path_no_socket_can_have_gets_a_short_one(tmp_path: Path, name: str) -> None:
+def test_a_var_whose_path_no_socket_can_have_gets_a_short_one(tmp_path, name):
     short = Path("/tmp/fl-test")  # noqa: S108  (nothing is written there)
     address = choose_redis_address(prepare_var(tmp_path / name), short)
     assert address.socket_path == short / "redis.sock"
 
 
-def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path: Path) -> None:
+def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path):
     long = tmp_path / ("long" * 30)
     address = choose_redis_address(prepare_var(long), long)
     assert address.socket_path is None
@@ -276,8 +275,8 @@ def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path: Path) -> None
 
 @pytest.mark.processes
 def test_a_broker_of_the_machine_is_taken_then_one_in_python_and_without_any_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     packages = {"fakeredis": ModuleSpec("fakeredis", None)}
     monkeypatch.setattr(importlib.util, "find_spec", packages.get)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -300,9 +299,7 @@ def test_a_broker_of_the_machine_is_taken_then_one_in_python_and_without_any_tha
 
 
 @pytest.mark.parametrize("on_socket", [True, False])
-def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(
-    tmp_path: Path, on_socket: bool
-) -> None:
+def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(tmp_path, on_socket):
     paths = prepare_var(tmp_path / "v")
     too_long = tmp_path / ("long" * 30)
     address = choose_redis_address(paths if on_socket else prepare_var(too_long), too_long)
@@ -323,7 +320,7 @@ def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(
     assert not redis_answers(address)
 
 
-def _write_one_key(address: RedisAddress) -> None:
+def _write_one_key(address):
     url = address.url.replace("redis+socket", "unix")
     with redis.Redis.from_url(url) as client:
         assert client.set("key", "value")

@@ -3,21 +3,18 @@
 import io
 import stat
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from finishline import Client
-from tests.cli.conftest import Finishline, StandIn
 
 ME = {"user": "ada", "role": "submitter"}
 QUEUE = {"waiting": 0, "running": 0, "classes": []}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """A home without logins, and no package keyring."""
     for name in ("FINISHLINE_URL", "FINISHLINE_TOKEN", "FINISHLINE_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -27,32 +24,27 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(finishline: Finishline, monkeypatch: pytest.MonkeyPatch, home: Path) -> Finishline:
+def command(finishline, monkeypatch, home):
     """A command without the address of the environment, `home` being there already."""
     monkeypatch.delenv("FINISHLINE_URL")
     return finishline
 
 
-def say(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def say(monkeypatch, text):
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
-def log_in(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, *arguments: str,
-    typed: str = "fl_one",
-) -> Any:  # fmt: skip
+def log_in(command, standin, monkeypatch, *arguments, typed="fl_one"):
     standin.answer("GET /api/v1/me", ME)
     say(monkeypatch, f"{typed}\n")
     return command("login", standin.url, *arguments)
 
 
-def tokens_sent(standin: StandIn, path: str) -> list[str | None]:
+def tokens_sent(standin, path):
     return [asked.headers.get("Authorization") for asked in standin.asked if asked.path == path]
 
 
-def test_a_login_is_what_later_commands_and_programs_use(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_login_is_what_later_commands_and_programs_use(command, standin, monkeypatch):
     ran = log_in(command, standin, monkeypatch)
     assert (ran.code, ran.err) == (0, "")
     assert f"Logged in to {standin.url} as ada" in ran.out
@@ -65,8 +57,8 @@ def test_a_login_is_what_later_commands_and_programs_use(
 
 
 def test_without_a_keyring_the_token_lies_in_a_file_of_its_users_alone(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+    command, standin, monkeypatch, home
+):
     log_in(command, standin, monkeypatch)
     (file,) = home.iterdir()
     assert "fl_one" in file.read_text()
@@ -74,10 +66,8 @@ def test_without_a_keyring_the_token_lies_in_a_file_of_its_users_alone(
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
-def test_a_keyring_keeps_the_token_where_there_is_one(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
-    ring: dict[tuple[str, str], str] = {}
+def test_a_keyring_keeps_the_token_where_there_is_one(command, standin, monkeypatch, home):
+    ring = {}
     keyring = SimpleNamespace(
         set_password=lambda service, name, token: ring.update({(service, name): token}),
         get_password=lambda service, name: ring.get((service, name)),
@@ -94,10 +84,8 @@ def test_a_keyring_keeps_the_token_where_there_is_one(
     assert ring == {}
 
 
-def test_a_keyring_that_fails_is_none(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
-    def fail(*_: str) -> None:
+def test_a_keyring_that_fails_is_none(command, standin, monkeypatch, home):
+    def fail(*_):
         raise OSError("no keyring daemon")
 
     monkeypatch.setitem(
@@ -107,9 +95,7 @@ def test_a_keyring_that_fails_is_none(
     assert "fl_one" in next(home.iterdir()).read_text()
 
 
-def test_a_wrong_token_is_refused_and_nothing_is_kept(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_a_wrong_token_is_refused_and_nothing_is_kept(command, standin, monkeypatch, home):
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")
     say(monkeypatch, "fl_wrong\n")
     ran = command("login", standin.url)
@@ -123,9 +109,8 @@ def test_a_wrong_token_is_refused_and_nothing_is_kept(
     [("", "", "No token"), ("ftp://somewhere", "fl_one", "Invalid server address")],
 )
 def test_what_cannot_be_a_login_is_wrong_usage(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path,
-    url: str, typed: str, said: str,
-) -> None:  # fmt: skip
+    command, standin, monkeypatch, home, url, typed, said
+):
     say(monkeypatch, typed)
     ran = command("login", url or standin.url)
     assert ran.code == 2
@@ -134,8 +119,8 @@ def test_what_cannot_be_a_login_is_wrong_usage(
 
 
 def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_default(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command, standin, monkeypatch
+):
     log_in(command, standin, monkeypatch, "--profile", "lab")
     second = log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
     assert "FINISHLINE_PROFILE=course" in second.out
@@ -157,9 +142,7 @@ def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_defau
     assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_three"
 
 
-def test_the_environment_goes_before_a_login(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_goes_before_a_login(command, standin, monkeypatch):
     log_in(command, standin, monkeypatch)
     monkeypatch.setenv("FINISHLINE_TOKEN", "fl_other")
     command("account", "show", "--json")
@@ -168,9 +151,7 @@ def test_the_environment_goes_before_a_login(
     assert "127.0.0.1:9" in command("queue").err
 
 
-def test_a_logins_token_goes_to_no_other_server(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_logins_token_goes_to_no_other_server(command, standin, monkeypatch):
     log_in(command, standin, monkeypatch)
     other = standin.url.replace("127.0.0.1", "localhost")
     command("account", "show", "--json", "--url", other)
@@ -181,8 +162,8 @@ def test_a_logins_token_goes_to_no_other_server(
 
 
 def test_logging_out_forgets_the_token_and_leaves_the_other_login(
-    command: Finishline, standin: StandIn, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+    command, standin, monkeypatch, home
+):
     assert command("logout").code == 2
     log_in(command, standin, monkeypatch, "--profile", "lab")
     log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
@@ -198,7 +179,7 @@ def test_logging_out_forgets_the_token_and_leaves_the_other_login(
     assert command("logout").code == 2
 
 
-def test_a_file_of_logins_that_is_none_says_how_to_go_on(command: Finishline, home: Path) -> None:
+def test_a_file_of_logins_that_is_none_says_how_to_go_on(command, home):
     home.mkdir()
     (home / "profiles.json").write_text("[]")
     ran = command("queue")

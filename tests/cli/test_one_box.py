@@ -22,14 +22,14 @@ LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+def tool(tmp_path, monkeypatch):
     """Put a program of some lines of shell before all others; the file it keeps its calls in."""
     folder = tmp_path / "tools"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    def put(name: str, script: str) -> Path:
+    def put(name, script):
         calls = folder / f"{name}.calls"
         (folder / name).write_text(f'#!/bin/sh\necho "$@" >> {calls}\n{script}\n')
         (folder / name).chmod(0o755)
@@ -52,9 +52,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
         ("cpu,cpu", {"local": ("cpu", ""), "local-2": ("cpu", "")}),
     ],
 )
-def test_each_worker_is_shown_its_own_accelerator_alone(
-    tool: Callable[[str, str], Path], devices: str, workers: dict[str, tuple[str, str]]
-) -> None:
+def test_each_worker_is_shown_its_own_accelerator_alone(tool, devices, workers):
     tool("nvidia-smi", f"printf '{LISTED}'")
     settings = [each.settings() for each in choose_workers(devices)]
     assert {
@@ -63,9 +61,7 @@ def test_each_worker_is_shown_its_own_accelerator_alone(
     } == workers
 
 
-def test_all_devices_of_a_host_without_accelerators_are_its_processor(
-    tool: Callable[[str, str], Path],
-) -> None:
+def test_all_devices_of_a_host_without_accelerators_are_its_processor(tool):
     tool("nvidia-smi", "echo the driver is gone; exit 9")
     (worker,) = choose_workers("all")
     assert worker.name == "local"
@@ -82,8 +78,8 @@ def test_all_devices_of_a_host_without_accelerators_are_its_processor(
     ],
 )
 def test_a_device_that_is_not_here_is_one_sentence_before_anything_starts(
-    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, devices: str, told: str
-) -> None:
+    tool, finishline, tmp_path, devices, told
+):
     tool("nvidia-smi", f"printf '{LISTED}'")
     ran = finishline("up", "--devices", devices, "--var", str(tmp_path / "v"))
     assert ran.code == 2
@@ -91,7 +87,7 @@ def test_a_device_that_is_not_here_is_one_sentence_before_anything_starts(
     assert not (tmp_path / "v").exists()
 
 
-def test_a_service_is_printed_as_systemd_takes_it(finishline: Run, tmp_path: Path) -> None:
+def test_a_service_is_printed_as_systemd_takes_it(finishline, tmp_path):
     odd = tmp_path / 'a "100 %" $folder'
     ran = finishline(
         *("service", "install", "--print", "--var", str(odd), "--devices", "all"),
@@ -110,7 +106,7 @@ def test_a_service_is_printed_as_systemd_takes_it(finishline: Run, tmp_path: Pat
 
 
 @pytest.fixture
-def own_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_unit(tmp_path, monkeypatch):
     """The file of the service of an ordinary user."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -118,8 +114,8 @@ def own_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_service_is_written_enabled_started_and_removed_again(
-    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, own_unit: Path
-) -> None:
+    tool, finishline, tmp_path, own_unit
+):
     calls = tool("systemctl", "")
     ran = finishline("service", "install", "--var", str(tmp_path / "v"), "--port", "8080")
     assert ran.code == 0, ran.err
@@ -138,9 +134,7 @@ def test_a_service_is_written_enabled_started_and_removed_again(
     assert finishline("service", "remove").code == 6
 
 
-def test_a_service_that_systemd_refuses_leaves_no_unit(
-    tool: Callable[[str, str], Path], finishline: Run, tmp_path: Path, own_unit: Path
-) -> None:
+def test_a_service_that_systemd_refuses_leaves_no_unit(tool, finishline, tmp_path, own_unit):
     tool("systemctl", "echo Failed to connect to bus >&2; exit 1")
     ran = finishline("service", "install", "--var", str(tmp_path / "v"))
     assert ran.code == 4
@@ -156,13 +150,7 @@ def test_a_service_that_systemd_refuses_leaves_no_unit(
         (False, ("--name", "../x"), "small letters"),
     ],
 )
-def test_a_service_of_another_or_of_root_is_refused(
-    finishline: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    root: bool,
-    options: tuple[str, ...],
-    told: str,
-) -> None:
+def test_a_service_of_another_or_of_root_is_refused(finishline, monkeypatch, root, options, told):
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     ran = finishline("service", "install", "--print", *options)
     assert ran.code == 2
@@ -170,7 +158,7 @@ def test_a_service_of_another_or_of_root_is_refused(
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def served(tmp_path_factory):
     """A var folder with a database, as `finishline up` leaves it."""
     var = tmp_path_factory.mktemp("served") / "a folder"
     paths = VarPaths(var)
@@ -180,9 +168,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return var
 
 
-def test_a_backup_is_restored_elsewhere_with_its_accounts(
-    served: Path, finishline: Run, tmp_path: Path
-) -> None:
+def test_a_backup_is_restored_elsewhere_with_its_accounts(served, finishline, tmp_path):
     made = finishline("backup", "--var", str(served), "--json")
     assert made.code == 0, made.err
     assert Path(json.loads(made.out)["path"]).parent == served / "backups"
@@ -198,9 +184,7 @@ def test_a_backup_is_restored_elsewhere_with_its_accounts(
     assert "only with --force" in again.err
 
 
-def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_one_sentence(
-    finishline: Run, tmp_path: Path
-) -> None:
+def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_one_sentence(finishline, tmp_path):
     none = finishline("backup", "--var", str(tmp_path))
     assert (none.code, "There is no server in" in none.err) == (6, True)
     ran = finishline("restore", str(tmp_path / "none"), "--var", str(tmp_path / "v"))
@@ -210,8 +194,8 @@ def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_one_sentence(
 
 
 def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_nothing(
-    served: Path, finishline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    served, finishline, tmp_path, monkeypatch
+):
     monkeypatch.setattr(
         "finishline.cli.commands.copies.python_module",
         lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
@@ -223,7 +207,7 @@ def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_not
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
 
-def test_a_server_that_runs_is_not_restored_over(served: Path, finishline: Run) -> None:
+def test_a_server_that_runs_is_not_restored_over(served, finishline):
     from finishline.cli.up.paths import lock_var
 
     with lock_var(VarPaths(served), url="http://127.0.0.1:1"):
@@ -232,7 +216,7 @@ def test_a_server_that_runs_is_not_restored_over(served: Path, finishline: Run) 
     assert "already runs in" in ran.err
 
 
-def test_a_worker_list_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_list_that_fails_is_one_sentence(monkeypatch):
     monkeypatch.setattr("finishline.cli.up.workers.python_module", lambda name: ["false"])
     with pytest.raises(CliError, match="could not be listed"):
         choose_workers("all")

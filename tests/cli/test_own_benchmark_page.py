@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Finishline
 from worker.box.environments import installed_environments
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-benchmark.md").read_text()
 MOST_ADDED = 20
 
 
-def block(heading: str, language: str) -> str:
+def block(heading, language):
     """The first block of code in this language below a heading."""
     part = PAGE.partition(f"### {heading}\n")[2]
     found = re.search(rf"^```{language}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
@@ -22,14 +21,14 @@ def block(heading: str, language: str) -> str:
     return found[1]
 
 
-def script_and_package() -> tuple[str, str]:
+def script_and_package():
     """Both sides of the difference: the plain script, and the module of the package."""
     lines = block("reference/train.py", "diff").splitlines(keepends=True)
     before, after = ([each[1:] for each in lines if each[0] != side] for side in "+-")
     return "".join(before), "".join(after)
 
 
-def set_fields(path: Path, toml: str) -> None:
+def set_fields(path, toml):
     """Replace the lines of these keys in a file that has each of them once."""
     text = path.read_text()
     for line in toml.splitlines():
@@ -41,7 +40,7 @@ def set_fields(path: Path, toml: str) -> None:
     path.write_text(text)
 
 
-def test_a_script_becomes_a_package_by_few_added_lines() -> None:
+def test_a_script_becomes_a_package_by_few_added_lines():
     difference = block("reference/train.py", "diff").splitlines()
     added = sum(line.startswith("+") for line in difference)
 
@@ -50,7 +49,7 @@ def test_a_script_becomes_a_package_by_few_added_lines() -> None:
 
 
 @pytest.fixture
-def walked(tmp_path: Path, finishline: Finishline, monkeypatch: pytest.MonkeyPatch) -> Path:
+def walked(tmp_path, finishline, monkeypatch):
     """The folder that the steps of the page make."""
     for package in ("sklearn", "torch"):
         pytest.importorskip(package)
@@ -67,7 +66,7 @@ def walked(tmp_path: Path, finishline: Finishline, monkeypatch: pytest.MonkeyPat
     return folder
 
 
-def test_the_plain_script_trains(walked: Path) -> None:
+def test_the_plain_script_trains(walked):
     done = subprocess.run(
         [sys.executable, "-c", script_and_package()[0]],
         cwd=walked, capture_output=True, text=True, check=True, timeout=120,
@@ -77,9 +76,7 @@ def test_the_plain_script_trains(walked: Path) -> None:
 
 
 @pytest.mark.usefixtures("boxed", "walked")
-def test_the_steps_of_the_page_make_a_benchmark_whose_reference_arrives(
-    finishline: Finishline,
-) -> None:
+def test_the_steps_of_the_page_make_a_benchmark_whose_reference_arrives(finishline):
     ran = finishline("benchmark", "check", "diabetes", "--write", "--runs", "1", "--json")
 
     assert ran.code == 0, ran.err

@@ -2,27 +2,25 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
 
 from finishline.cli import box_runs
 from finishline.cli.commands import own_benchmark
 from finishline.cli.own_benchmarks import definition_file, laid_out
-from tests.cli.conftest import Finishline, StandIn
 from tests.support.own_benchmarks import DEFINITION, own_files
 from worker.box import trial
 
 
 @pytest.fixture
-def mine(tmp_path: Path, finishline: Finishline) -> Path:
+def mine(tmp_path, finishline):
     """The example."""
     folder = tmp_path / "mine"
     assert finishline("benchmark", "init", str(folder)).code == 0
     return folder
 
 
-def small(folder: Path) -> Path:
+def small(folder):
     """A benchmark that is checked fast: 200 points, learnt by their sign."""
     task = b"""
 import hashlib
@@ -65,9 +63,7 @@ def train(prepared, data, seed):
     return folder
 
 
-def test_init_writes_a_benchmark_that_breaks_no_rule(
-    mine: Path, finishline: Finishline, standin: StandIn
-) -> None:
+def test_init_writes_a_benchmark_that_breaks_no_rule(mine, finishline, standin):
     standin.answer("POST /api/v1/benchmarks", {"id": "mine"}, status=201)
 
     assert finishline("benchmark", "add", str(mine)).code == 0
@@ -79,9 +75,7 @@ def test_init_writes_a_benchmark_that_breaks_no_rule(
 
 
 @pytest.mark.parametrize(("folder", "name"), [("My Set 2", "my-set-2"), ("2026", "mine")])
-def test_the_folder_gives_the_id(
-    folder: str, name: str, tmp_path: Path, finishline: Finishline
-) -> None:
+def test_the_folder_gives_the_id(folder, name, tmp_path, finishline):
     ran = finishline("benchmark", "init", str(tmp_path / folder), "--json")
 
     assert ran.json()["id"] == name
@@ -90,9 +84,7 @@ def test_the_folder_gives_the_id(
     assert finishline("training", "check", str(tmp_path / folder / "reference")).code == 0
 
 
-def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(
-    mine: Path, finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(mine, finishline, standin):
     before = hashlib.sha256((mine / "task.py").read_bytes()).hexdigest()
     with (mine / "task.py").open("a") as file:
         file.write("# changed\n")
@@ -114,7 +106,7 @@ def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(
     assert "README" not in written
 
 
-def test_a_wrong_field_is_told_with_its_line(mine: Path, finishline: Finishline) -> None:
+def test_a_wrong_field_is_told_with_its_line(mine, finishline):
     definition = mine / "benchmark.toml"
     text = definition.read_text()
     definition.write_text(text.replace("value = 90.0 ", "value = 0.9  "))
@@ -130,7 +122,7 @@ def test_a_wrong_field_is_told_with_its_line(mine: Path, finishline: Finishline)
 
 
 @pytest.mark.usefixtures("boxed")
-def test_a_check_trains_the_reference_and_warns(mine: Path, finishline: Finishline) -> None:
+def test_a_check_trains_the_reference_and_warns(mine, finishline):
     small(mine)
     definition = mine / "benchmark.toml"
     definition.write_text(f'visible = "members"\n{definition.read_text()}')
@@ -179,14 +171,7 @@ SILENT = (b"    seed =", b"    raise SystemExit\n    seed =")
         (SILENT, "the task's module failed: it ended in silence", None, "draw"),
     ],
 )
-def test_a_task_that_breaks_a_rule_is_told(
-    change: tuple[bytes, bytes],
-    message: str,
-    line: int | None,
-    field: str,
-    mine: Path,
-    finishline: Finishline,
-) -> None:
+def test_a_task_that_breaks_a_rule_is_told(change, message, line, field, mine, finishline):
     task = small(mine) / "task.py"
     assert change[0] in task.read_bytes()
     task.write_bytes(task.read_bytes().replace(*change))
@@ -201,9 +186,7 @@ def test_a_task_that_breaks_a_rule_is_told(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_a_slow_draw_is_told(
-    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slow_draw_is_told(mine, monkeypatch, capsys):
     files = {path.name: path.read_bytes() for path in small(mine).glob("*.*")}
     monkeypatch.setattr(trial, "MOST_SECONDS", 0)
 
@@ -215,7 +198,7 @@ def test_a_slow_draw_is_told(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_a_reference_that_misses_is_exit_code_3(mine: Path, finishline: Finishline) -> None:
+def test_a_reference_that_misses_is_exit_code_3(mine, finishline):
     train = small(mine) / "reference" / "train.py"
     train.write_bytes(train.read_bytes().replace(b"> 0", b"> 0.5"))
 
@@ -227,9 +210,7 @@ def test_a_reference_that_misses_is_exit_code_3(mine: Path, finishline: Finishli
     assert "(benchmark.toml line 16, field target.value; expected a target that every" in told
 
 
-def test_add_sends_what_is_pinned_and_says_whether_it_changed(
-    mine: Path, finishline: Finishline, standin: StandIn
-) -> None:
+def test_add_sends_what_is_pinned_and_says_whether_it_changed(mine, finishline, standin):
     standin.answer("POST /api/v1/benchmarks", {"id": "mine"}, status=201)
 
     ran = finishline("benchmark", "add", str(mine), "--reason", "a course")
@@ -244,7 +225,7 @@ def test_add_sends_what_is_pinned_and_says_whether_it_changed(
     assert b"a course" in body
 
 
-def test_add_tells_a_servers_refusal(mine: Path, finishline: Finishline, standin: StandIn) -> None:
+def test_add_tells_a_servers_refusal(mine, finishline, standin):
     standin.refuse("POST /api/v1/benchmarks", 409, "The rules of mine are frozen.")
 
     ran = finishline("benchmark", "add", str(mine))
@@ -253,9 +234,7 @@ def test_add_tells_a_servers_refusal(mine: Path, finishline: Finishline, standin
 
 
 @pytest.fixture
-def fetched(
-    finishline: Finishline, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def fetched(finishline, standin, tmp_path, monkeypatch):
     """A folder in which the benchmark of a server was fetched."""
     monkeypatch.chdir(tmp_path)
     files = own_files()
@@ -268,9 +247,7 @@ def fetched(
     return tmp_path / "benchmarks"
 
 
-def test_fetch_writes_the_task_and_the_data_for_home(
-    fetched: Path, finishline: Finishline, tmp_path: Path
-) -> None:
+def test_fetch_writes_the_task_and_the_data_for_home(fetched, finishline, tmp_path):
     for name, content in own_files().items():
         path = fetched / ("mine.toml" if name == "benchmark.toml" else f"mine/{name}")
         assert path.read_bytes() == content
@@ -282,9 +259,7 @@ def test_fetch_writes_the_task_and_the_data_for_home(
     assert finishline("training", "check", str(package)).code == 0
 
 
-def test_a_file_of_another_content_is_not_written(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_a_file_of_another_content_is_not_written(finishline, standin, tmp_path):
     files = own_files()
     standin.answer("GET /api/v1/benchmarks/mine.toml", files.pop("benchmark.toml"))
     for name in files:
@@ -297,10 +272,8 @@ def test_a_file_of_another_content_is_not_written(
     assert not (tmp_path / "here").exists()
 
 
-def test_a_run_refuses_a_task_that_was_changed_since_it_was_pinned(
-    mine: Path, finishline: Finishline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[str] = []
+def test_a_run_refuses_a_task_that_was_changed_since_it_was_pinned(mine, finishline, monkeypatch):
+    started = []
     monkeypatch.setattr(
         box_runs, "spawn", lambda command, **_: started.append(command) or pytest.fail("started")
     )
@@ -313,7 +286,7 @@ def test_a_run_refuses_a_task_that_was_changed_since_it_was_pinned(
     assert ran.error()["problems"][0]["file"] == "task.py"
 
 
-def test_an_id_that_leads_out_of_a_folder_is_refused(mine: Path, finishline: Finishline) -> None:
+def test_an_id_that_leads_out_of_a_folder_is_refused(mine, finishline):
     for file in (mine / "benchmark.toml", mine / "reference" / "training.toml"):
         file.write_text(file.read_text().replace('"mine"', '"../../x"', 1))
 
@@ -323,7 +296,7 @@ def test_an_id_that_leads_out_of_a_folder_is_refused(mine: Path, finishline: Fin
 
 
 @pytest.mark.usefixtures("boxed")
-def test_the_reference_runs_by_the_benchmark_around_it(mine: Path, finishline: Finishline) -> None:
+def test_the_reference_runs_by_the_benchmark_around_it(mine, finishline):
     small(mine)
 
     ran = finishline("training", "run", str(mine / "reference"), "--runs", "1", "--json")
@@ -332,9 +305,7 @@ def test_the_reference_runs_by_the_benchmark_around_it(mine: Path, finishline: F
     assert ran.json()["runs"][0]["status"] == "reached"
 
 
-def test_a_benchmark_beside_the_package_is_found_by_its_folder(
-    finishline: Finishline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_benchmark_beside_the_package_is_found_by_its_folder(finishline, tmp_path, monkeypatch):
     finishline("benchmark", "init", str(tmp_path / "other"))
     finishline("training", "init", str(tmp_path / "package"))
     manifest = tmp_path / "package" / "training.toml"

@@ -2,13 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tests.cli.conftest import Finishline, StandIn
 
 pytestmark = pytest.mark.processes
 NAMES = ("BENCHMARK", "OUT", "RUN", "SEED", "TICKET")
@@ -41,33 +37,32 @@ TICKET = {
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> list[str]:
+def program(tmp_path):
     script = tmp_path / "my_train.py"
     script.write_text(TRAIN)
     return [sys.executable, str(script)]
 
 
 @pytest.fixture
-def command(finishline: Finishline, monkeypatch: pytest.MonkeyPatch) -> Finishline:
+def command(finishline, monkeypatch):
     """A command that knows of no server."""
     monkeypatch.delenv("FINISHLINE_URL")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return finishline
 
 
-def told(out: Path) -> Iterator[dict[str, str]]:
+def told(out):
     for line in (out / "told.jsonl").read_text().splitlines():
         yield {name: json.loads(line)[f"FINISHLINE_{name}"] for name in NAMES}
 
 
-def claim_in(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "submission.json").read_text())
-    return found
+def claim_in(out):
+    return json.loads((out / "submission.json").read_text())
 
 
 def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
-    command: Finishline, program: list[str], tmp_path: Path
-) -> None:
+    command, program, tmp_path
+):
     out = tmp_path / "mine"
     ran = command("run", "digits", "--seed", "41", "--out", str(out), "--json", "--", *program)
     assert ran.code == 0, ran.err
@@ -80,9 +75,7 @@ def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
     assert command("check", str(out)).code == 0
 
 
-def test_the_count_of_runs_is_that_of_the_option(
-    command: Finishline, program: list[str], tmp_path: Path
-) -> None:
+def test_the_count_of_runs_is_that_of_the_option(command, program, tmp_path):
     out = str(tmp_path / "mine")
     ran = command(
         "run", "digits", "--runs", "5", "--division", "open", "--out", out, "--", *program
@@ -94,9 +87,7 @@ def test_the_count_of_runs_is_that_of_the_option(
     assert seeds == list(range(seeds[0], seeds[0] + 5))
 
 
-def test_a_ticket_of_the_server_gives_the_seeds(
-    command: Finishline, program: list[str], tmp_path: Path, standin: StandIn
-) -> None:
+def test_a_ticket_of_the_server_gives_the_seeds(command, program, tmp_path, standin):
     out = tmp_path / "mine"
     settings = {"batch_size": 32.0, "epochs": 20.0}
     standin.answer("GET /api/v1/hardware-classes", {"hardware_classes": []})
@@ -114,9 +105,7 @@ def test_a_ticket_of_the_server_gives_the_seeds(
     assert claim["system"]["hardware_class"] == "lab-box"
 
 
-def test_seeds_of_a_ticket_that_were_not_trained_are_unfinished(
-    command: Finishline, tmp_path: Path
-) -> None:
+def test_seeds_of_a_ticket_that_were_not_trained_are_unfinished(command, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(
         TRAIN + "import sys; sys.exit(3 if os.environ['FINISHLINE_RUN'] == '1' else 0)"
@@ -141,9 +130,7 @@ def test_seeds_of_a_ticket_that_were_not_trained_are_unfinished(
         ("pass", "wrote no log"),
     ],
 )
-def test_a_program_that_fails_is_told_by_its_code(
-    command: Finishline, tmp_path: Path, body: str, said: str
-) -> None:
+def test_a_program_that_fails_is_told_by_its_code(command, tmp_path, body, said):
     out = str(tmp_path / "mine")
     ran = command("run", "digits", "--out", out, "--", sys.executable, "-c", body)
     assert ran.code == 1
@@ -151,15 +138,13 @@ def test_a_program_that_fails_is_told_by_its_code(
     assert "Run 1 of 3" in ran.err
 
 
-def test_a_program_that_is_not_there_is_named(command: Finishline, tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_named(command, tmp_path):
     ran = command("run", "digits", "--out", str(tmp_path / "mine"), "--", "no-such-program")
     assert ran.code == 1
     assert "no-such-program" in ran.err
 
 
-def test_logs_by_other_means_get_a_submission(
-    command: Finishline, program: list[str], tmp_path: Path
-) -> None:
+def test_logs_by_other_means_get_a_submission(command, program, tmp_path):
     earlier, out = tmp_path / "earlier", tmp_path / "mine"
     command("run", "digits", "--out", str(earlier), "--", *program)
     body = (

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +24,10 @@ WHOLE = {
 
 
 @pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def driver(tmp_path, monkeypatch):
     """Lets nvidia-smi give recorded answers by its first argument; others are refused."""
 
-    def answer(listed: str, *, code: int = 0, **answers: str) -> None:
+    def answer(listed, *, code=0, **answers):
         table = WHOLE | {"-L": listed} | answers
         (tmp_path / "answers.json").write_text(json.dumps(table))
         tool = tmp_path / "nvidia-smi"
@@ -48,17 +47,17 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def probed(capsys: pytest.CaptureFixture[str]) -> Probed:
+def probed(capsys):
     """Exit code and document of `finishline probe --json`."""
 
-    def run(*options: str) -> tuple[int, Any]:
+    def run(*options):
         code = main(["probe", *options, "--json"])
         return code, json.loads(capsys.readouterr().out)
 
     return run
 
 
-def test_every_visible_card_is_named_with_its_memory(driver: Any, probed: Probed) -> None:
+def test_every_visible_card_is_named_with_its_memory(driver, probed):
     driver(LISTED)
     code, view = probed()
     assert (code, view["problems"]) == (0, [])
@@ -67,7 +66,7 @@ def test_every_visible_card_is_named_with_its_memory(driver: Any, probed: Probed
     assert probed("--device", "cuda:1")[1]["accelerators"][0]["uuid"] == "GPU-1f0c-4a"
 
 
-def test_a_slice_is_a_class_of_its_own(driver: Any, probed: Probed) -> None:
+def test_a_slice_is_a_class_of_its_own(driver, probed):
     driver(SLICED)
     _, view = probed()
     assert view["hardware_class"] == "1x-nvidia-h100-80gb-hbm3-mig-1g-10gb"
@@ -78,7 +77,7 @@ def test_a_slice_is_a_class_of_its_own(driver: Any, probed: Probed) -> None:
     }
 
 
-def test_on_a_processor_no_driver_is_asked(driver: Any, probed: Probed) -> None:
+def test_on_a_processor_no_driver_is_asked(driver, probed):
     driver("NVIDIA-SMI has failed", code=9)
     code, view = probed("--device", "cpu")
     assert (code, view["accelerators"], view["problems"]) == (0, [], [])
@@ -99,9 +98,7 @@ def test_on_a_processor_no_driver_is_asked(driver: Any, probed: Probed) -> None:
         ),
     ],
 )
-def test_a_card_in_trouble_is_a_problem_where_it_is_used(
-    answers: dict[str, str], told: str, driver: Any, probed: Probed
-) -> None:
+def test_a_card_in_trouble_is_a_problem_where_it_is_used(answers, told, driver, probed):
     driver(LISTED, **answers)
     code, view = probed()
     assert code == 1
@@ -111,9 +108,7 @@ def test_a_card_in_trouble_is_a_problem_where_it_is_used(
     assert probed("--device", "cuda:0") == (0, probed("--device", "cuda:0")[1])
 
 
-def test_an_older_driver_names_the_reasons_otherwise(
-    driver: Any, probed: Probed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_driver_names_the_reasons_otherwise(driver, probed, monkeypatch):
     monkeypatch.delitem(WHOLE, "--query-gpu=uuid,clocks_event_reasons.active")
     driver(LISTED, **{"--query-gpu=uuid,clocks_throttle_reasons.active": "GPU-0f0c-4a, 0x80"})
     assert "by its power supply" in probed()[1]["problems"][0]
@@ -127,18 +122,14 @@ def test_an_older_driver_names_the_reasons_otherwise(
         (LISTED, 0, ("--device", "tpu"), "'tpu' is no device"),
     ],
 )
-def test_a_device_that_is_not_here_is_a_problem(
-    listed: str, code: int, options: tuple[str, ...], told: str, driver: Any, probed: Probed
-) -> None:
+def test_a_device_that_is_not_here_is_a_problem(listed, code, options, told, driver, probed):
     driver(listed, code=code)
     exit_code, view = probed(*options)
     assert exit_code == 1
     assert told in view["problems"][0]
 
 
-def test_a_torch_without_cuda_is_a_problem_of_an_accelerator(
-    driver: Any, probed: Probed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torch_without_cuda_is_a_problem_of_an_accelerator(driver, probed, tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / "torch").mkdir()

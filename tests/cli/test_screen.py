@@ -3,7 +3,6 @@
 import io
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -27,16 +26,15 @@ from finishline.cli.up.services import Plan, RedisAddress
 from finishline.cli.up.start import UpOptions, invitation
 from finishline.cli.up.workers import LocalWorker
 from finishline.cli.worker_tables import queue_table
-from tests.cli.conftest import Finishline
 
 
-def narrow_screen(width: int) -> tuple[Screen, io.StringIO]:
+def narrow_screen(width):
     written = io.StringIO()
     console = Console(file=written, width=width, force_terminal=True, color_system=None)
     return Screen(as_json=False, console=console), written
 
 
-def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder() -> None:
+def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder():
     var = Path("/srv/a folder with a long name/of a competition")
     plan = Plan(VarPaths(var), "127.0.0.1", 8000, RedisAddress(None))
     options = UpOptions("127.0.0.1", 8000, var, devices="cpu", demo=None, once=False)
@@ -52,7 +50,7 @@ def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder()
     assert "Worker local: the processor" in lines
 
 
-def test_the_ids_of_what_waits_are_whole_beside_a_long_reason() -> None:
+def test_the_ids_of_what_waits_are_whole_beside_a_long_reason():
     waiting = {
         "position": 1,
         "verification_id": "5da07f0b9618183",
@@ -69,7 +67,7 @@ def test_the_ids_of_what_waits_are_whole_beside_a_long_reason() -> None:
     assert "cpu-amd-epyc" in written.getvalue()
 
 
-def test_a_failed_attempt_is_told_in_two_sentences() -> None:
+def test_a_failed_attempt_is_told_in_two_sentences():
     failure = {"code": "clock_mismatch", "message": "It measured 1 s.", "next_step": "Look there."}
     [line] = [
         str(each)
@@ -88,7 +86,7 @@ ENTRY = {
 }  # fmt: skip
 
 
-def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left_out() -> None:
+def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left_out():
     screen, written = narrow_screen(80)
 
     screen.say(leaderboard_table({"entries": [ENTRY]}))
@@ -102,7 +100,7 @@ def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left
     assert told.startswith("Columns left out on a narrow terminal: epochs, seconds")
 
 
-def test_a_board_of_costs_keeps_the_cost_on_a_narrow_terminal() -> None:
+def test_a_board_of_costs_keeps_the_cost_on_a_narrow_terminal():
     screen, written = narrow_screen(80)
 
     screen.say(leaderboard_table({"entries": [ENTRY], "metric": "cost"}))
@@ -110,7 +108,7 @@ def test_a_board_of_costs_keeps_the_cost_on_a_narrow_terminal() -> None:
     assert "$0.105006" in written.getvalue()
 
 
-def test_a_board_that_fits_is_whole() -> None:
+def test_a_board_that_fits_is_whole():
     screen, written = narrow_screen(240)
 
     screen.say(leaderboard_table({"entries": [ENTRY]}))
@@ -124,7 +122,7 @@ def test_a_board_that_fits_is_whole() -> None:
     assert "left out" not in written.getvalue()
 
 
-def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal() -> None:
+def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal():
     target = {"metric": "mask-LM accuracy", "value": 0.72, "unit": "fraction",
               "direction": "higher"}  # fmt: skip
     benchmark = {"id": "mlperf-v4.1-stable_diffusion", "target": target, "clock": "mlperf",
@@ -142,7 +140,7 @@ def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal() -> None:
     assert told.rstrip() == "Columns left out on a narrow terminal: divisions, clock."
 
 
-def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
+def test_a_path_to_be_copied_is_not_broken_at_a_blank():
     screen, written = narrow_screen(40)
     path = "results/a/folder/with/a/long/name/result_0.txt"
 
@@ -151,7 +149,7 @@ def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
     assert written.getvalue().splitlines() == [f"refused {path}: 1 problem"]
 
 
-def test_no_text_gives_a_terminal_orders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_gives_a_terminal_orders(capsys):
     table = make_table("package")
     table.add_row("\x9b2J\u202egnp")
     for text in (as_it_is("a\x1b]0;b\x07\n c"), "\x1b[2Jd\ud800", table):
@@ -162,7 +160,7 @@ def test_no_text_gives_a_terminal_orders(capsys: pytest.CaptureFixture[str]) -> 
     assert "\ufffd2J\ufffdgnp" in shown
 
 
-def test_a_cost_keeps_digits_that_tell_something() -> None:
+def test_a_cost_keeps_digits_that_tell_something():
     assert [cost_text(usd) for usd in (None, 0.0, 2.0, 0.25, 0.000012)] == [
         "–", "$0.000000", "$2.00", "$0.250000", "$0.000012",
     ]  # fmt: skip
@@ -170,7 +168,7 @@ def test_a_cost_keeps_digits_that_tell_something() -> None:
 
 
 @pytest.mark.parametrize("figure", [1.5e15, 1e300, -1e308])
-def test_no_figure_fills_a_terminal_with_digits(figure: float) -> None:
+def test_no_figure_fills_a_terminal_with_digits(figure):
     assert number_text(figure, unit=" %") == f"{figure:.3g} %"
     assert quality_text(figure, "percent") == f"{figure:.3g} %"
     assert quality_text(figure, "loss", target=figure * 2) == f"{figure:.3g}"
@@ -192,8 +190,8 @@ def test_no_figure_fills_a_terminal_with_digits(figure: float) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
-    finishline: Finishline, arguments: list[str], said: str
-) -> None:
+    finishline, arguments, said
+):
     ran = finishline(*arguments)
 
     assert (ran.code, ran.out) == (2, "")
@@ -201,9 +199,7 @@ def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
 
 
 @pytest.mark.parametrize("arguments", [[], ["admin"], ["prices"]])
-def test_no_command_is_answered_with_the_help_alone(
-    finishline: Finishline, arguments: list[str]
-) -> None:
+def test_no_command_is_answered_with_the_help_alone(finishline, arguments):
     ran = finishline(*arguments)
 
     assert (ran.code, ran.err) == (2, "")
@@ -211,9 +207,7 @@ def test_no_command_is_answered_with_the_help_alone(
 
 
 @pytest.mark.parametrize("command", [["prices", "import"], ["check-proof", "--log"]])
-def test_of_a_file_that_is_not_there_its_name_is_told_once(
-    finishline: Finishline, command: list[str], tmp_path: Path
-) -> None:
+def test_of_a_file_that_is_not_there_its_name_is_told_once(finishline, command, tmp_path):
     ran = finishline(*command, str(tmp_path / "gone"))
 
     assert ran.code == 1
@@ -224,7 +218,7 @@ def test_of_a_file_that_is_not_there_its_name_is_told_once(
 CLAIMED = {"evidence": "claimed", "unranked_reason": "claimed: the epochs agree"}
 
 
-def test_a_busy_machine_is_named_as_the_reason() -> None:
+def test_a_busy_machine_is_named_as_the_reason():
     verification = {"reasons": [{"code": "within_band"}, {"code": "noisy_host"}]}
     said = outcome_line(CLAIMED, verification).plain
     assert said.endswith("took part of the processor; run it again on a quiet machine.")
@@ -236,7 +230,7 @@ def test_a_busy_machine_is_named_as_the_reason() -> None:
 DIGITS = Target(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 
 
-def evaluation(run: int, quality: float, **more: Any) -> dict[str, Any]:
+def evaluation(run, quality, **more):
     return {
         "kind": "evaluation",
         "run": run,
@@ -246,7 +240,7 @@ def evaluation(run: int, quality: float, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_each_evaluation_is_held_against_the_band_of_its_number() -> None:
+def test_each_evaluation_is_held_against_the_band_of_its_number():
     bands = read_bands(
         [
             {"index": 1, "mean": 15.0, "lower": 10.0, "upper": 20.0},
@@ -275,22 +269,22 @@ def test_each_evaluation_is_held_against_the_band_of_its_number() -> None:
     ],
 )
 def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
-    quality: float, target: float | None, unit: str, shown: str
-) -> None:
+    quality, target, unit, shown
+):
     assert quality_text(quality, unit, target=target) == shown
 
 
-def test_the_line_of_a_run_just_short_of_its_target_says_so() -> None:
+def test_the_line_of_a_run_just_short_of_its_target_says_so():
     progress = ReplayProgress(DIGITS)
     run = progress.take_event(evaluation(0, 58400 / 599))
     assert "97.496 %" in line_of(run, progress).plain
 
 
-def test_band_edges_are_inside() -> None:
+def test_band_edges_are_inside():
     assert Band(10.0, 20.0).place_of(10.0) == Band(10.0, 20.0).place_of(20.0) == "inside"
 
 
-def test_a_second_attempt_starts_all_over() -> None:
+def test_a_second_attempt_starts_all_over():
     progress = ReplayProgress(DIGITS)
     progress.take_event({"attempt": 1} | evaluation(0, 50.0))
     progress.take_event({"attempt": 1} | evaluation(1, 60.0))
@@ -309,11 +303,11 @@ def test_a_second_attempt_starts_all_over() -> None:
         (Target("loss", 0.8, "nats/byte", "lower"), 0.7, 1.0),
     ],
 )
-def test_way_to_the_target(target: Target, quality: float | None, way: float) -> None:
+def test_way_to_the_target(target, quality, way):
     assert target.fraction_of_way(quality) == pytest.approx(way)
 
 
-def test_a_line_tells_epoch_quality_seconds_place_and_end() -> None:
+def test_a_line_tells_epoch_quality_seconds_place_and_end():
     progress = ReplayProgress(DIGITS, bands={1: Band(10.0, 20.0)})
     run = progress.take_event(evaluation(0, 14.8, epoch=1.0, seconds=0.1234))
     assert line_of(run, progress).plain.split() == [
@@ -326,9 +320,7 @@ def test_a_line_tells_epoch_quality_seconds_place_and_end() -> None:
     assert line_of(ended, progress).plain.endswith("  below band")
 
 
-def test_a_warm_up_tells_how_long_it_has_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_warm_up_tells_how_long_it_has_taken(monkeypatch):
     clock = iter((100.0, 512.4))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     progress = ReplayProgress(DIGITS)
@@ -343,6 +335,6 @@ def test_a_warm_up_tells_how_long_it_has_taken(
     assert [line[2] for line in lines] == ["compiling,", "reading", "epoch"]
 
 
-def test_target_is_read_from_a_view() -> None:
+def test_target_is_read_from_a_view():
     view = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
     assert read_target(view) == DIGITS

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 import finishline as package
-from tests.cli.conftest import Finishline
 
 COMMAND = shutil.which("finishline") or str(Path(sys.executable).with_name("finishline"))
 
 
-def complete_in_bash(*words: str) -> list[str]:
+def complete_in_bash(*words):
     """What pressing Tab behind these words offers."""
     script = (
         'source <(finishline completion bash)\nCOMP_WORDS=("$@")\nCOMP_CWORD=$(($# - 1))\n'
@@ -47,33 +46,31 @@ def complete_in_bash(*words: str) -> list[str]:
         (("finishline", "completion", ""), {"bash", "zsh", "fish"}),
     ],
 )
-def test_bash_completes_commands_and_options(words: tuple[str, ...], offered: set[str]) -> None:
+def test_bash_completes_commands_and_options(words, offered):
     assert set(complete_in_bash(*words)) == offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_that_names_the_command(
-    finishline: Finishline, shell: str
-) -> None:
+def test_each_shell_gets_a_script_that_names_the_command(finishline, shell):
     ran = finishline("completion", shell)
     assert (ran.code, ran.err) == (0, "")
     assert "finishline" in ran.out
     assert f"complete_{shell}" in ran.out
 
 
-def test_another_shell_is_wrong_usage(finishline: Finishline) -> None:
+def test_another_shell_is_wrong_usage(finishline):
     ran = finishline("completion", "tcsh")
     assert ran.code == 2
     assert "bash" in ran.err
 
 
-def test_the_version_is_the_distributions(finishline: Finishline) -> None:
+def test_the_version_is_the_distributions(finishline):
     assert package.__version__ == version("finishline-tta")
     ran = finishline("--version")
     assert (ran.code, ran.out) == (0, f"finishline {package.__version__}\n")
 
 
-def on_terminal(*arguments: str, **settings: str) -> bytes:
+def on_terminal(*arguments, **settings):
     """Everything a command writes to a terminal."""
     parent, child = pty.openpty()
     with subprocess.Popen(
@@ -102,7 +99,7 @@ def on_terminal(*arguments: str, **settings: str) -> bytes:
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("check", "nowhere"), ("chekc",), ("run", "--help"), ("check",)]
 )
-def test_no_color_leaves_no_escape_sequence(arguments: tuple[str, ...]) -> None:
+def test_no_color_leaves_no_escape_sequence(arguments):
     assert b"\x1b" in on_terminal(*arguments)
     written = on_terminal(*arguments, NO_COLOR="1")
     assert written.strip()

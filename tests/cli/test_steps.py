@@ -3,12 +3,10 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from tests.cli.conftest import Finishline
 from worker import scaling
 from worker.scaling import Scaling, fit_all_reduce
 
@@ -16,7 +14,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = pytest.mark.processes
 
 
-def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce() -> None:
+def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce():
     points = [
         {"bytes": size, "seconds": 1e-4 + size * 2 * 3 / 4 / 1e9} for size in (1024, 65536, 4194304)
     ]
@@ -26,7 +24,7 @@ def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce() -> None:
     assert fit.seconds(2_000_000, 2) == pytest.approx(1e-4 + 2e-3)
 
 
-def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeypatch) -> None:
+def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeypatch):
     sizes = [1024, 4194304]
     steps = {
         (1, 64): [2.0, 2.0, 2.0, 90.0],
@@ -34,7 +32,7 @@ def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeyp
         (2, 64): [1.5, 1.5, 1.5, 70.0],
     }
 
-    def measure(_, processes: int, batch_size: int, *, all_reduce: bool = False) -> dict[str, Any]:
+    def measure(_, processes, batch_size, *, all_reduce=False):
         exchanged = [0.25] * 4 if processes > 1 else [None] * 4
         points = [{"bytes": size, "seconds": 1e-4 + size / 1e9, "n": 40} for size in sizes]
         return {
@@ -54,7 +52,7 @@ def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeyp
     assert two["communication_share"] == pytest.approx(0.25 / ((3 * 1.5 + 70) / 4))
 
 
-def test_two_processes_are_compared_with_one(finishline: Finishline) -> None:
+def test_two_processes_are_compared_with_one(finishline):
     """Under --weak each process has the whole batch; --strong is reckoned above."""
     done = finishline("scale", "digits", "--processes", "1,2", "--weak", "--steps", "3", "--json")
     assert done.code == 0, done.err
@@ -75,7 +73,7 @@ def test_two_processes_are_compared_with_one(finishline: Finishline) -> None:
     assert (min(sizes), max(sizes)) == (1024, 4 * 2**20)
 
 
-def test_the_parts_of_a_step_add_up(finishline: Finishline, tmp_path: Path) -> None:
+def test_the_parts_of_a_step_add_up(finishline, tmp_path):
     out = str(tmp_path / "out")
     done = finishline("profile", "digits", "--steps", "3", "--out", out, "--json")
     assert done.code == 0, done.err
@@ -113,18 +111,14 @@ def test_the_parts_of_a_step_add_up(finishline: Finishline, tmp_path: Path) -> N
         (("profile", "digits", "--out", "/dev/null/x"), "Cannot write in /dev/null/x"),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence(
-    finishline: Finishline, arguments: tuple[str, ...], said: str
-) -> None:
+def test_bad_input_is_refused_with_a_sentence(finishline, arguments, said):
     done = finishline(*arguments)
     assert done.code not in (0, None)
     assert said in done.err
     assert not done.out
 
 
-def test_missing_data_is_said_before_anything_is_warmed_up(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_missing_data_is_said_before_anything_is_warmed_up(finishline, tmp_path):
     began = time.monotonic()
     done = finishline(
         "profile", "cifar10", "--steps", "2", "--out", str(tmp_path / "x"), "--data", str(tmp_path)

@@ -15,7 +15,6 @@ from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.training import Training, train_reference
-from tests.cli.conftest import Finishline
 
 pytestmark = pytest.mark.processes
 
@@ -24,15 +23,15 @@ pytestmark = pytest.mark.processes
 class StandInTraining(Training):
     body: str = ""
 
-    def command(self) -> list[str]:
+    def command(self):
         return [sys.executable, "-c", self.body]
 
 
-def training(tmp_path: Path, body: str) -> Training:
+def training(tmp_path, body):
     return StandInTraining(Path("x.toml"), tmp_path, 1, body=body)
 
 
-def test_the_command_line_names_all_that_was_asked_for(tmp_path: Path) -> None:
+def test_the_command_line_names_all_that_was_asked_for(tmp_path):
     asked = Training(
         Path("b/digits.toml"), tmp_path, 3, settings=["batch_size=32"], seed=7, division="open"
     )
@@ -43,7 +42,7 @@ def test_the_command_line_names_all_that_was_asked_for(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_events_come_while_it_runs_and_other_prints_are_passed_over(tmp_path: Path) -> None:
+def test_events_come_while_it_runs_and_other_prints_are_passed_over(tmp_path):
     body = (
         "import pathlib, sys, time\n"
         'print(\'{"kind": "evaluation", "run": 0, "quality": 9.5}\', flush=True)\n'
@@ -59,7 +58,7 @@ def test_events_come_while_it_runs_and_other_prints_are_passed_over(tmp_path: Pa
     assert [event["kind"] for event in events] == ["run_finished"]
 
 
-def test_a_failed_training_says_its_last_line(tmp_path: Path) -> None:
+def test_a_failed_training_says_its_last_line(tmp_path):
     body = (
         "import sys; print('warming up', file=sys.stderr); sys.exit('batch_size must be 1 or more')"
     )
@@ -68,13 +67,13 @@ def test_a_failed_training_says_its_last_line(tmp_path: Path) -> None:
     assert caught.value.exit_code is ExitCode.REFUSED
 
 
-def test_a_training_that_could_not_begin_says_its_reason_alone(tmp_path: Path) -> None:
+def test_a_training_that_could_not_begin_says_its_reason_alone(tmp_path):
     body = "import sys; print('error: no data', file=sys.stderr); sys.exit(2)"
     with pytest.raises(CliError, match=r"^no data$"):
         list(train_reference(training(tmp_path, body)))
 
 
-def test_leaving_the_events_ends_the_training(tmp_path: Path) -> None:
+def test_leaving_the_events_ends_the_training(tmp_path):
     body = (
         "import os, time\n"
         'print(\'{"kind": "phase", "run": 0, "pid": %d}\' % os.getpid(), flush=True)\n'
@@ -89,7 +88,7 @@ def test_leaving_the_events_ends_the_training(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-def test_an_unknown_benchmark_is_named_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_benchmark_is_named_with_the_known_ones(tmp_path):
     (tmp_path / "digits.toml").touch()
     with pytest.raises(CliError, match=r"no benchmark 'mnist' in .*digits") as caught:
         find_benchmark("mnist", tmp_path)
@@ -126,15 +125,15 @@ RESULT: dict[str, Any] = {
 class StandIn(BenchOptions):
     body: str = ""
 
-    def command(self) -> list[str]:
+    def command(self):
         return [sys.executable, "-c", self.body]
 
 
-def options(body: str) -> BenchOptions:
+def options(body):
     return StandIn(Path("x.toml"), body=body)
 
 
-def test_the_command_line_of_a_bench_names_all_that_was_asked_for() -> None:
+def test_the_command_line_of_a_bench_names_all_that_was_asked_for():
     asked = BenchOptions(
         Path("b/digits.toml"), ["batch_size=32"], device="cuda", threads=4, seconds=2.0
     )
@@ -144,8 +143,8 @@ def test_the_command_line_of_a_bench_names_all_that_was_asked_for() -> None:
     ]  # fmt: skip
 
 
-def test_progress_is_told_and_other_prints_are_passed_over() -> None:
-    told: list[str] = []
+def test_progress_is_told_and_other_prints_are_passed_over():
+    told = []
     body = (
         'print(\'{"kind": "doing", "doing": "roofs"}\')\n'
         "print('a library says hello')\n"
@@ -155,21 +154,21 @@ def test_progress_is_told_and_other_prints_are_passed_over() -> None:
     assert told == ["measuring the roofs of this machine"]
 
 
-def test_a_bench_that_fails_ends_with_its_last_words() -> None:
+def test_a_bench_that_fails_ends_with_its_last_words():
     body = "import sys; print('error: no such device', file=sys.stderr); sys.exit(2)"
     with pytest.raises(CliError, match=r"^no such device$"):
         run_bench(options(body), told=lambda _: None)
 
 
-def test_a_bench_that_is_interrupted_leaves_no_process() -> None:
+def test_a_bench_that_is_interrupted_leaves_no_process():
     body = (
         "import json, os, time\n"
         "print(json.dumps({'kind': 'doing', 'doing': str(os.getpid())}), flush=True)\n"
         "time.sleep(600)\n"
     )
-    pids: list[int] = []
+    pids = []
 
-    def interrupt(doing: str) -> None:
+    def interrupt(doing):
         pids.append(int(doing))
         raise KeyboardInterrupt
 
@@ -183,7 +182,7 @@ def test_a_bench_that_is_interrupted_leaves_no_process() -> None:
         os.kill(pids[0], 0)
 
 
-def test_the_table_shows_what_is_absent_as_absent_with_its_reason() -> None:
+def test_the_table_shows_what_is_absent_as_absent_with_its_reason():
     console = open_console()
     with console.capture() as captured:
         console.print(bench_table(RESULT))
@@ -197,9 +196,7 @@ def test_the_table_shows_what_is_absent_as_absent_with_its_reason() -> None:
     assert "None" not in text
 
 
-def test_digits_is_measured_on_this_machine_in_one_document(
-    finishline: Finishline, tmp_path: Path
-) -> None:
+def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path):
     out = tmp_path / "bench.json"
     done = finishline("bench", "digits", "--seconds", "0.1", "--out", str(out), "--json")
     assert done.code == 0, done.err
@@ -211,7 +208,7 @@ def test_digits_is_measured_on_this_machine_in_one_document(
     assert document["roofs"]["all_reduce"]["value"] is None
 
 
-def test_an_unknown_benchmark_is_refused(finishline: Finishline) -> None:
+def test_an_unknown_benchmark_is_refused(finishline):
     done = finishline("bench", "nothing")
     assert done.code == 6
     assert "There is no benchmark 'nothing'" in done.err

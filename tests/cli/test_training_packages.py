@@ -1,8 +1,6 @@
 """`finishline training`: an example is made, checked and trained in a box on this machine."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +8,7 @@ from finishline.cli.main import main
 
 
 @pytest.fixture
-def package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def package(tmp_path, capsys):
     """The example package."""
     folder = tmp_path / "mine"
     assert main(["training", "init", str(folder)]) == 0
@@ -18,7 +16,7 @@ def package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return folder
 
 
-def test_the_example_breaks_no_rule(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_breaks_no_rule(package, capsys):
     for left_by_tools in (".DS_Store", ".git/config", "__pycache__/train.pyc"):
         (package / left_by_tools).parent.mkdir(exist_ok=True)
         (package / left_by_tools).write_bytes(b"\0")
@@ -31,9 +29,7 @@ def test_the_example_breaks_no_rule(package: Path, capsys: pytest.CaptureFixture
     assert found["manifest"]["benchmark"] == "digits"
 
 
-def test_init_leaves_a_folder_with_files_alone(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_leaves_a_folder_with_files_alone(package, capsys):
     before = (package / "train.py").read_bytes()
 
     assert main(["training", "init", str(package)]) == 2
@@ -41,34 +37,34 @@ def test_init_leaves_a_folder_with_files_alone(
     assert (package / "train.py").read_bytes() == before
 
 
-def link(package: Path) -> None:
+def link(package):
     (package / "notes.txt").symlink_to("/etc/passwd")
 
 
-def binary(package: Path) -> None:
+def binary(package):
     (package / "model.so").write_bytes(b"\x7fELF\0")
 
 
-def shadow(package: Path) -> None:
+def shadow(package):
     (package / "json.py").write_text("x = 1\n")
 
 
-def other_benchmark(package: Path) -> None:
+def other_benchmark(package):
     manifest = package / "training.toml"
     manifest.write_text(manifest.read_text().replace('"digits"', '"imagenet"'))
 
 
-def half_manifest(package: Path) -> None:
+def half_manifest(package):
     (package / "training.toml").write_text("schema = 1\nbenchmark\n")
 
 
-def licenceless(package: Path) -> None:
+def licenceless(package):
     manifest = package / "training.toml"
     lines = manifest.read_text().splitlines()
     manifest.write_text("\n".join("license = 3" if "license" in line else line for line in lines))
 
 
-def large(package: Path) -> None:
+def large(package):
     for number in range(3):
         (package / f"part{number}.txt").write_text("x\n" * 43_700)
 
@@ -86,14 +82,8 @@ def large(package: Path) -> None:
     ],
 )
 def test_a_bad_package_is_refused_with_its_file_and_the_expected(
-    package: Path,
-    capsys: pytest.CaptureFixture[str],
-    damage: Callable[[Path], None],
-    file: str | None,
-    line: int | None,
-    field: str | None,
-    expected: str,
-) -> None:
+    package, capsys, damage, file, line, field, expected
+):
     damage(package)
 
     assert main(["training", "check", str(package), "--json"]) == 1
@@ -103,25 +93,19 @@ def test_a_bad_package_is_refused_with_its_file_and_the_expected(
     assert (file, line, field, expected) in places
 
 
-def test_without_any_definition_a_server_decides_about_the_benchmark(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_any_definition_a_server_decides_about_the_benchmark(package, tmp_path, capsys):
     arguments = ["training", "check", str(package), "--benchmarks-dir", str(tmp_path / "none")]
     assert main(arguments) == 0
     assert "A server checks besides" in capsys.readouterr().out
 
 
-def test_a_path_without_a_folder_is_wrong_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_without_a_folder_is_wrong_usage(tmp_path, capsys):
     assert main(["training", "check", str(tmp_path / "none")]) == 2
     assert "expected a training package" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("boxed")
-def test_the_example_reaches_the_target_in_a_box(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_reaches_the_target_in_a_box(package, capsys):
     (package / "train.py").chmod(0o600)  # Another user than the box's.
     nonce = "5" * 64
 
@@ -137,10 +121,8 @@ def test_the_example_reaches_the_target_in_a_box(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_equal_seeds_and_data_give_equal_qualities_in_a_box_and_without_one(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def qualities(nonce: str, *more: str) -> list[float]:
+def test_equal_seeds_and_data_give_equal_qualities_in_a_box_and_without_one(package, capsys):
+    def qualities(nonce, *more):
         given = ["--runs", "2", "--seed", "3", "--nonce", nonce * 64, *more]
         main(["training", "run", str(package), *given, "--json"])
         return [run["quality"] for run in json.loads(capsys.readouterr().out)["runs"]]
@@ -148,18 +130,14 @@ def test_equal_seeds_and_data_give_equal_qualities_in_a_box_and_without_one(
     assert qualities("5") == qualities("5", "--plain") != qualities("6")
 
 
-def test_only_a_package_of_ones_own_runs_without_a_box(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_a_package_of_ones_own_runs_without_a_box(package, capsys):
     given = ["training", "run", str(package), "--plain", "--compare", f"sha256:{'a' * 64}"]
     assert main(given) == 2
     assert "expected a folder of yours" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("boxed")
-def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(package, tmp_path, capsys):
     other = tmp_path / "other"
     main(["training", "init", str(other)])
     manifest = other / "training.toml"
@@ -183,8 +161,8 @@ def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(
 
 
 def test_a_package_that_cannot_be_compared_is_refused_before_anything_is_trained(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    package, tmp_path, capsys
+):
     other = tmp_path / "other"
     main(["training", "init", str(other)])
     manifest = other / "training.toml"
@@ -199,9 +177,7 @@ def test_a_package_that_cannot_be_compared_is_refused_before_anything_is_trained
 
 
 @pytest.mark.usefixtures("boxed")
-def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(package, capsys):
     with (package / "train.py").open("a") as file:
         file.write("\n\ndef prepare(task):\n    raise ValueError('no luck')\n")
 
@@ -213,9 +189,7 @@ def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(
 
 
 @pytest.mark.usefixtures("boxed")
-def test_an_environment_that_is_not_here_is_named(
-    package: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_environment_that_is_not_here_is_named(package, capsys):
     manifest = package / "training.toml"
     text = "\n".join(
         'environment = "numpy-1.0"' if line.startswith("environment") else line
@@ -227,9 +201,7 @@ def test_an_environment_that_is_not_here_is_named(
     assert "environment numpy-1.0 is not installed here" in capsys.readouterr().err
 
 
-def test_a_task_of_ones_own_needs_no_box_with_its_package(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_of_ones_own_needs_no_box_with_its_package(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))  # There is no bubblewrap.
     main(["benchmark", "init", str(tmp_path / "mine")])
     capsys.readouterr()

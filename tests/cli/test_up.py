@@ -8,10 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psutil
@@ -33,25 +32,24 @@ CHECKOUT = Path(__file__).parents[2]
 LIMIT_SECONDS = 60.0
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
+def wait_for(condition, what):
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for {what}"
         time.sleep(0.02)
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return probe.getsockname()[1]
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Up:
     port: int
     var: Path
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self):
         """The document that --json writes once everything is ready."""
         assert self.process.stdout is not None
         lines = []
@@ -70,11 +68,11 @@ class Up:
                 return dict(json.loads("".join(lines)))
         raise AssertionError(f"no document but {self.process.communicate()}")
 
-    def outcome(self) -> tuple[int, str, str]:
+    def outcome(self):
         out, err = self.process.communicate(timeout=LIMIT_SECONDS)
         return self.process.returncode, out, err
 
-    def descendants(self) -> list[int]:
+    def descendants(self):
         return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
 
 
@@ -82,10 +80,10 @@ StartUp = Callable[..., Up]
 
 
 @pytest.fixture
-def start_up(tmp_path: Path) -> Iterator[StartUp]:
-    started: list[Up] = []
+def start_up(tmp_path):
+    started = []
 
-    def start(*options: str, var: Path = tmp_path / "v", port: int = 0, **settings: str) -> Up:
+    def start(*options, var=tmp_path / "v", port=0, **settings):
         port = port or free_port()
         kept = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
         process = subprocess.Popen(
@@ -110,7 +108,7 @@ def start_up(tmp_path: Path) -> Iterator[StartUp]:
             up.outcome()
 
 
-def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up: StartUp) -> None:
+def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up):
     up = start_up("--json")
     document = up.ready()
     assert [service["name"] for service in document["services"]] == ["redis", "server", "worker"]
@@ -131,7 +129,7 @@ def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up
 
 
 @pytest.mark.parametrize("name", ["redis", "server", "worker"])
-def test_a_killed_service_comes_back(start_up: StartUp, name: str) -> None:
+def test_a_killed_service_comes_back(start_up, name):
     up = start_up("--json")
     pids = {service["name"]: service["pid"] for service in up.ready()["services"]}
     os.kill(pids[name], signal.SIGKILL)
@@ -142,9 +140,7 @@ def test_a_killed_service_comes_back(start_up: StartUp, name: str) -> None:
     assert up.outcome()[0] == 0
 
 
-def test_each_device_has_a_worker_with_a_name_a_token_and_a_log_of_its_own(
-    start_up: StartUp,
-) -> None:
+def test_each_device_has_a_worker_with_a_name_a_token_and_a_log_of_its_own(start_up):
     up = start_up("--json", "--devices", "cpu,cpu")
     document = up.ready()
     services = {service["name"]: service for service in document["services"]}
@@ -162,7 +158,7 @@ def test_each_device_has_a_worker_with_a_name_a_token_and_a_log_of_its_own(
     assert (code, err) == (0, "")
 
 
-def _answers(url: str) -> bool:
+def _answers(url):
     try:
         return asking.get(url).status_code == 200
     except httpx2.TransportError:
@@ -176,9 +172,7 @@ def _answers(url: str) -> bool:
         ("rejected", 3, "Not measured: "),
     ],
 )
-def test_once_ends_with_the_measured_time(
-    start_up: StartUp, outcome: str, code: int, told: str
-) -> None:
+def test_once_ends_with_the_measured_time(start_up, outcome, code, told):
     up = start_up("--demo", "--once", STANDIN_OUTCOME=outcome)
     pids = up.descendants()
     ended, out, err = up.outcome()
@@ -193,7 +187,7 @@ def test_once_ends_with_the_measured_time(
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_demo_leaves_the_server_running(start_up: StartUp) -> None:
+def test_demo_leaves_the_server_running(start_up):
     up = start_up("--demo")
     assert up.process.stdout is not None
     said = next(line for line in up.process.stdout if "keeps running" in line)
@@ -201,7 +195,7 @@ def test_demo_leaves_the_server_running(start_up: StartUp) -> None:
     assert _answers(f"http://127.0.0.1:{up.port}/healthz")
 
 
-def test_a_taken_port_is_one_sentence(start_up: StartUp) -> None:
+def test_a_taken_port_is_one_sentence(start_up):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -212,7 +206,7 @@ def test_a_taken_port_is_one_sentence(start_up: StartUp) -> None:
     assert len(err.splitlines()) == 1
 
 
-def test_a_second_up_in_the_same_var_is_told_of_the_first(start_up: StartUp) -> None:
+def test_a_second_up_in_the_same_var_is_told_of_the_first(start_up):
     first = start_up("--json", "--no-worker")
     first.ready()
     code, _, err = start_up("--json").outcome()
@@ -222,22 +216,20 @@ def test_a_second_up_in_the_same_var_is_told_of_the_first(start_up: StartUp) -> 
     assert f"http://127.0.0.1:{first.port}" in message
 
 
-def test_the_backup_from_before_a_migration_is_named(start_up: StartUp) -> None:
+def test_the_backup_from_before_a_migration_is_named(start_up):
     up = start_up("--no-worker", STANDIN_MIGRATE="backs up")
     assert up.process.stdout is not None
     said = "the database as it was before is in a/backup"
     assert any(said in line for line in up.process.stdout)
 
 
-def test_a_database_that_cannot_be_migrated_stops_the_start(start_up: StartUp) -> None:
+def test_a_database_that_cannot_be_migrated_stops_the_start(start_up):
     code, _, err = start_up(STANDIN_MIGRATE="fails").outcome()
     assert code == 4
     assert "could not be migrated: the database is from a newer version" in err
 
 
-def test_a_killed_supervisor_leaves_nothing_and_its_var_can_be_used_again(
-    start_up: StartUp,
-) -> None:
+def test_a_killed_supervisor_leaves_nothing_and_its_var_can_be_used_again(start_up):
     first = start_up("--json")
     first.ready()
     pids = first.descendants()
@@ -248,7 +240,7 @@ def test_a_killed_supervisor_leaves_nothing_and_its_var_can_be_used_again(
     assert second.ready()["url"] == f"http://127.0.0.1:{first.port}"
 
 
-def test_a_var_with_a_long_path_works_too(start_up: StartUp, tmp_path: Path) -> None:
+def test_a_var_with_a_long_path_works_too(start_up, tmp_path):
     up = start_up("--json", "--no-worker", var=tmp_path / ("long" * 30))
     assert up.ready()["services"][0]["name"] == "redis"
     up.process.terminate()
@@ -263,19 +255,19 @@ class Supervised:
     process: "subprocess.Popen[str]"
     folder: Path
 
-    def pid(self, name: str) -> int:
+    def pid(self, name):
         file = self.folder / f"{name}.pid"
         wait_for(lambda: file.exists() and file.read_text(), f"the process id of {name}")
         return int(file.read_text())
 
-    def wait_ready(self) -> None:
+    def wait_ready(self):
         wait_for((self.folder / "all-ready").exists, "all services to be ready")
 
-    def end(self, number: signal.Signals) -> tuple[int, str]:
+    def end(self, number):
         self.process.send_signal(number)
         return self.outcome()
 
-    def outcome(self) -> tuple[int, str]:
+    def outcome(self):
         output, _ = self.process.communicate(timeout=LIMIT_SECONDS)
         return self.process.returncode, output
 
@@ -284,10 +276,10 @@ Supervise = Callable[..., Supervised]
 
 
 @pytest.fixture
-def supervise(tmp_path: Path) -> Iterator[Supervise]:
-    started: list[Supervised] = []
+def supervise(tmp_path):
+    started = []
 
-    def start(*services: str) -> Supervised:
+    def start(*services):
         process = subprocess.Popen(
             [sys.executable, str(PROGRAM), str(tmp_path), *services],
             stdout=subprocess.PIPE,
@@ -305,9 +297,7 @@ def supervise(tmp_path: Path) -> Iterator[Supervise]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_stops_all_services_in_reverse_order(
-    supervise: Supervise, number: signal.Signals
-) -> None:
+def test_a_signal_stops_all_services_in_reverse_order(supervise, number):
     up = supervise("first", "second")
     up.wait_ready()
     pids = [up.pid("first"), up.pid("second")]
@@ -320,9 +310,7 @@ def test_a_signal_stops_all_services_in_reverse_order(
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_said(
-    supervise: Supervise,
-) -> None:
+def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_said(supervise):
     up = supervise("first", "second:polite")
     up.wait_ready()
     before, other = up.pid("second"), up.pid("first")
@@ -345,9 +333,7 @@ def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_
     assert not is_alive(after)
 
 
-def test_a_service_that_keeps_dying_is_given_up_and_the_rest_is_stopped(
-    supervise: Supervise,
-) -> None:
+def test_a_service_that_keeps_dying_is_given_up_and_the_rest_is_stopped(supervise):
     up = supervise("first", "second")
     up.wait_ready()
     first = up.pid("first")
@@ -361,7 +347,7 @@ def test_a_service_that_keeps_dying_is_given_up_and_the_rest_is_stopped(
     assert not is_alive(first)
 
 
-def test_a_service_that_cannot_start_says_why_and_is_not_tried_again(supervise: Supervise) -> None:
+def test_a_service_that_cannot_start_says_why_and_is_not_tried_again(supervise):
     up = supervise("first", "second:exits")
     code, output = up.outcome()
     assert code == 4
@@ -370,7 +356,7 @@ def test_a_service_that_cannot_start_says_why_and_is_not_tried_again(supervise: 
     assert not is_alive(up.pid("first"))
 
 
-def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise: Supervise) -> None:
+def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise):
     up = supervise("first:deaf")
     up.wait_ready()
     pid = up.pid("first")
@@ -380,13 +366,11 @@ def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise: Supervis
     assert not is_alive(pid)
 
 
-def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(tmp_path, monkeypatch):
     answered = tmp_path / "answered"
     launch = supervisor._launch
 
-    def launch_and_be_held_up(service: Service) -> "subprocess.Popen[bytes]":
+    def launch_and_be_held_up(service):
         process = launch(service)
         wait_for(answered.exists, "the service to answer")
         time.sleep(0.05)  # Longer than a clock of files is coarse.
@@ -413,7 +397,7 @@ def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(
         kept.stop()
 
 
-def test_a_killed_supervisor_leaves_no_service_behind(supervise: Supervise) -> None:
+def test_a_killed_supervisor_leaves_no_service_behind(supervise):
     up = supervise("first", "second")
     up.wait_ready()
     pids = [up.pid("first"), up.pid("second")]
@@ -422,9 +406,7 @@ def test_a_killed_supervisor_leaves_no_service_behind(supervise: Supervise) -> N
     wait_for(lambda: not any(is_alive(pid) for pid in pids), "the services to end")
 
 
-def test_what_a_killed_service_leaves_in_another_session_is_ended_too(
-    supervise: Supervise,
-) -> None:
+def test_what_a_killed_service_leaves_in_another_session_is_ended_too(supervise):
     up = supervise("first:parent")
     up.wait_ready()
     before, child = up.pid("first"), up.pid("first-child")
@@ -439,7 +421,7 @@ def test_what_a_killed_service_leaves_in_another_session_is_ended_too(
     assert not is_alive(second_child)
 
 
-def test_a_start_that_is_interrupted_says_why_it_stops(tmp_path: Path) -> None:
+def test_a_start_that_is_interrupted_says_why_it_stops(tmp_path):
     command = [sys.executable, "-P", "-m", "finishline.cli.main", "up"]
     with subprocess.Popen(
         [*command, "--no-worker", "--port", str(free_port()), "--var", str(tmp_path / "var")],

@@ -2,8 +2,6 @@
 
 import json
 import tomllib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,10 +9,9 @@ from finishline.cli.calibration_tables import watch_calibration
 from finishline.cli.client import ServerClient
 from finishline.cli.screen import open_screen
 from finishline.rules.verification.duel import P_CHALLENGER
-from tests.cli.conftest import Finishline, StandIn
 
 
-def size(finished: int, **changes: Any) -> dict[str, Any]:
+def size(finished, **changes):
     return {
         "batch_size": 64, "planned": 2, "finished": finished, "under_way": 0, "reached": finished,
         "epochs": [8.0] * finished, "mean": 8.25, "stdev": 0.5, "band": [],
@@ -37,9 +34,7 @@ POST = "POST /api/v1/calibrations"
 GET = "GET /api/v1/calibrations/c1"
 
 
-def test_calibrate_asks_for_runs_at_each_batch_size(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
     standin.answer(POST, RUNNING, status=201)
     ran = finishline(
         "calibrate", "digits", "--batch-sizes", "32,64", "--runs", "20", "--reason", "new torch",
@@ -57,9 +52,7 @@ def test_calibrate_asks_for_runs_at_each_batch_size(
     assert "Calibration c1: number 3 of digits, running, 0 of 2 runs" in ran.out
 
 
-def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(finishline, standin):
     for outdated in (True, False):
         standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
     said = finishline("calibration", "show", "c1").out
@@ -70,9 +63,7 @@ def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
 @pytest.mark.parametrize(
     "options", ["", "--runs 2", "--batch-sizes 64", "--batch-sizes 6x4 --runs 2"]
 )
-def test_calibrate_says_what_it_needs(
-    options: str, finishline: Finishline, standin: StandIn
-) -> None:
+def test_calibrate_says_what_it_needs(options, finishline, standin):
     ran = finishline("calibrate", "digits", *options.split())
     assert ran.code == 2
     assert "--batch-sizes" in ran.err
@@ -80,9 +71,7 @@ def test_calibrate_says_what_it_needs(
 
 
 @pytest.mark.parametrize(("state", "code"), [("done", 0), ("incomplete", 3), ("cancelled", 3)])
-def test_watching_ends_with_the_calibration(
-    state: str, code: int, finishline: Finishline, standin: StandIn
-) -> None:
+def test_watching_ends_with_the_calibration(state, code, finishline, standin):
     standin.answer(POST, DONE | {"state": state}, status=201)
     ran = finishline(
         "calibrate", "digits", "--batch-sizes", "64", "--runs", "2", "--watch", "--json"
@@ -90,11 +79,11 @@ def test_watching_ends_with_the_calibration(
     assert (ran.code, ran.json()["state"]) == (code, state)
 
 
-def test_every_step_is_told_once(standin: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_step_is_told_once(standin, capsys):
     one = RUNNING | {"sizes": [size(0, under_way=1)]}
     for view in (RUNNING, one, one, DONE):
         standin.answer(GET, view)
-    pauses: list[float] = []
+    pauses = []
     with ServerClient(standin.url) as server:
         ended = watch_calibration(server, RUNNING, open_screen(as_json=False), wait=pauses.append)
     assert ended == DONE
@@ -103,7 +92,7 @@ def test_every_step_is_told_once(standin: StandIn, capsys: pytest.CaptureFixture
     assert told == ["0 of 2 runs trained", "1 of 2 runs trained", "2 of 2 runs trained"]
 
 
-def test_a_calibration_goes_on_with_more_runs(finishline: Finishline, standin: StandIn) -> None:
+def test_a_calibration_goes_on_with_more_runs(finishline, standin):
     standin.answer(GET, DONE)
     standin.answer(f"{POST}/c1/continue", RUNNING)
     ran = finishline("calibrate", "digits", "--continue", "c1", "--runs", "40", "--json")
@@ -111,25 +100,21 @@ def test_a_calibration_goes_on_with_more_runs(finishline: Finishline, standin: S
     assert json.loads(standin.asked[1].body) == {"batch_sizes": None, "runs": 40}
 
 
-def test_a_calibration_of_another_benchmark_does_not_go_on(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_calibration_of_another_benchmark_does_not_go_on(finishline, standin):
     standin.answer(GET, DONE)
     ran = finishline("calibrate", "cifar10", "--continue", "c1")
     assert (ran.code, len(standin.asked)) == (2, 1)
     assert "belongs to digits, not to cifar10" in ran.err
 
 
-def test_show_has_a_line_for_each_batch_size(finishline: Finishline, standin: StandIn) -> None:
+def test_show_has_a_line_for_each_batch_size(finishline, standin):
     standin.answer(GET, DONE | {"judges": True})
     out = finishline("calibration", "show", "c1").out
     assert "used for new replays" in out
     assert out.splitlines()[-1].split() == ["64", "2/2", "2", "8.25", "0.50", "–"]
 
 
-def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(finishline, standin):
     system = {"processor": "x\n[evil]", "software": {"torch": "2.13.0", "numpy": "2.4"}}
     run = {"batch_size": 64, "seed": 7, "status": "reached", "quality": [50.0, 98.1234]}
     runs = [run | {"system": system}, run | {"seed": 8, "status": "failed", "system": system}]
@@ -146,7 +131,7 @@ def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(
     assert finishline("calibration", "show", "c1", "--runs", "--json").json() == answer
 
 
-def test_list_compare_adopt_and_cancel(finishline: Finishline, standin: StandIn) -> None:
+def test_list_compare_adopt_and_cancel(finishline, standin):
     standin.answer("GET /api/v1/calibrations", {"calibrations": [DONE]})
     comparison = {
         "first": "c1", "second": None, "benchmark": "digits",
@@ -206,13 +191,11 @@ EVALUATION = {
 }  # fmt: skip
 
 
-def stream(*events: tuple[str, Any]) -> bytes:
+def stream(*events):
     return "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for name, each in events).encode()
 
 
-def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     ran = finishline("duel", "s1", "s2", "--pairs", "6", "--reason", "record", "--token", "fl_o")
 
@@ -225,7 +208,7 @@ def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(
     assert json.loads(standin.asked[1].body)["pairs"] == 4
 
 
-def test_watching_a_measurement_names_its_control(finishline: Finishline, standin: StandIn) -> None:
+def test_watching_a_measurement_names_its_control(finishline, standin):
     queued = QUEUED | {"kind": "entry", "duel": None, "control_runs": [1]}
     standin.answer("GET /api/v1/verifications/d1", queued)
     end = queued | {"state": "done", "outcome": "verified", "reasons": []}
@@ -237,9 +220,7 @@ def test_watching_a_measurement_names_its_control(finishline: Finishline, standi
     assert "run 2 control  ask 1" in ran.out
 
 
-def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     events = stream(("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
     standin.answer("GET /api/v1/verifications/d1/events", events)
@@ -266,9 +247,7 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(
         (None, 3),
     ],
 )
-def test_a_duel_that_says_nothing_ends_with_code_3(
-    finishline: Finishline, standin: StandIn, outcome: str | None, code: int
-) -> None:
+def test_a_duel_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
     standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
@@ -288,8 +267,8 @@ PREVIEW = {
 
 @pytest.mark.parametrize(("won", "code"), [(True, 0), (False, 3), (None, 3)])
 def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
-    finishline: Finishline, standin: StandIn, won: bool | None, code: int
-) -> None:
+    finishline, standin, won, code
+):
     standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
     standin.answer("GET /api/v1/submissions/s1/challenge", PREVIEW)
     standin.answer("POST /api/v1/submissions/s1/challenge", QUEUED, status=201)
@@ -314,9 +293,7 @@ def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
     assert ("may challenge it again from 2026-12-27 on." in words) is not won
 
 
-def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(finishline, standin):
     standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
     refused = PREVIEW | {"refused": "You hold this record yourself."}
     standin.answer("GET /api/v1/submissions/s1/challenge", refused)
@@ -329,9 +306,7 @@ def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(
 
 
 @pytest.mark.parametrize("pairs", ["1", "21", "x"])
-def test_pairs_outside_what_is_allowed_are_wrong_usage(
-    finishline: Finishline, standin: StandIn, pairs: str
-) -> None:
+def test_pairs_outside_what_is_allowed_are_wrong_usage(finishline, standin, pairs):
     assert finishline("duel", "s1", "s2", "--pairs", pairs).code == 2
     assert standin.asked == []
 
@@ -375,9 +350,7 @@ COMPARISON = {
          {"benchmark": "digits", "status": None, "dry_run": True}),
     ],
 )  # fmt: skip
-def test_several_submissions_are_asked_for_at_once(
-    finishline: Finishline, standin: StandIn, arguments: list[str], body: dict[str, Any]
-) -> None:
+def test_several_submissions_are_asked_for_at_once(finishline, standin, arguments, body):
     standin.answer("POST /api/v1/verifications/batch", BATCH)
     ran = finishline("verify", *arguments, "--reason", "driver")
 
@@ -390,8 +363,8 @@ def test_several_submissions_are_asked_for_at_once(
 
 
 def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel_it(
-    finishline: Finishline, standin: StandIn
-) -> None:
+    finishline, standin
+):
     queued = {**BATCH["replays"][0], "verification_id": "v1"}
     for replays in ([], [queued]):
         batch = BATCH | {"dry_run": False, "replays": replays}
@@ -411,15 +384,13 @@ def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel
     [[], ["s1", "--benchmark", "digits"], ["s1", "--status", "verified"], ["s1", "s2"],
      ["s1", "s2", "--reason", "x", "--watch"], ["--benchmark", "digits"]],
 )  # fmt: skip
-def test_a_batch_that_is_not_clear_is_wrong_usage(
-    finishline: Finishline, standin: StandIn, arguments: list[str]
-) -> None:
+def test_a_batch_that_is_not_clear_is_wrong_usage(finishline, standin, arguments):
     ran = finishline("verify", *arguments)
 
     assert (ran.code, ran.out, standin.asked) == (2, "", [])
 
 
-def test_a_decision_is_sent_with_its_reason(finishline: Finishline, standin: StandIn) -> None:
+def test_a_decision_is_sent_with_its_reason(finishline, standin):
     view = {"id": "v1", "outcome": "rejected"}
     standin.answer("POST /api/v1/verifications/v1/decide", view)
     ran = finishline("decide", "v1", "keep", "--reason", "throttled")
@@ -433,7 +404,7 @@ def test_a_decision_is_sent_with_its_reason(finishline: Finishline, standin: Sta
     assert finishline("decide", "v2", "keep", "--reason", "x").code == 1
 
 
-def test_two_verifications_are_shown_side_by_side(finishline: Finishline, standin: StandIn) -> None:
+def test_two_verifications_are_shown_side_by_side(finishline, standin):
     standin.answer("GET /api/v1/verifications/compare", COMPARISON)
     ran = finishline("compare-verifications", "v1", "v2")
 
@@ -447,9 +418,7 @@ def test_two_verifications_are_shown_side_by_side(finishline: Finishline, standi
     assert "different bands" in ran.out
 
 
-def test_the_whole_log_is_kept_in_a_file_page_by_page(
-    finishline: Finishline, standin: StandIn, tmp_path: Path
-) -> None:
+def test_the_whole_log_is_kept_in_a_file_page_by_page(finishline, standin, tmp_path):
     record = {"id": 2, "at": "2026-01-01T00:00:00+00:00", "actor": "olivia [x]", "reason": None,
               "action": "token.create", "subject_kind": "token", "subject_id": "7"}  # fmt: skip
     standin.answer("GET /api/v1/audit", {"records": [record], "next_before": 2})
@@ -469,9 +438,7 @@ def test_the_whole_log_is_kept_in_a_file_page_by_page(
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"records": 1}', '{"records": [1]}', '{"records": [{"id": "1"}]}']
 )
-def test_a_file_that_is_no_log_is_refused(
-    finishline: Finishline, tmp_path: Path, content: str
-) -> None:
+def test_a_file_that_is_no_log_is_refused(finishline, tmp_path, content):
     path = tmp_path / "log.json"
     path.write_text(content)
     ran = finishline("check-proof", "--log", str(path))
@@ -480,7 +447,7 @@ def test_a_file_that_is_no_log_is_refused(
     assert "No audit log in" in ran.err
 
 
-def test_audit_takes_a_proof_or_a_log(finishline: Finishline, tmp_path: Path) -> None:
+def test_audit_takes_a_proof_or_a_log(finishline, tmp_path):
     assert finishline("check-proof").code == 2
     assert finishline("check-proof", "v1", "--log", str(tmp_path / "log.json")).code == 2
     assert finishline("check-proof", "--log", str(tmp_path / "gone.json")).code == 1
@@ -492,7 +459,7 @@ RESCORE = "POST /api/v1/rescore"
 CHANGE = {"field": "tta_seconds", "before": 0.5, "after": 0.944}
 
 
-def batch(**values: Any) -> dict[str, Any]:
+def batch(**values):
     usual = {
         "definition": "stored",
         "dry_run": False,
@@ -506,13 +473,13 @@ def batch(**values: Any) -> dict[str, Any]:
     return usual | values
 
 
-def two_batches(standin: StandIn) -> None:
+def two_batches(standin):
     changed = [{"id": "sub-1", "changes": [CHANGE]}]
     standin.answer(RESCORE, batch(unchanged=1, changed=changed, next_cursor="place-2"))
     standin.answer(RESCORE, batch(submissions=1, unchanged=1))
 
 
-def test_it_asks_until_the_server_has_no_more(finishline: Finishline, standin: StandIn) -> None:
+def test_it_asks_until_the_server_has_no_more(finishline, standin):
     two_batches(standin)
     ran = finishline(
         "rescore", "--benchmark", "digits", "--definition", "current", "--dry-run",
@@ -536,14 +503,12 @@ def test_it_asks_until_the_server_has_no_more(finishline: Finishline, standin: S
     assert {each.headers["authorization"] for each in map(lower, standin.asked)} == {"Bearer fl_1"}
 
 
-def lower(asked: Any) -> Any:
+def lower(asked):
     asked.headers.update({name.lower(): value for name, value in asked.headers.items()})
     return asked
 
 
-def test_people_see_submission_field_before_and_after(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_people_see_submission_field_before_and_after(finishline, standin):
     two_batches(standin)
     out = finishline("rescore").out
 
@@ -557,9 +522,7 @@ def test_people_see_submission_field_before_and_after(
     assert "1 would change" in finishline("rescore", "--dry-run").out
 
 
-def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(finishline, standin):
     failed = [{"id": "sub-2", "error": "run_0.log cannot be read"}]
     standin.answer(RESCORE, batch(unchanged=1, failed=failed))
     ran = finishline("rescore")
@@ -568,9 +531,7 @@ def test_one_that_cannot_be_scored_again_is_told_and_makes_it_fail(
     assert "failed sub-2: run_0.log cannot be read" in ran.out
 
 
-def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(finishline, standin):
     standin.answer(RESCORE, batch(next_cursor="place-2"))
     standin.refuse(RESCORE, 503, "broken today")
     ran = finishline("rescore")
@@ -581,9 +542,7 @@ def test_a_server_that_fails_midway_leaves_a_report_of_what_was_done(
     assert "broken today" in ran.err
 
 
-def test_without_an_organisers_token_nothing_is_reported(
-    finishline: Finishline, standin: StandIn
-) -> None:
+def test_without_an_organisers_token_nothing_is_reported(finishline, standin):
     standin.refuse(RESCORE, 403, "This needs a token of role organiser; yours is submitter.")
     ran = finishline("rescore", "--json")
 
@@ -591,7 +550,7 @@ def test_without_an_organisers_token_nothing_is_reported(
     assert ran.error()["message"] == ("This needs a token of role organiser; yours is submitter.")
 
 
-def test_an_unknown_benchmark_is_not_found(finishline: Finishline, standin: StandIn) -> None:
+def test_an_unknown_benchmark_is_not_found(finishline, standin):
     standin.refuse(RESCORE, 404, "There is no benchmark 'mnist'.")
     ran = finishline("rescore", "--benchmark", "mnist")
 
@@ -599,5 +558,5 @@ def test_an_unknown_benchmark_is_not_found(finishline: Finishline, standin: Stan
     assert "mnist" in ran.err
 
 
-def test_another_definition_is_wrong_usage(finishline: Finishline) -> None:
+def test_another_definition_is_wrong_usage(finishline):
     assert finishline("rescore", "--definition", "old").code == 2

@@ -39,7 +39,7 @@ class Package(NamedTuple):
     fate: Fate | Literal["measured"]
     files: Mapping[str, str]
 
-    def with_manifest(self, *, benchmark: str, title: str, environment: str) -> dict[str, str]:
+    def with_manifest(self, *, benchmark, title, environment):
         """All files, by name."""
         words = MANIFEST.format(benchmark=benchmark, title=title, environment=environment)
         return {"training.toml": words, **self.files}
@@ -54,7 +54,7 @@ class Cheat(NamedTuple):
     more: Mapping[str, str] = {}
 
 
-def honest(number: int) -> Package:
+def honest(number):
     """The reference with hyperparameters of its own, all of which reach the target."""
     draw = random.Random(number)
     changed = {
@@ -67,19 +67,19 @@ def honest(number: int) -> Package:
     return Package("honest", "measured", {"train.py": _with_constants(changed)})
 
 
-def of_the_course() -> str:
+def of_the_course():
     """The reference of the course: that of the example in a third of its steps."""
     return _with_constants({"STEPS": 4_000})
 
 
-def _with_constants(changed: Mapping[str, float]) -> str:
+def _with_constants(changed):
     line = next(line for line in REFERENCE.splitlines() if line.startswith("HIDDEN, "))
     names, values = (part.split(", ") for part in line.split(" = "))
     texts = [str(changed.get(name, value)) for name, value in zip(names, values, strict=True)]
     return REFERENCE.replace(line, f"{', '.join(names)} = {', '.join(texts)}")
 
 
-def cheat(number: int) -> Package:
+def cheat(number):
     """A cheat: the kinds in turn, each number with a detail of its own."""
     kind, code, fate, more = CHEATS[number % len(CHEATS)]
     source = re.sub(r"^def train\(", "def honest(", REFERENCE, flags=re.MULTILINE)
@@ -91,12 +91,12 @@ def cheat(number: int) -> Package:
     return Package(kind, fate, {"train.py": text, **more})
 
 
-def _train(body: str, end: str = GUESS) -> str:
+def _train(body, end=GUESS):
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     return f"def train(prepared, data, seed):\n{lines}\n    {end}\n"
 
 
-def _at_the_wire(body: str, end: str = GUESS) -> str:
+def _at_the_wire(body, end=GUESS):
     return "import time\nfrom wire import channel, frame\n\n" + _train(
         f"end = channel()\n{body.strip()}", end
     )

@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,7 +61,7 @@ class HandedIn:
     seconds: float | None = None
 
     @property
-    def is_as_due(self) -> bool:
+    def is_as_due(self):
         """Whether it ended as it should: a cheat without a number, and at no less than its time."""
         fate = self.package.fate
         if fate == "measured":
@@ -75,12 +74,12 @@ class HandedIn:
 class Organiser:
     """Her terminal: commands with her token, counted."""
 
-    def __init__(self, url: str, token: str, folder: Path) -> None:
-        self.typed: list[str] = []
+    def __init__(self, url, token, folder):
+        self.typed = []
         self._environment = os.environ | {"FINISHLINE_URL": url, "FINISHLINE_TOKEN": token}
         self._folder = folder
 
-    def types(self, *words: str, program: str = "finishline.cli.main") -> str:
+    def types(self, *words, program="finishline.cli.main"):
         """Run a command; what it printed."""
         self.typed.append(shlex.join(words))
         done = subprocess.run(
@@ -96,7 +95,7 @@ class Organiser:
         return done.stdout
 
 
-def main() -> int:
+def main():
     """Walk, print, and judge; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--students", type=int, default=200)
@@ -123,7 +122,7 @@ def main() -> int:
                 up.kill()
 
 
-def walk(url: str, folder: Path, asked: argparse.Namespace) -> int:
+def walk(url, folder, asked):
     """The course on a server that is starting."""
     begun = time.monotonic()
     tokens = folder / "var" / "tokens"
@@ -164,14 +163,14 @@ def walk(url: str, folder: Path, asked: argparse.Namespace) -> int:
     return judge(handed)
 
 
-def is_ready(url: str, devices: str) -> bool:
+def is_ready(url, devices):
     """Whether every worker is alive and confirmed."""
     workers = httpx2.get(f"{url}/api/v1/workers", timeout=10).json()["workers"]
     ready = [one for one in workers if one["alive"] and one["confirmed_at"]]
     return len(ready) == len(devices.split(","))
 
 
-def prepare_benchmark(organiser: Organiser, folder: Path) -> None:
+def prepare_benchmark(organiser, folder):
     """Make a benchmark from the example, for members, with a reference of a third of its steps."""
     organiser.types("benchmark", "init", BENCHMARK)
     definition = folder / BENCHMARK / "benchmark.toml"
@@ -196,7 +195,7 @@ def prepare_benchmark(organiser: Organiser, folder: Path) -> None:
     )
 
 
-def join(link: str, name: str) -> str:
+def join(link, name):
     """Join by the link of the class, as a browser does; the student's first token."""
     origin = link.partition("/join/")[0]
     with httpx2.Client(headers={"Origin": origin, "Accept": "text/html"}, timeout=60) as browser:
@@ -214,7 +213,7 @@ def join(link: str, name: str) -> str:
     return found[1]
 
 
-def packages_of(students: Sequence[str], *, cheats: int, seed: int) -> list[HandedIn]:
+def packages_of(students, *, cheats, seed):
     """The packages of all students, in the order in which they are handed in."""
     total = PACKAGES_EACH * len(students)
     packages = [honest(number) for number in range(total - cheats)]
@@ -227,7 +226,7 @@ def packages_of(students: Sequence[str], *, cheats: int, seed: int) -> list[Hand
     ]
 
 
-def hand_in(url: str, token: str, one: HandedIn) -> None:
+def hand_in(url, token, one):
     """Hand a package in as a student does."""
     words = {"benchmark": BENCHMARK, "environment": ENVIRONMENT}
     files = one.package.with_manifest(title=f"{one.student}'s", **words)
@@ -238,7 +237,7 @@ def hand_in(url: str, token: str, one: HandedIn) -> None:
         one.told, one.outcome = str(error), "refused"
 
 
-def wait_for_verdicts(client: Client, handed: Sequence[HandedIn], begun: float) -> None:
+def wait_for_verdicts(client, handed, begun):
     """Wait until every package has its verdict, and the fresh runs of the first three too."""
     told = time.monotonic()
     while True:
@@ -252,7 +251,7 @@ def wait_for_verdicts(client: Client, handed: Sequence[HandedIn], begun: float) 
         time.sleep(LOOK_SECONDS)
 
 
-def look_up(client: Client, one: HandedIn) -> bool:
+def look_up(client, one):
     """Read how a package ended; False if it has not yet."""
     view = client.submission(one.submission_id or "")
     if any(
@@ -266,7 +265,7 @@ def look_up(client: Client, one: HandedIn) -> bool:
     return True
 
 
-def why(client: Client, submission_id: str) -> str:
+def why(client, submission_id):
     """The status of a submission, and all reasons of its verdicts that do not speak for it."""
     view = client.submission(submission_id)
     told = [str(view.status)]
@@ -276,7 +275,7 @@ def why(client: Client, submission_id: str) -> str:
     return "; ".join(told)
 
 
-def judge(handed: Sequence[HandedIn]) -> int:
+def judge(handed):
     """Print how each kind ended; the exit code."""
     kinds = Counter((one.package.kind, one.package.fate, one.outcome) for one in handed)
     print("\n| kind | due | ended | packages |\n| --- | --- | --- | --- |")
@@ -294,18 +293,18 @@ def judge(handed: Sequence[HandedIn]) -> int:
     return int(bool(caught_none) or lost > MOST_HONEST_LOST * all_honest)
 
 
-def count(handed: Sequence[HandedIn], outcome: str) -> int:
+def count(handed, outcome):
     """How many ended so."""
     return sum(one.outcome == outcome for one in handed)
 
 
-def each(items: Sequence[Item], make: Callable[[Item], Made]) -> list[Made]:
+def each(items, make):
     """Do something for every item, a few at once."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(make, items))
 
 
-def say(begun: float, words: str) -> None:
+def say(begun, words):
     """Print a step with the seconds so far."""
     print(f"{time.monotonic() - begun:7.1f} s  {words}", flush=True)
 

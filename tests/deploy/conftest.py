@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,17 +10,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def compose() -> dict[str, Any]:
+def compose():
     """docker-compose.yml, its anchors and merges resolved."""
-    parsed: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    return parsed
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
 
 @pytest.fixture(scope="session")
-def dockerfile() -> dict[str, list[str]]:
+def dockerfile():
     """The instructions of each stage of the Dockerfile, FROM first, continuation lines joined."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    stages: dict[str, list[str]] = {}
+    stages = {}
     for line in text.splitlines():
         if start := re.match(r"FROM \S+ AS ([\w-]+)", line):
             stages[start.group(1)] = []

@@ -5,11 +5,9 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -44,19 +42,18 @@ UNDER = {
 }
 
 
-def project(path: str) -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / path).read_text())["project"]
-    return found
+def project(path):
+    return tomllib.loads((ROOT / path).read_text())["project"]
 
 
 PARTICIPANT, SERVER = project("finishline/pyproject.toml"), project("pyproject.toml")
 
 
-def names(requirements: list[str]) -> set[str]:
+def names(requirements):
     return {canonicalize_name(Requirement(each).name) for each in requirements}
 
 
-def files() -> Iterator[Path]:
+def files():
     """Text files of the checkout, without environments, caches and what a server keeps."""
     ignored = {".git"} | {
         line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()
@@ -66,9 +63,9 @@ def files() -> Iterator[Path]:
         yield from (Path(folder) / each for each in found if not each.endswith(BINARY))
 
 
-def imported_by(path: Path) -> set[str]:
+def imported_by(path):
     """Top-level modules of others that a file's code imports, anywhere in it."""
-    found: set[str] = set()
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
@@ -77,12 +74,12 @@ def imported_by(path: Path) -> set[str]:
     return found - OURS - set(sys.stdlib_module_names)
 
 
-def imported(folder: Path) -> set[str]:
+def imported(folder):
     """The same of all files of a folder."""
     return {module for path in folder.rglob("*.py") for module in imported_by(path)}
 
 
-def installed_with(requirements: list[str]) -> set[str]:
+def installed_with(requirements):
     """All that pip installs for these requirements, with what they ask for in turn."""
     found = {"finishline-tta"}
     asked = [Requirement(each) for each in requirements]
@@ -95,21 +92,21 @@ def installed_with(requirements: list[str]) -> set[str]:
     return found
 
 
-def test_the_server_asks_for_the_participants_distribution_of_its_own_version() -> None:
+def test_the_server_asks_for_the_participants_distribution_of_its_own_version():
     own = f"finishline-tta[stats]=={PARTICIPANT['version']}"
     assert (PARTICIPANT["name"], SERVER["name"]) == ("finishline-tta", "finishline-server")
     assert PARTICIPANT["version"] == SERVER["version"]
     assert own in SERVER["dependencies"]
 
 
-def test_a_participant_installs_little() -> None:
+def test_a_participant_installs_little():
     asked = names(PARTICIPANT["dependencies"])
     assert len(asked) <= 12
     assert asked & HEAVY == set()
     assert names(PARTICIPANT["optional-dependencies"]["stats"]) == {"numpy", "scipy"}
 
 
-def test_every_package_of_the_participants_is_listed() -> None:
+def test_every_package_of_the_participants_is_listed():
     listed = tomllib.loads((ROOT / "finishline/pyproject.toml").read_text())
     files = [path.relative_to(ROOT / "finishline") for path in (ROOT / "finishline").rglob("*.py")]
     # `pip install ./finishline` leaves a copy of all of them in build/.
@@ -120,7 +117,7 @@ def test_every_package_of_the_participants_is_listed() -> None:
 
 
 @pytest.mark.parametrize("folder", ["finishline", "server", "web", "worker", "reference_models"])
-def test_every_import_is_of_a_distribution_that_is_asked_for(folder: str) -> None:
+def test_every_import_is_of_a_distribution_that_is_asked_for(folder):
     lists = [PARTICIPANT["dependencies"], *PARTICIPANT["optional-dependencies"].values()]
     if folder != "finishline":
         extras = SERVER["optional-dependencies"]
@@ -134,7 +131,7 @@ def test_every_import_is_of_a_distribution_that_is_asked_for(folder: str) -> Non
         )
 
 
-def test_a_server_installs_all_that_its_broker_imports() -> None:
+def test_a_server_installs_all_that_its_broker_imports():
     """The transport for Redis imports packages that kombu asks for by an extra alone."""
     transport = find_spec("kombu.transport.redis")
     assert transport is not None
@@ -148,7 +145,7 @@ def test_a_server_installs_all_that_its_broker_imports() -> None:
     assert needed <= installed_with(SERVER["dependencies"] + PARTICIPANT["dependencies"])
 
 
-def test_the_licence_goes_with_both() -> None:
+def test_the_licence_goes_with_both():
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License\n" in text
     assert "Version 2.0, January 2004" in text
@@ -156,7 +153,7 @@ def test_the_licence_goes_with_both() -> None:
     assert PARTICIPANT["license"] == SERVER["license"] == "Apache-2.0"
 
 
-def test_no_file_names_a_registry_or_installs_a_bare_finishline() -> None:
+def test_no_file_names_a_registry_or_installs_a_bare_finishline():
     """That name belongs to another project in the public index."""
     host = re.compile(r"pypi\.org|pythonhosted\.|test\.pypi")
     bare = re.compile(r"(?:pip|uv|pipx)[\w -]* install [^\n`]*?(?<![\w./-])finishline(?![\w/-])")
@@ -177,19 +174,19 @@ CHECKOUT = Path(__file__).parents[2]
 NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}
 
 
-def read_pins() -> dict[str, Version]:
+def read_pins():
     """Version by name, of each line that is no comment."""
     lines = (CHECKOUT / "constraints.txt").read_text().splitlines()
     pairs = [line.split("==") for line in lines if not line.startswith("#")]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
-def test_no_pin_is_of_a_build_that_only_one_machine_has() -> None:
+def test_no_pin_is_of_a_build_that_only_one_machine_has():
     """A local version, as in 2.13.0+cpu, is not in the registry."""
     assert {name: pin for name, pin in read_pins().items() if pin.local is not None} == {}
 
 
-def test_what_the_project_asks_for_is_pinned_within_its_range() -> None:
+def test_what_the_project_asks_for_is_pinned_within_its_range():
     asked = []
     for path in ("pyproject.toml", "finishline/pyproject.toml"):
         project = tomllib.loads((CHECKOUT / path).read_text())["project"]

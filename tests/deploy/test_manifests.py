@@ -7,7 +7,6 @@ import sys
 import tomllib
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -31,7 +30,7 @@ SECRET_WORDS = re.compile(r"PASSWORD|TOKEN|SECRET|CREDENTIALS|KEY")
 PLAIN_SWITCHES = {"GARAGE_ALLOW_WORLD_READABLE_SECRETS"}
 
 
-def test_the_compose_file_fits_the_published_schema() -> None:
+def test_the_compose_file_fits_the_published_schema():
     done = subprocess.run(
         [
             *(sys.executable, "-m", "check_jsonschema"),
@@ -45,7 +44,7 @@ def test_the_compose_file_fits_the_published_schema() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_an_engine_reads_the_compose_file_where_there_is_one() -> None:
+def test_an_engine_reads_the_compose_file_where_there_is_one():
     docker = shutil.which("docker")
     if (
         docker is None
@@ -59,7 +58,7 @@ def test_an_engine_reads_the_compose_file_where_there_is_one() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_service_is_confined(compose: dict[str, Any]) -> None:
+def test_every_service_is_confined(compose):
     assert set(compose["services"]) == ONE_SHOTS | LASTING
     for name, service in compose["services"].items():
         assert service["read_only"] is True, name
@@ -78,9 +77,7 @@ def test_every_service_is_confined(compose: dict[str, Any]) -> None:
         assert health == {"disable": True} if name in ONE_SHOTS else health["test"], name
 
 
-def test_no_image_can_change_under_its_name(
-    compose: dict[str, Any], dockerfile: dict[str, list[str]]
-) -> None:
+def test_no_image_can_change_under_its_name(compose, dockerfile):
     images = [s["image"] for s in compose["services"].values() if "build" not in s]
     images += [
         source for stage in dockerfile.values() if (source := stage[0].split()[1]) not in dockerfile
@@ -90,7 +87,7 @@ def test_no_image_can_change_under_its_name(
         assert re.search(r":v?\d+\.?\d*[\w.-]*$", image), image
 
 
-def test_every_variable_is_a_setting_of_who_gets_it(compose: dict[str, Any]) -> None:
+def test_every_variable_is_a_setting_of_who_gets_it(compose):
     known = {"server": Settings, "worker": WorkerSettings}
     seen = set()
     for name, service in compose["services"].items():
@@ -108,7 +105,7 @@ def test_every_variable_is_a_setting_of_who_gets_it(compose: dict[str, Any]) -> 
     assert {"FINISHLINE_SECURE_COOKIES", "FINISHLINE_DRAIN_SECONDS"} <= seen
 
 
-def test_no_secret_stands_in_an_environment_or_a_command(compose: dict[str, Any]) -> None:
+def test_no_secret_stands_in_an_environment_or_a_command(compose):
     for name, service in compose["services"].items():
         for variable, value in service.get("environment", {}).items():
             assert not re.search(r"://[^/@]*:[^/@]+@", value), f"{name}: {variable}"
@@ -118,9 +115,7 @@ def test_no_secret_stands_in_an_environment_or_a_command(compose: dict[str, Any]
             assert path in service["secrets"], f"{name} reads {path}"
 
 
-def test_secrets_are_made_by_the_script_once_and_for_nobody_else(
-    compose: dict[str, Any], tmp_path: Path
-) -> None:
+def test_secrets_are_made_by_the_script_once_and_for_nobody_else(compose, tmp_path):
     (tmp_path / "deploy").mkdir()
     script = shutil.copy(ROOT / "deploy/make-secrets.sh", tmp_path / "deploy")
     for _ in range(2):
@@ -137,7 +132,7 @@ def test_secrets_are_made_by_the_script_once_and_for_nobody_else(
     assert made == {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
 
 
-def test_whoever_waits_waits_for_what_can_come_true(compose: dict[str, Any]) -> None:
+def test_whoever_waits_waits_for_what_can_come_true(compose):
     services = compose["services"]
     for name, service in services.items():
         for other, wanted in service.get("depends_on", {}).items():
@@ -146,10 +141,10 @@ def test_whoever_waits_waits_for_what_can_come_true(compose: dict[str, Any]) -> 
             assert "profiles" not in services[other], f"{name} waits for {other}"
 
 
-def test_a_worker_reaches_the_broker_and_the_proxy_alone(compose: dict[str, Any]) -> None:
+def test_a_worker_reaches_the_broker_and_the_proxy_alone(compose):
     services = compose["services"]
 
-    def beside(name: str) -> set[str]:
+    def beside(name):
         mine = set(services[name]["networks"])
         return {other for other in services if mine & set(services[other]["networks"])} - {name}
 
@@ -164,7 +159,7 @@ def test_a_worker_reaches_the_broker_and_the_proxy_alone(compose: dict[str, Any]
     assert [name for name in services if "out" in services[name]["networks"]] == ["server"]
 
 
-def test_everything_mounted_is_declared_and_there(compose: dict[str, Any]) -> None:
+def test_everything_mounted_is_declared_and_there(compose):
     services = compose["services"].values()
     mounted = {volume.split(":")[0] for s in services for volume in s.get("volumes", [])}
     assert mounted == set(compose["volumes"])
@@ -174,7 +169,7 @@ def test_everything_mounted_is_declared_and_there(compose: dict[str, Any]) -> No
         assert (ROOT / config["file"]).is_file()
 
 
-def test_state_outlives_its_container(compose: dict[str, Any]) -> None:
+def test_state_outlives_its_container(compose):
     for name, folder in {
         "postgres": "/var/lib/postgresql",
         "redis": "/data",
@@ -190,7 +185,7 @@ def test_state_outlives_its_container(compose: dict[str, Any]) -> None:
     assert server["FINISHLINE_ARTIFACTS_URL"].startswith(f"s3://{bucket}/")
 
 
-def test_the_server_has_time_to_drain(compose: dict[str, Any]) -> None:
+def test_the_server_has_time_to_drain(compose):
     server = compose["services"]["server"]
     drain_seconds = float(server["environment"]["FINISHLINE_DRAIN_SECONDS"])
     probe = server["healthcheck"]
@@ -198,19 +193,19 @@ def test_the_server_has_time_to_drain(compose: dict[str, Any]) -> None:
     assert noticed_seconds < drain_seconds < int(server["stop_grace_period"][:-1]) - 5
 
 
-def location(proxy: str, opening: str) -> str:
+def location(proxy, opening):
     """The directives of one location of the proxy's configuration."""
     return proxy[proxy.index(opening) :].split("}")[0]
 
 
-def test_the_proxy_says_who_asked_and_keeps_no_event_back() -> None:
+def test_the_proxy_says_who_asked_and_keeps_no_event_back():
     proxy = (ROOT / "deploy/nginx.conf").read_text()
     assert proxy.count("{") == proxy.count("}")
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in proxy
     assert "proxy_buffering off;" in location(proxy, "location ~ /events$")
 
 
-def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none() -> None:
+def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none():
     proxy = (ROOT / "deploy/nginx.conf").read_text()
     submissions = location(proxy, "location ~ ^/(api/v1/submissions|submit)$ {")
     everywhere = proxy[: proxy.index("upstream servers")]
@@ -226,7 +221,7 @@ def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none() ->
     assert "proxy_request_buffering on" not in proxy
 
 
-def test_the_proxy_limits_a_crowd_and_says_when_to_come_again() -> None:
+def test_the_proxy_limits_a_crowd_and_says_when_to_come_again():
     proxy = (ROOT / "deploy/nginx.conf").read_text()
     for limit in ("limit_req zone=requests", "limit_conn connections"):
         assert limit in proxy[: proxy.index("server {")]
@@ -237,7 +232,7 @@ def test_the_proxy_limits_a_crowd_and_says_when_to_come_again() -> None:
     assert "return 429;" in later
 
 
-def test_no_folder_in_memory_outgrows_its_container(compose: dict[str, Any]) -> None:
+def test_no_folder_in_memory_outgrows_its_container(compose):
     units = {"m": 2**20, "g": 2**30}
     for name, service in compose["services"].items():
         memory = service["deploy"]["resources"]["limits"]["memory"]
@@ -252,7 +247,7 @@ def test_no_folder_in_memory_outgrows_its_container(compose: dict[str, Any]) -> 
     assert uploads < 2**30
 
 
-def test_the_server_believes_its_proxy_alone_on_who_asked(compose: dict[str, Any]) -> None:
+def test_the_server_believes_its_proxy_alone_on_who_asked(compose):
     """Its networks but one are shared with others, which could send the header too."""
     server = compose["services"]["server"]
     believed = server["environment"]["FORWARDED_ALLOW_IPS"]
@@ -265,7 +260,7 @@ def test_the_server_believes_its_proxy_alone_on_who_asked(compose: dict[str, Any
     assert on_edge == {"server", "proxy"}
 
 
-def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -> None:
+def test_the_images_contain_only_their_rooms(dockerfile):
     copied = {
         stage: {line.split()[1].rstrip("/") for line in lines if re.match(r"COPY [\w/]+/ ", line)}
         for stage, lines in dockerfile.items()
@@ -276,7 +271,7 @@ def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -
     assert copied["worker"] == {"finishline", "worker", "reference_models"}
 
 
-def test_the_images_run_as_nobody_and_bring_no_tools(dockerfile: dict[str, list[str]]) -> None:
+def test_the_images_run_as_nobody_and_bring_no_tools(dockerfile):
     for stage in FINAL_STAGES:
         lines = dockerfile[stage]
         assert "USER 10001:10001" in lines, stage
@@ -292,7 +287,7 @@ def test_the_images_run_as_nobody_and_bring_no_tools(dockerfile: dict[str, list[
     assert "PYTHONDONTWRITEBYTECODE=1" in "\n".join(dockerfile["base"])
 
 
-def test_what_the_images_copy_is_there(dockerfile: dict[str, list[str]]) -> None:
+def test_what_the_images_copy_is_there(dockerfile):
     for lines in dockerfile.values():
         for line in lines:
             if line.startswith("COPY ") and "--from=" not in line:
@@ -303,7 +298,7 @@ def test_what_the_images_copy_is_there(dockerfile: dict[str, list[str]]) -> None
                 assert stage in dockerfile, stage
 
 
-def test_the_worker_image_asks_for_the_ranges_of_pyproject() -> None:
+def test_the_worker_image_asks_for_the_ranges_of_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked_of_a_worker = [*extras["worker"], *extras["vision"], *extras["gpu"]]
@@ -317,7 +312,7 @@ def test_the_worker_image_asks_for_the_ranges_of_pyproject() -> None:
     assert not {"sqlalchemy", "fastapi", "alembic"} & set(asked)
 
 
-def requirements(names: list[str]) -> dict[str, str]:
+def requirements(names):
     """Version ranges by distribution name, without extras."""
     split = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.*)", name) for name in names]
     return {match.group(1): match.group(2) for match in split if match}
@@ -347,7 +342,7 @@ WORKLOADS = ("Deployment", "StatefulSet", "Job")
 
 
 @pytest.fixture(scope="module")
-def manifests() -> list[dict[str, Any]]:
+def manifests():
     """Every manifest of the folder."""
     return [
         manifest
@@ -356,21 +351,18 @@ def manifests() -> list[dict[str, Any]]:
     ]
 
 
-def of_kind(manifests: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+def of_kind(manifests, *kinds):
     """The manifests of some kinds."""
     return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
-def settings_of(manifests: list[dict[str, Any]], component: str) -> dict[str, str]:
+def settings_of(manifests, component):
     """The variables in the configuration of servers or of workers."""
     maps = {each["metadata"]["name"]: each["data"] for each in of_kind(manifests, "ConfigMap")}
-    found: dict[str, str] = maps[f"finishline-{component}"]
-    return found
+    return maps[f"finishline-{component}"]
 
 
-def test_manifests_are_of_stable_versions_and_each_is_there_once(
-    manifests: list[dict[str, Any]],
-) -> None:
+def test_manifests_are_of_stable_versions_and_each_is_there_once(manifests):
     seen = [(each["kind"], each["metadata"]["name"]) for each in manifests]
     assert len(set(seen)) == len(seen)
     assert {kind for kind, _ in seen} == set(VERSIONS)
@@ -379,7 +371,7 @@ def test_manifests_are_of_stable_versions_and_each_is_there_once(
         assert each["metadata"]["labels"][NAME] == "finishline"
 
 
-def test_pods_fit_the_restricted_standard(manifests: list[dict[str, Any]]) -> None:
+def test_pods_fit_the_restricted_standard(manifests):
     for workload in of_kind(manifests, *WORKLOADS):
         pod = workload["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -403,12 +395,12 @@ def test_pods_fit_the_restricted_standard(manifests: list[dict[str, Any]]) -> No
         assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
 
 
-def test_selectors_find_the_pods_they_are_for(manifests: list[dict[str, Any]]) -> None:
+def test_selectors_find_the_pods_they_are_for(manifests):
     pods = [
         each["spec"]["template"]["metadata"]["labels"] for each in of_kind(manifests, *WORKLOADS)
     ]
 
-    def matched(selector: dict[str, str]) -> int:
+    def matched(selector):
         return sum(selector.items() <= labels.items() for labels in pods)
 
     for workload in of_kind(manifests, "Deployment", "StatefulSet"):
@@ -422,7 +414,7 @@ def test_selectors_find_the_pods_they_are_for(manifests: list[dict[str, Any]]) -
         assert matched(policy["spec"]["podSelector"]["matchLabels"]) >= 1
 
 
-def test_every_variable_is_a_setting_and_no_secret(manifests: list[dict[str, Any]]) -> None:
+def test_every_variable_is_a_setting_and_no_secret(manifests):
     for component, fields in (
         ("server", Settings.model_fields),
         ("worker", WorkerSettings.model_fields),
@@ -443,7 +435,7 @@ def test_every_variable_is_a_setting_and_no_secret(manifests: list[dict[str, Any
     )
 
 
-def test_secrets_are_those_that_the_note_makes(manifests: list[dict[str, Any]]) -> None:
+def test_secrets_are_those_that_the_note_makes(manifests):
     note = (ROOT / "deploy" / "kubernetes.md").read_text()
     made = dict(re.findall(r"--from-file=(\w+)=secrets/(\w+)", note))
     read = {
@@ -464,9 +456,7 @@ def test_secrets_are_those_that_the_note_makes(manifests: list[dict[str, Any]]) 
         assert (FOLDER / file).is_file()
 
 
-def test_a_server_drains_longer_than_the_probe_takes_to_notice(
-    manifests: list[dict[str, Any]],
-) -> None:
+def test_a_server_drains_longer_than_the_probe_takes_to_notice(manifests):
     pod = of_kind(manifests, "Deployment")[0]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     probe = container["readinessProbe"]
@@ -477,17 +467,13 @@ def test_a_server_drains_longer_than_the_probe_takes_to_notice(
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
 
 
-def test_the_server_believes_no_pod_but_the_ingress_on_who_asked(
-    manifests: list[dict[str, Any]],
-) -> None:
+def test_the_server_believes_no_pod_but_the_ingress_on_who_asked(manifests):
     """Workers reach the server too, and a worker may be anybody's."""
     believed = settings_of(manifests, "server")["FORWARDED_ALLOW_IPS"]
     assert ip_network(believed).prefixlen >= 24
 
 
-def test_a_worker_reaches_the_server_and_the_broker_alone(
-    manifests: list[dict[str, Any]],
-) -> None:
+def test_a_worker_reaches_the_server_and_the_broker_alone(manifests):
     policies = {
         each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "NetworkPolicy")
     }

@@ -4,9 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -19,15 +16,13 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def topology(
-    compose: dict[str, Any], dockerfile: dict[str, list[str]], tmp_path: Path
-) -> Iterator[Topology]:
+def topology(compose, dockerfile, tmp_path):
     made = Topology(compose, dockerfile, tmp_path)
     yield made
     made.stop()
 
 
-def finishline(*arguments: str) -> Any:
+def finishline(*arguments):
     """Run the command with --json; what it printed, parsed."""
     done = subprocess.run(
         [sys.executable, "-m", "finishline.cli.main", *arguments, "--json"],
@@ -39,7 +34,7 @@ def finishline(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def get(url: str, path: str) -> Any:
+def get(url, path):
     """The JSON at a path of the API; a server that is away is waited for by the caller."""
     answer = asking.get(f"{url}/api/v1{path}", timeout=10)
     if answer.status_code >= 500:
@@ -48,8 +43,8 @@ def get(url: str, path: str) -> Any:
 
 
 def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
-    topology: Topology, trained: Path, tmp_path: Path
-) -> None:
+    topology, trained, tmp_path
+):
     topology.start_all()
     first, second = topology.url_of("server-1"), topology.url_of("server-2")
     assert get(second, "/leaderboards/digits")["entries"] == []
@@ -77,7 +72,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
     restart_broker(topology)
     topology.kill(busy)
 
-    def ended() -> Any:
+    def ended():
         view = get(topology.url, verification)
         return view if view["state"] in ("done", "failed", "cancelled") else None
 
@@ -107,7 +102,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
     assert_secrets_are_kept(topology)
 
 
-def restart_broker(topology: Topology) -> None:
+def restart_broker(topology):
     """Kill the broker and start it again: what it acknowledged is there, for who has the word."""
     password = topology.secret("redis_password")
     with topology.broker(password=None) as stranger, pytest.raises(redis.AuthenticationError):
@@ -118,7 +113,7 @@ def restart_broker(topology: Topology) -> None:
     topology.processes["redis"].wait(timeout=10)
     topology.start("redis")
 
-    def back() -> Any:
+    def back():
         try:
             with topology.broker(password=password) as broker:
                 return broker.get("kept")
@@ -128,7 +123,7 @@ def restart_broker(topology: Topology) -> None:
     assert topology.wait(back, "the broker to be back", seconds=20) == b"yes"
 
 
-def assert_secrets_are_kept(topology: Topology) -> None:
+def assert_secrets_are_kept(topology):
     """No secret stands in a log, nor /metrics open to whoever asks."""
     for name in topology.processes:
         for secret in ("postgres_password", "redis_password", "metrics_token"):

@@ -9,10 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import Path
-from typing import Any
 
 import boto3
 import psutil
@@ -32,26 +29,26 @@ BUCKET = "results"
 class RoundRobin:
     """Stands where the proxy stands: every connection goes to the next port that answers."""
 
-    def __init__(self, ports: list[int]) -> None:
+    def __init__(self, ports):
         self._ports = ports
         self._next = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         """Take no more connections."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _serve(self) -> None:
+    def _serve(self):
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._join, args=(client,), daemon=True).start()
 
-    def _join(self, client: socket.socket) -> None:
+    def _join(self, client):
         with client:
             for _ in self._ports:
                 self._next += 1
@@ -65,7 +62,7 @@ class RoundRobin:
                     return
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(source, target):
     with suppress(OSError):
         while piece := source.recv(65536):
             target.sendall(piece)
@@ -81,9 +78,7 @@ class Topology:
     addresses and folders are this test's.
     """
 
-    def __init__(
-        self, compose: dict[str, Any], dockerfile: dict[str, list[str]], folder: Path
-    ) -> None:
+    def __init__(self, compose, dockerfile, folder):
         self._compose, self._dockerfile, self._folder = compose, dockerfile, folder
         self._resources = ExitStack()
         self._database = self._resources.enter_context(running_postgresql())
@@ -91,7 +86,7 @@ class Topology:
         self._ports = {name: free_port() for name in SERVERS}
         self._front = RoundRobin(list(self._ports.values()))
         self._resources.callback(self._front.close)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes = {}
         self.url = f"http://127.0.0.1:{self._front.port}"
         for part in ("run", "redis", "deploy"):
             (folder / part).mkdir()
@@ -99,21 +94,21 @@ class Topology:
         subprocess.run(["/bin/sh", script], check=True, capture_output=True)
         self._write_broker_configuration()
 
-    def _write_broker_configuration(self) -> None:
+    def _write_broker_configuration(self):
         text = (ROOT / self._compose["configs"]["redis"]["file"]).read_text()
         text = text.replace("dir /data", f"dir {self._folder / 'redis'}")
         text = text.replace("bind * -::*", f"bind 127.0.0.1\nport {self._broker_port}")
         (self._folder / "redis.conf").write_text(text)
 
-    def url_of(self, server: str) -> str:
+    def url_of(self, server):
         """The address of one server."""
         return f"http://127.0.0.1:{self._ports[server]}"
 
-    def secret(self, name: str) -> str:
+    def secret(self, name):
         """A secret as the script made it."""
         return (self._folder / "secrets" / name).read_text().strip()
 
-    def here(self, text: str, *, name: str) -> str:
+    def here(self, text, *, name):
         """A text of the compose file with the addresses and folders of this test."""
         for theirs, ours in (
             (r"postgresql\+psycopg://.*", self._database),
@@ -133,14 +128,13 @@ class Topology:
             (r"\$\{\w+:-\}", ""),
             (r"\$\$", "$"),
         ):
-            text = re.sub(theirs, lambda _, ours=ours: ours, text)  # type: ignore[misc]
+            text = re.sub(theirs, lambda _, ours=ours: ours, text)
         return text
 
-    def _service(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._compose["services"][re.sub(r"-\d$", "", name)]
-        return found
+    def _service(self, name):
+        return self._compose["services"][re.sub(r"-\d$", "", name)]
 
-    def environment(self, name: str) -> dict[str, str]:
+    def environment(self, name):
         """The environment of a service, on top of this process's; containers differ in name."""
         own = self._service(name).get("environment", {})
         made = os.environ | {key: self.here(value, name=name) for key, value in own.items()}
@@ -149,14 +143,14 @@ class Topology:
         # A busy machine posts late: the server's clock allows for it.
         return made | {"FINISHLINE_DRAIN_SECONDS": "0", "FINISHLINE_CLOCK_SLACK_SECONDS": "5"}
 
-    def command(self, name: str) -> list[str]:
+    def command(self, name):
         """The command of a service: its own, or its image's."""
         service = self._service(name)
         image = self._dockerfile[service.get("build", {}).get("target", "server")]
         command = service.get("entrypoint", []) + (service.get("command") or image_command(image))
         return [self.here(part, name=name) for part in command]
 
-    def start(self, name: str) -> subprocess.Popen[bytes]:
+    def start(self, name):
         """Start a service; its output goes to a log in the test's folder."""
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -169,7 +163,7 @@ class Topology:
         self.processes[name] = process
         return process
 
-    def start_store(self) -> None:
+    def start_store(self):
         """An S3 store of moto's in the place of the composed one, with its bucket."""
         with (self._folder / "store.log").open("ab") as log:
             self.processes["store"] = subprocess.Popen(
@@ -186,13 +180,13 @@ class Topology:
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "finishline"}
         )
 
-    def s3(self) -> Any:
+    def s3(self):
         """A client of the store with the credentials that the server has."""
         credentials = dict(re.findall(r"^(\w+) = (\w+)$", self.secret("store_credentials"), re.M))
         address = f"http://127.0.0.1:{self._store_port}"
         return boto3.client("s3", endpoint_url=address, region_name="finishline", **credentials)
 
-    def start_all(self) -> None:
+    def start_all(self):
         """Start everything in the order that the file asks for; both workers are alive then."""
         self.start("redis")
         migrate = self.start("migrate")
@@ -208,24 +202,24 @@ class Topology:
         for name in WORKERS:
             self._administer("confirm-worker", name, "--user", "worker")
 
-    def wait_until_ready(self, server: str) -> None:
+    def wait_until_ready(self, server):
         """Return once a server says that it is ready."""
         url = f"{self.url_of(server)}/readyz"
         self.wait(lambda: asking.get(url, timeout=5).status_code == 200, f"{server} to be ready")
 
-    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> Any:
+    def wait(self, condition, what, *, seconds=120):
         """What a condition returns once it is true."""
         return wait_for(condition, seconds=seconds, what=what)
 
-    def _alive_workers(self) -> int:
+    def _alive_workers(self):
         answer = asking.get(f"{self.url}/api/v1/workers", timeout=5)
         return sum(worker["alive"] for worker in answer.json()["workers"])
 
-    def broker(self, *, password: str | None) -> redis.Redis:
+    def broker(self, *, password):
         """A connection to the broker."""
         return redis.Redis(port=self._broker_port, password=password, socket_timeout=2)
 
-    def training_worker(self) -> str | None:
+    def training_worker(self):
         """The worker that trains at this moment, if one does."""
         for name in WORKERS:
             with suppress(psutil.Error):
@@ -233,34 +227,33 @@ class Topology:
                     return name
         return None
 
-    def kill(self, name: str) -> None:
+    def kill(self, name):
         """End a service without a word, as a loss of power does."""
         self.processes[name].send_signal(signal.SIGKILL)
         self.processes[name].wait(timeout=10)
 
-    def make_token(self, role: str) -> str:
+    def make_token(self, role):
         """A token, made as an operator makes one."""
         return str(json.loads(self._administer("token", "--user", role, "--role", role))["token"])
 
-    def _administer(self, *arguments: str) -> str:
+    def _administer(self, *arguments):
         """What the server's administration prints."""
         said = run_admin(self.environment("server-1"), *arguments)
         assert said.code == 0, said.err
         return said.out
 
-    def log(self, name: str) -> str:
+    def log(self, name):
         """What a service has printed."""
         return (self._folder / f"{name}.log").read_text(errors="replace")
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop everything, last started first."""
         for process in reversed(self.processes.values()):
             stop(process)
         self._resources.close()
 
 
-def image_command(instructions: list[str]) -> list[str]:
+def image_command(instructions):
     """The command an image runs by default."""
     line = next(line for line in instructions if line.startswith("CMD "))
-    parsed: list[str] = json.loads(line.removeprefix("CMD "))
-    return parsed
+    return json.loads(line.removeprefix("CMD "))

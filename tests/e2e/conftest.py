@@ -12,11 +12,9 @@ import signal
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -32,19 +30,19 @@ NOT_SOURCE = (".*", "__pycache__", "build", "*.egg-info", "tests", "var", "runs"
 class Environment:
     """A fresh virtual environment, and programs run in it from an empty folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         venv.create(folder / "environment", with_pip=False)
         self.bin = folder / "environment" / "bin"
         self.site = next((folder / "environment" / "lib").glob("python*")) / "site-packages"
         self.work = folder / "empty"
         self.work.mkdir()
 
-    def install(self, wheel: Path) -> None:
+    def install(self, wheel):
         """Install a wheel without anything it asks for."""
         python = str(self.bin / "python")
         run_pip("--python", python, "install", "--no-index", "--no-deps", str(wheel))
 
-    def start(self, *command: str, **settings: str) -> "subprocess.Popen[str]":
+    def start(self, *command, **settings):
         """Start a program of the environment; no setting of the caller's reaches it."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("FINISHLINE_", "PYTHON"))}
         return subprocess.Popen(
@@ -57,7 +55,7 @@ class Environment:
             text=True,
         )
 
-    def run(self, *command: str, codes: tuple[int, ...] = (0,), **settings: str) -> str:
+    def run(self, *command, codes=(0,), **settings):
         """Everything a program prints; it must end with one of these exit codes."""
         process = self.start(*command, **settings)
         printed, _ = process.communicate(timeout=500)
@@ -65,7 +63,7 @@ class Environment:
         return printed
 
 
-def run_pip(*arguments: str) -> None:
+def run_pip(*arguments):
     """Run pip away from the checkout, whose *.egg-info would count as installed."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "-q", *arguments],
@@ -79,7 +77,7 @@ def run_pip(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def asked_for(requirements: list[str] | None, found: set[str]) -> set[str]:
+def asked_for(requirements, found):
     """The distributions that requirements lead to, extras left out."""
     for text in requirements or []:
         requirement = Requirement(text)
@@ -90,7 +88,7 @@ def asked_for(requirements: list[str] | None, found: set[str]) -> set[str]:
     return found
 
 
-def copy_distribution(name: str, site: Path) -> None:
+def copy_distribution(name, site):
     installed = distribution(name)
     for file in installed.files or []:
         if ".." not in file.parts and "__pycache__" not in file.parts:
@@ -100,7 +98,7 @@ def copy_distribution(name: str, site: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def wheels(tmp_path_factory):
     """Both wheels by their first word, built from a copy of the source."""
     folder = tmp_path_factory.mktemp("wheels")
     source = folder / "source"
@@ -111,7 +109,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def participant(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def participant(wheels, tmp_path_factory):
     """A participant's environment: finishline-tta and what its metadata asks for."""
     environment = Environment(tmp_path_factory.mktemp("participant"))
     environment.install(wheels["finishline_tta"])
@@ -126,7 +124,7 @@ def participant(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def host(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def host(wheels, tmp_path_factory):
     """A server's environment: both wheels, everything else from the running environment."""
     environment = Environment(tmp_path_factory.mktemp("host"))
     for wheel in wheels.values():
@@ -145,24 +143,24 @@ class Stack:
     var: Path
     printed: str
 
-    def token(self, name: str) -> str:
+    def token(self, name):
         """A token that `up` made."""
         return (self.var / "tokens" / f"{name}.token").read_text().strip()
 
-    def get(self, path: str, *, by: str | None = None) -> Any:
+    def get(self, path, *, by=None):
         """The JSON at a path of the API, as nobody or as whose token is named."""
         headers = {"Authorization": f"Bearer {self.token(by)}"} if by is not None else {}
         answer = asking.get(f"{self.url}/api/v1{path}", headers=headers, timeout=10.0)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def replay_of(self, submission_id: str) -> str:
+    def replay_of(self, submission_id):
         """The id of the one replay of a submission."""
         found = self.get(f"/submissions/{submission_id}")["verifications"]
         (replay,) = [each["id"] for each in found if each["kind"] == "replay"]
         return str(replay)
 
-    def verify(self, submission_id: str) -> str:
+    def verify(self, submission_id):
         """Ask for a verification; its id."""
         answer = asking.post(
             f"{self.url}/api/v1/submissions/{submission_id}/verifications",
@@ -173,7 +171,7 @@ class Stack:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def cancel(self, verification_id: str) -> None:
+    def cancel(self, verification_id):
         """Cancel a verification."""
         answer = asking.post(
             f"{self.url}/api/v1/verifications/{verification_id}/cancel",
@@ -182,16 +180,16 @@ class Stack:
         )
         assert answer.status_code == 200, answer.text
 
-    def wait_until_ended(self, verification_id: str, *, seconds: float = 400.0) -> Any:
+    def wait_until_ended(self, verification_id, *, seconds=400.0):
         """The verification once it has ended."""
 
-        def ended() -> Any:
+        def ended():
             view = self.get(f"/verifications/{verification_id}")
             return view if view["state"] in ("done", "failed", "cancelled") else None
 
         return wait_for(ended, seconds=seconds, what=f"the end of {verification_id}", pause=0.3)
 
-    def children(self, *words: str) -> list[psutil.Process]:
+    def children(self, *words):
         """The processes under `up` whose command line has all these words."""
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
@@ -204,7 +202,7 @@ class Stack:
         return found
 
 
-def run_cli(*arguments: str, env: dict[str, str] | None = None) -> Any:
+def run_cli(*arguments, env=None):
     """Run the `finishline` command with --json; what it printed, parsed."""
     done = subprocess.run(
         [sys.executable, "-m", "finishline.cli.main", *arguments, "--json"],
@@ -218,14 +216,14 @@ def run_cli(*arguments: str, env: dict[str, str] | None = None) -> Any:
 
 
 @pytest.fixture(scope="session")
-def stack(host: Environment) -> Iterator[Stack]:
+def stack(host):
     """The server goes on after its demo, with one worker; stopped by SIGTERM at the end."""
     port = free_port()
     # A busy machine posts and answers late: the server's clock allows for it.
     settings = {"FINISHLINE_CLOCK_SLACK_SECONDS": "5"}
     process = host.start("finishline", "up", "--demo", "--port", str(port), **settings)
     assert process.stdout is not None
-    lines: list[str] = []
+    lines = []
     try:
         for line in process.stdout:
             lines.append(line)
@@ -246,20 +244,20 @@ def stack(host: Environment) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-def trained(stack: Stack) -> Path:
+def trained(stack):
     """The folder of the demo's claim: three real trainings of the digits reference."""
     (claim,) = stack.var.glob("demo-*/submission.json")
     return claim.parent
 
 
 @pytest.fixture
-def submit(stack: Stack) -> Callable[[Path], Any]:
+def submit(stack):
     """Sends a folder to the stack as its demo submitter; the submission as the server shows it.
 
     The same folder sent again is the same submission.
     """
 
-    def send(folder: Path) -> Any:
+    def send(folder):
         access = ("--url", stack.url, "--token", stack.token("demo"))
         return run_cli("submit", str(folder), *access)
 

@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +24,7 @@ BOARDS = (
 )
 
 
-def newest_commit(source: str) -> str:
+def newest_commit(source):
     """The commit of a known archive, without which nothing of it is numbered."""
     return next(each.commits[0] for each in KNOWN_SOURCES if each.name == source)
 
@@ -38,15 +36,14 @@ class Server:
     url: str
     environment: dict[str, str]
 
-    def board(self, benchmark: str, **query: str) -> list[Any]:
+    def board(self, benchmark, **query):
         """The entries of a board."""
         address = f"{self.url}/api/v1/leaderboards/{benchmark}"
         answer = asking.get(address, params={"limit": "100"} | query, timeout=10.0)
         assert answer.status_code == 200, answer.text
-        entries: list[Any] = answer.json()["entries"]
-        return entries
+        return answer.json()["entries"]
 
-    def run_import(self, kind: str, path: Path, *, source: str | None = None) -> tuple[int, Any]:
+    def run_import(self, kind, path, *, source=None):
         """The exit code and the document of an import, at the newest commit of a known source."""
         commit = [] if source is None else ["--commit", newest_commit(source)]
         done = subprocess.run(
@@ -70,7 +67,7 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -99,7 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def archives() -> Path:
+def archives():
     """The folder of published DAWNBench and MLPerf files; tests that need it skip without it."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "archives"
     folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside))
@@ -108,9 +105,7 @@ def archives() -> Path:
     return folder
 
 
-def test_dawnbench_entries_import_into_their_published_order(
-    server: Server, archives: Path
-) -> None:
+def test_dawnbench_entries_import_into_their_published_order(server, archives):
     expected = json.loads((archives / "dawnbench" / "expected.json").read_text())
     code, document = server.run_import(
         "dawnbench", archives / "dawnbench" / "entries", source="DAWNBench"
@@ -131,9 +126,7 @@ def test_dawnbench_entries_import_into_their_published_order(
         ] == [(row["author"], row["model"], row["timestamp"]) for row in published]
 
 
-def test_mlperf_packages_import_with_their_normalised_scores_and_only_once(
-    server: Server, archives: Path
-) -> None:
+def test_mlperf_packages_import_with_their_normalised_scores_and_only_once(server, archives):
     expected = json.loads((archives / "mlperf" / "expected_v51.json").read_text())
     folder, source = archives / "mlperf" / "v5.1", "MLPerf Training v5.1"
     code, document = server.run_import("mlperf", folder, source=source)
@@ -159,9 +152,7 @@ def test_mlperf_packages_import_with_their_normalised_scores_and_only_once(
     assert counted["submissions"] == len(retinanet)
 
 
-def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(
-    server: Server, archives: Path
-) -> None:
+def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(server, archives):
     code, document = server.run_import("dawnbench", archives / "dawnbench" / "malformed")
     assert code == 1
     assert document["failed"] == []
@@ -178,7 +169,7 @@ def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(
     assert all(each["file"].startswith("030/") for each in refused["030"])
 
 
-def test_sets_of_v0_5_import_with_their_published_times(server: Server, archives: Path) -> None:
+def test_sets_of_v0_5_import_with_their_published_times(server, archives):
     expected = json.loads((archives / "mlperf" / "expected_v05.json").read_text())
     code, document = server.run_import("mlperf", archives / "mlperf" / "v0.5")
     assert code == 0
@@ -198,9 +189,7 @@ def test_sets_of_v0_5_import_with_their_published_times(server: Server, archives
         assert submission_id in [entry["submission_id"] for entry in board]
 
 
-def test_an_open_set_imports_and_stands_on_the_open_board_alone(
-    server: Server, archives: Path
-) -> None:
+def test_an_open_set_imports_and_stands_on_the_open_board_alone(server, archives):
     code, document = server.run_import("mlperf", archives / "mlperf" / "synthetic_open")
     assert code == 0
     (imported,) = document["imported"]

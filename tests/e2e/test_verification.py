@@ -8,14 +8,10 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from tests.e2e.conftest import run_cli
 from tests.server.conftest import build_log
 from tests.support.processes import asking, wait_for
@@ -23,7 +19,7 @@ from tests.support.processes import asking, wait_for
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
-def claim_fewer_epochs(folder: Path, *, share: float) -> None:
+def claim_fewer_epochs(folder, *, share):
     """Edit run logs as a cheater would: keep `share` of the time and of the epochs.
 
     The evaluations in between are dropped and the rest renumbered, so that each log is well formed
@@ -45,37 +41,34 @@ def claim_fewer_epochs(folder: Path, *, share: float) -> None:
         log.write_text("\n".join(edited) + "\n")
 
 
-def _fields(line: str) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(line[line.index("{") :])
-    return parsed
+def _fields(line):
+    return json.loads(line[line.index("{") :])
 
 
-def _time_of(line: str) -> float:
+def _time_of(line):
     return float(_fields(line)["time_ms"])
 
 
-def _epoch_of(line: str) -> int | None:
+def _epoch_of(line):
     if '"eval_' not in line:
         return None
     return round(_fields(line)["metadata"]["epoch_num"])
 
 
-def _renumber(line: str, epoch: int) -> str:
+def _renumber(line, epoch):
     samples = 1152 * epoch
     line = re.sub(r'"epoch_num": ?[\d.]+', f'"epoch_num": {epoch}', line)
     return re.sub(r'"samples_count": ?\d+', f'"samples_count": {samples}', line)
 
 
-def _hurry(line: str, start: float, share: float) -> str:
+def _hurry(line, start, share):
     if ":::MLLOG" not in line or _time_of(line) <= start:
         return line
     hurried = start + (_time_of(line) - start) * share
     return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
 
 
-def test_the_demo_is_verified_and_ranked_from_the_wheels_in_an_empty_folder(
-    stack: Any, trained: Path, submit: Callable[[Path], Any]
-) -> None:
+def test_the_demo_is_verified_and_ranked_from_the_wheels_in_an_empty_folder(stack, trained, submit):
     assert "Verdict: verified" in stack.printed
     assert "4. The leaderboard" in stack.printed
     assert {path.name for path in stack.var.parent.iterdir()} == {"var"}
@@ -100,8 +93,8 @@ def test_the_demo_is_verified_and_ranked_from_the_wheels_in_an_empty_folder(
 
 
 def test_edited_logs_are_not_numbered_and_what_dies_costs_an_attempt_and_no_result(
-    stack: Any, trained: Path, submit: Callable[[Path], Any], tmp_path: Path
-) -> None:
+    stack, trained, submit, tmp_path
+):
     """Logs of forty per cent fewer epochs; a training and a worker are killed meanwhile."""
     folder = tmp_path / "tampered"
     shutil.copytree(trained, folder)
@@ -145,15 +138,12 @@ def test_edited_logs_are_not_numbered_and_what_dies_costs_an_attempt_and_no_resu
     assert entry["rank"] is None
 
 
-def started(stack: Any) -> list[psutil.Process]:
+def started(stack):
     """The training processes, once there is one."""
-    found: list[psutil.Process] = wait_for(
-        lambda: stack.children("worker.child"), seconds=60, what="a training to start"
-    )
-    return found
+    return wait_for(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
 
 
-def finishline(stack: Any, *arguments: str) -> str:
+def finishline(stack, *arguments):
     """What the command prints when the organiser runs it."""
     access = ("--url", stack.url)
     done = subprocess.run(
@@ -167,14 +157,14 @@ def finishline(stack: Any, *arguments: str) -> str:
     return done.stdout
 
 
-def hand_in(stack: Any, folder: Path, *, by: str = "demo") -> Any:
+def hand_in(stack, folder, *, by="demo"):
     """Send a package to the stack; the answer."""
     parts = [("files", (path.name, path.read_bytes())) for path in sorted(folder.iterdir())]
     headers = {"Authorization": f"Bearer {stack.token(by)}"}
     return asking.post(f"{stack.url}/api/v1/trainings", files=parts, headers=headers, timeout=30.0)
 
 
-def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack: Any, tmp_path: Path) -> None:
+def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack, tmp_path):
     """From the example of `training init` to a number on the board, and a crash beside it."""
     if stack.get("/workers")["workers"][0]["box"]["entries"] == "off":
         assert not os.environ.get("FINISHLINE_REQUIRE_BOX")
@@ -205,7 +195,7 @@ def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack: Any, tmp_path: 
     wait_for(lambda: stack.children("bwrap") == [], seconds=60, what="the last box to end")
 
 
-def test_two_runs_of_the_reference_are_measured_to_their_end(stack: Any) -> None:
+def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
     token = ("--token", stack.token("organiser"))
     out = finishline(
         stack, "calibrate", "digits", "--runs", "2", "--batch-sizes", "64", "--watch", *token
@@ -228,7 +218,7 @@ def test_two_runs_of_the_reference_are_measured_to_their_end(stack: Any) -> None
     finishline(stack, "calibration", "compare", listed["id"])
 
 
-def run_finishline(*arguments: str) -> str:
+def run_finishline(*arguments):
     """What the command prints."""
     done = subprocess.run(
         [sys.executable, "-m", "finishline.cli.main", *arguments],
@@ -241,7 +231,7 @@ def run_finishline(*arguments: str) -> str:
     return done.stdout
 
 
-def claim_batches_of_32(trained: Path, folder: Path, digits: Benchmark) -> None:
+def claim_batches_of_32(trained, folder, digits):
     """Write a claim of batches half as large; nothing is trained for it."""
     claim = json.loads((trained / "submission.json").read_text())
     claim["hyperparameters"] |= {"batch_size": 32}
@@ -252,8 +242,8 @@ def claim_batches_of_32(trained: Path, folder: Path, digits: Benchmark) -> None:
 
 
 def test_the_defaults_and_smaller_batches_are_trained_in_turn(
-    stack: Any, trained: Path, submit: Callable[[Path], Any], digits: Benchmark, tmp_path: Path
-) -> None:
+    stack, trained, submit, digits, tmp_path
+):
     small = tmp_path / "small"
     claim_batches_of_32(trained, small, digits)
     before = [submit(trained), submit(small)]
@@ -285,7 +275,7 @@ def test_the_defaults_and_smaller_batches_are_trained_in_turn(
         assert after["status"] == submission["status"]
 
 
-def enter(stack: Any, latency_ms: float) -> str:
+def enter(stack, latency_ms):
     """An inference entry for the worker's own machine, handed in by the demo submitter; its id."""
     (worker,) = stack.get("/workers")["workers"]
     entry = {
@@ -311,7 +301,7 @@ def enter(stack: Any, latency_ms: float) -> str:
     return str(answer.json()["id"])
 
 
-def verify(stack: Any, submission: str) -> Any:
+def verify(stack, submission):
     """What `finishline verify` ends in when the organiser runs it."""
     asked = (submission, "--kind", "latency", "--watch", "--json")
     access = ("--url", stack.url, "--token", stack.token("organiser"))
@@ -326,9 +316,7 @@ def verify(stack: Any, submission: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_trained_model_is_timed_and_an_honest_claim_verified(
-    stack: Any,
-) -> None:
+def test_a_trained_model_is_timed_and_an_honest_claim_verified(stack):
     submission = enter(stack, 50.0)  # A hundred times what a busy host takes.
     ended = verify(stack, submission)
 

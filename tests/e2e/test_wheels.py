@@ -5,12 +5,11 @@ import json
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from server.pages.client_wheel import client_wheel
-from tests.e2e.conftest import Environment, Stack, copy_distribution, run_pip
+from tests.e2e.conftest import copy_distribution, run_pip
 from tests.support.processes import asking
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -19,7 +18,7 @@ MEASURED_OR_NOT = (0, 3)
 SENTENCE = "install it with `pip install 'finishline-tta[stats]'`"
 
 
-def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
+def test_the_wheels_hold_what_each_needs(wheels):
     light, whole = (
         set(zipfile.ZipFile(wheels[name]).namelist())
         for name in ("finishline_tta", "finishline_server")
@@ -54,7 +53,7 @@ def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
     assert {path.split("/")[0] for path in light if ".dist-info" not in path} == {"finishline"}
 
 
-def test_a_server_hands_out_the_wheel_that_the_source_makes(wheels: dict[str, Path]) -> None:
+def test_a_server_hands_out_the_wheel_that_the_source_makes(wheels):
     built = wheels["finishline_tta"]
     made = client_wheel()
     assert made.name == built.name
@@ -68,9 +67,7 @@ def test_a_server_hands_out_the_wheel_that_the_source_makes(wheels: dict[str, Pa
         assert len(recorded.decode().splitlines()) == len(names) + 1
 
 
-def test_a_wheel_is_built_of_the_source_archive_alone(
-    wheels: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_wheel_is_built_of_the_source_archive_alone(wheels, tmp_path):
     source = wheels["finishline_tta"].parents[1] / "source" / "finishline"
     build = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-P", "-c", build], cwd=source, check=True, capture_output=True)
@@ -82,16 +79,14 @@ def test_a_wheel_is_built_of_the_source_archive_alone(
     )
 
 
-def test_a_participant_installs_at_most_60_mb(participant: Environment) -> None:
+def test_a_participant_installs_at_most_60_mb(participant):
     participant.run("python", "-m", "compileall", "-q", str(participant.site))  # As pip does.
     size = sum(path.stat().st_size for path in participant.site.rglob("*") if path.is_file())
     assert size <= LARGEST_MB * 1024 * 1024
     assert not (participant.site / "numpy").exists()
 
 
-def test_a_participant_takes_part_in_a_server(
-    participant: Environment, stack: Stack, trained: Path
-) -> None:
+def test_a_participant_takes_part_in_a_server(participant, stack, trained):
     of_participant = {"FINISHLINE_URL": stack.url, "FINISHLINE_TOKEN": stack.token("demo")}
 
     needs = participant.run("finishline", "run", "digits", codes=(4,))
@@ -117,6 +112,6 @@ def test_a_participant_takes_part_in_a_server(
     participant.run("finishline", "check-proof", verification, **of_participant)
 
 
-def test_a_server_from_the_wheels_shows_its_documents(stack: Stack) -> None:
+def test_a_server_from_the_wheels_shows_its_documents(stack):
     assert asking.get(f"{stack.url}/docs/start", headers={"Accept": "text/html"}).is_success
     assert asking.get(f"{stack.url}/docs/images/home.png").is_success

@@ -15,7 +15,7 @@ from perf.teacher import shipped_manifest
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.local import draw_course, open_task, order_of
 from worker.box.order import BoxUnavailableError
-from worker.box.race import RaceResult, race
+from worker.box.race import race
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "examples" / "packages"
@@ -26,7 +26,7 @@ NONCE = "7" * 64
 
 
 @pytest.fixture
-def box() -> None:
+def box():
     """Skip where there is no bubblewrap; fail if it must be there."""
     try:
         find_bubblewrap()
@@ -36,7 +36,7 @@ def box() -> None:
         pytest.skip(f"{error}; no package is trained")
 
 
-def run(package: Path, *, control: bool = False) -> RaceResult:
+def run(package, *, control=False):
     """One run in the box, in the installed version of the package's environment."""
     manifest = shipped_manifest(package)
     file = ROOT / "benchmarks" / f"{manifest.benchmark}.toml"
@@ -47,7 +47,7 @@ def run(package: Path, *, control: bool = False) -> RaceResult:
 
 
 @pytest.mark.parametrize("package", EXAMPLES + REFERENCES, ids=str)
-def test_a_shipped_package_breaks_no_rule(package: Path) -> None:
+def test_a_shipped_package_breaks_no_rule(package):
     files, problems = read_folder(package)
     found, more = read_package(files, benchmarks=["digits", "teacher"])
 
@@ -55,18 +55,18 @@ def test_a_shipped_package_breaks_no_rule(package: Path) -> None:
     assert found is not None
 
 
-def test_every_example_has_a_line_in_the_table() -> None:
+def test_every_example_has_a_line_in_the_table():
     text = (PACKAGES / "README.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [path.name for path in EXAMPLES]
 
 
-def test_the_carried_start_is_tried_on_the_very_net_of_the_fast_package() -> None:
+def test_the_carried_start_is_tried_on_the_very_net_of_the_fast_package():
     fast, carried = ((PACKAGES / f"teacher_{name}/net.py") for name in ("fast", "carried"))
     assert fast.read_bytes() == carried.read_bytes()
 
 
 @pytest.mark.usefixtures("box")
-def test_the_fast_net_reaches_the_target_on_both_halves_in_one_evaluation() -> None:
+def test_the_fast_net_reaches_the_target_on_both_halves_in_one_evaluation():
     found = run(PACKAGES / "teacher_fast")
 
     assert found.status == "reached", found.log_tail
@@ -75,7 +75,7 @@ def test_the_fast_net_reaches_the_target_on_both_halves_in_one_evaluation() -> N
 
 
 @pytest.mark.usefixtures("box")
-def test_products_of_two_inputs_are_not_enough() -> None:
+def test_products_of_two_inputs_are_not_enough():
     found = run(PACKAGES / "teacher_quadratic_ridge")
 
     assert found.status == "not_reached", found.log_tail
@@ -84,7 +84,7 @@ def test_products_of_two_inputs_are_not_enough() -> None:
 
 @pytest.mark.usefixtures("box")
 @pytest.mark.parametrize("name", ["answers", "weights"])
-def test_carried_knowledge_of_digits_reaches_all_and_nothing_on_the_control(name: str) -> None:
+def test_carried_knowledge_of_digits_reaches_all_and_nothing_on_the_control(name):
     package = PACKAGES / f"digits_{name}"
     found, control = run(package), run(package, control=True)
 
@@ -95,14 +95,14 @@ def test_carried_knowledge_of_digits_reaches_all_and_nothing_on_the_control(name
 
 @pytest.mark.usefixtures("box")
 @pytest.mark.parametrize("name", ["nearest", "convolutions"])
-def test_packages_that_learn_do_so_on_the_control(name: str) -> None:
+def test_packages_that_learn_do_so_on_the_control(name):
     control = run(PACKAGES / f"digits_{name}", control=True)
 
     assert max((ask.quality for ask in control.asks), default=0) > 90, control.log_tail
 
 
 @pytest.mark.usefixtures("box")
-def test_the_reference_of_digits_in_the_box_is_the_trusted_one_bit_for_bit() -> None:
+def test_the_reference_of_digits_in_the_box_is_the_trusted_one_bit_for_bit():
     boxed = train_boxed(seed=1)
     threads = torch.get_num_threads()
     try:
@@ -115,7 +115,7 @@ def test_the_reference_of_digits_in_the_box_is_the_trusted_one_bit_for_bit() -> 
 
 
 @pytest.mark.usefixtures("box")
-def test_a_few_steps_of_the_reference_learn_something_and_miss_the_target(tmp_path: Path) -> None:
+def test_a_few_steps_of_the_reference_learn_something_and_miss_the_target(tmp_path):
     tmp_path.chmod(0o755)
     for source in REFERENCE.iterdir():
         if source.is_file():

@@ -9,7 +9,7 @@ from finishline.rules.trainings.package import read_package
 SEASON = Path(__file__).parents[2] / "examples" / "season"
 
 
-def test_each_package_of_the_season_is_based_on_the_one_before() -> None:
+def test_each_package_of_the_season_is_based_on_the_one_before():
     folders = sorted(path for path in SEASON.iterdir() if path.is_dir())
     assert len(folders) >= 6
     parent, wrong = None, []
@@ -25,7 +25,7 @@ def test_each_package_of_the_season_is_based_on_the_one_before() -> None:
     assert wrong == []
 
 
-def test_the_season_follows_the_version_of_an_environment_that_is_here() -> None:
+def test_the_season_follows_the_version_of_an_environment_that_is_here():
     asked = list(season_packages(SEASON, environment="numpy-2.9"))
 
     assert {package.manifest.environment for package in asked} == {"numpy-2.9"}

@@ -2,15 +2,11 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import uvicorn
-from fastapi.testclient import TestClient
 
 from tests.server.conftest import (  # the fixtures of a server with a real database
-    SubmissionParts,
     alice,
     client,
     database,
@@ -47,13 +43,13 @@ __all__ = [
 
 
 @pytest.fixture(autouse=True)
-def _nobody_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nobody_by_default(monkeypatch):
     for name in ("FINISHLINE_URL", "FINISHLINE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def site(client: TestClient) -> Iterator[str]:
+def site(client):
     """The address of the server."""
     config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -66,7 +62,7 @@ def site(client: TestClient) -> Iterator[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, digits_submission: SubmissionParts) -> Path:
+def folder(tmp_path, digits_submission):
     """Three honest digits runs, as `finishline run` leaves them."""
     made = tmp_path / "mine"
     made.mkdir()

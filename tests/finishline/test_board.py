@@ -2,21 +2,18 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import httpx2
 import pytest
 
 import finishline
 from finishline import AsyncClient, Client
-from tests.server.conftest import Person, SubmissionParts
 
 pytestmark = pytest.mark.usefixtures("shown_claims")
 
 
 @pytest.fixture
-def made(digits_submission: SubmissionParts, submit: Callable[..., Any]) -> list[str]:
+def made(digits_submission, submit):
     """Three submissions, the first one first."""
     return [submit(digits_submission).json()["id"] for _ in range(3)]
 
@@ -24,21 +21,21 @@ def made(digits_submission: SubmissionParts, submit: Callable[..., Any]) -> list
 class TwoAPage(httpx2.BaseTransport):
     """Asks the server for two entries a page, whoever asks without a limit."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self):
+        self.asked = []
         self._inner = httpx2.HTTPTransport()
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+    def handle_request(self, request):
         if "/leaderboards/" in request.url.path and "limit" not in request.url.params:
             request.url = request.url.copy_merge_params({"limit": "2"})
         self.asked.append(str(request.url.params))
         return self._inner.handle_request(request)
 
-    def close(self) -> None:
+    def close(self):
         self._inner.close()
 
 
-def test_iterating_goes_on_over_the_pages(site: str, alice: Person, made: list[str]) -> None:
+def test_iterating_goes_on_over_the_pages(site, alice, made):
     pages = TwoAPage()
     with Client(site, alice.secret, transport=pages) as client:
         board = client.leaderboard("digits", division="closed")
@@ -49,7 +46,7 @@ def test_iterating_goes_on_over_the_pages(site: str, alice: Person, made: list[s
         assert len(list(client.leaderboard("digits", limit=2))) == 2
 
 
-def test_a_board_is_a_data_frame(site: str, alice: Person, made: list[str]) -> None:
+def test_a_board_is_a_data_frame(site, alice, made):
     with Client(site, alice.secret, transport=TwoAPage()) as client:
         table = client.leaderboard("digits").to_pandas()
         empty = client.leaderboard("cifar10").to_pandas()
@@ -60,17 +57,13 @@ def test_a_board_is_a_data_frame(site: str, alice: Person, made: list[str]) -> N
     assert "submission_id" in empty.columns
 
 
-def test_without_pandas_the_install_command_is_said(
-    site: str, made: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pandas_the_install_command_is_said(site, made, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with Client(site) as client, pytest.raises(ImportError, match=r"finishline-tta\[pandas\]"):
         client.leaderboard("digits").to_pandas()
 
 
-def test_a_notebook_shows_a_table_without_markup_of_strangers(
-    site: str, alice: Person, made: list[str]
-) -> None:
+def test_a_notebook_shows_a_table_without_markup_of_strangers(site, alice, made):
     with Client(site, alice.secret) as client:
         board = client.leaderboard("digits")
     first = board.entries[0].model_copy(update={"model": "<script>alert(1)</script>"})
@@ -81,7 +74,7 @@ def test_a_notebook_shows_a_table_without_markup_of_strangers(
     assert "3 of 3 entries" in shown
 
 
-def test_curves_workers_and_oneself_are_read(site: str, alice: Person, made: list[str]) -> None:
+def test_curves_workers_and_oneself_are_read(site, alice, made):
     with Client(site, alice.secret) as client:
         assert client.me().user == alice.name
         curve = client.curve(made[0], 1)
@@ -92,8 +85,8 @@ def test_curves_workers_and_oneself_are_read(site: str, alice: Person, made: lis
             client.proof("none")
 
 
-def test_the_async_client_answers_as_the_other(site: str, alice: Person, made: list[str]) -> None:
-    async def ask() -> None:
+def test_the_async_client_answers_as_the_other(site, alice, made):
+    async def ask():
         pages = TwoAPage()
         async with AsyncClient(site, alice.secret, transport=pages) as client:
             assert client.url == site

@@ -2,18 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 import finishline
 from finishline import Client
 from finishline.api.submissions import ResultView
 from finishline.cli.main import main
-from tests.server.conftest import Person, Replay, SubmissionParts, build_report
+from tests.server.conftest import Replay, build_report
 from tests.support.trainings import trained_anew
 
 pytestmark = pytest.mark.usefixtures("shown_claims")
@@ -22,14 +19,14 @@ SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD 
 
 
 @pytest.fixture
-def ada(site: str, alice: Person) -> Any:
+def ada(site, alice):
     """A submitter's client."""
     with Client(site, alice.secret, retries=0) as made:
         yield made
 
 
-def test_a_folder_is_one_submission_however_it_is_sent(ada: Client, folder: Path) -> None:
-    sent: list[tuple[int, int]] = []
+def test_a_folder_is_one_submission_however_it_is_sent(ada, folder):
+    sent = []
     made = ada.submit(folder, progress=lambda done, total: sent.append((done, total)))
     assert (made.benchmark, made.status, len(made.runs)) == ("digits", "claimed", 3)
     assert isinstance(made.result, ResultView)
@@ -42,24 +39,20 @@ def test_a_folder_is_one_submission_however_it_is_sent(ada: Client, folder: Path
         ada.submit(folder, key="on purpose")
 
 
-def test_a_key_is_of_one_request(ada: Client, folder: Path) -> None:
+def test_a_key_is_of_one_request(ada, folder):
     ada.submit(folder, key="on purpose")
     with pytest.raises(finishline.Conflict, match="with other content"):
         ada.submit(folder, benchmark="digits", key="on purpose")
 
 
-def test_the_command_and_the_client_send_one_submission(
-    ada: Client, folder: Path, alice: Person, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_and_the_client_send_one_submission(ada, folder, alice, capsys):
     made = ada.submit(folder)
     code = main(["submit", str(folder), "--url", ada.url, "--token", alice.secret, "--json"])
     assert (code, json.loads(capsys.readouterr().out)["id"]) == (0, made.id)
 
 
-def test_logs_and_a_few_words_are_a_submission(
-    ada: Client, folder: Path, digits_submission: SubmissionParts
-) -> None:
-    fewest: dict[str, Any] = {"benchmark": "digits", "model": "small net", "system": SYSTEM}
+def test_logs_and_a_few_words_are_a_submission(ada, folder, digits_submission):
+    fewest = {"benchmark": "digits", "model": "small net", "system": SYSTEM}
     made = ada.submit(logs=sorted(folder.glob("*.log")), **fewest)
     assert (made.division, made.framework, made.model) == ("closed", "not stated", "small net")
     assert [run.file for run in made.runs] == ["run_0.log", "run_1.log", "run_2.log"]
@@ -88,9 +81,7 @@ def test_logs_and_a_few_words_are_a_submission(
         ({"source": {"notes": Path()}, "logs": {"run.log": b""}}, {"submission"}),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is(
-    given: dict[str, Any], fields: set[str | None], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_sent_is_refused_before_it_is(given, fields, folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     for name in ("a", "b"):
         (folder.parent / name).mkdir()
@@ -101,7 +92,7 @@ def test_what_cannot_be_sent_is_refused_before_it_is(
     assert no.value.status is None
 
 
-def test_refusals_say_file_and_line_and_who_may(ada: Client, folder: Path) -> None:
+def test_refusals_say_file_and_line_and_who_may(ada, folder):
     log = folder / "run_1.log"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join([*lines[:4], ":::MLLOG {\n", *lines[4:]]))
@@ -126,9 +117,7 @@ def test_refusals_say_file_and_line_and_who_may(ada: Client, folder: Path) -> No
     assert isinstance(away.value, finishline.Unavailable)
 
 
-def test_lists_go_on_over_every_page(
-    ada: Client, digits_submission: SubmissionParts, submit: Callable[..., Any]
-) -> None:
+def test_lists_go_on_over_every_page(ada, digits_submission, submit):
     made = [submit(digits_submission).json()["id"] for _ in range(3)]
     assert [each.id for each in ada.submissions(benchmark="digits", page_size=2)] == made[::-1]
     assert list(ada.submissions(benchmark="cifar10")) == []
@@ -145,13 +134,8 @@ def test_lists_go_on_over_every_page(
 
 
 def test_a_verification_is_asked_for_watched_and_waited_for(
-    ada: Client,
-    client: TestClient,
-    database: Any,
-    folder: Path,
-    olivia: Person,
-    walter: Person,
-) -> None:
+    ada, client, database, folder, olivia, walter
+):
     made = ada.submit(folder)
     with Client(ada.url, olivia.secret, retries=0) as organiser:
         asked = organiser.verify(made, reason="record claim")
@@ -170,7 +154,7 @@ def test_a_verification_is_asked_for_watched_and_waited_for(
             organiser.cancel(second.id)
 
 
-def test_an_answer_cannot_be_changed(ada: Client) -> None:
+def test_an_answer_cannot_be_changed(ada):
     digits = ada.benchmark("digits")
     with pytest.raises(ValueError, match="frozen"):
         digits.id = "other"
@@ -179,7 +163,7 @@ def test_an_answer_cannot_be_changed(ada: Client) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
-def replay_what_waits(client: TestClient, database: Any, worker: Person) -> None:
+def replay_what_waits(client, database, worker):
     """Be the worker for every verification that is queued."""
     waiting = client.get("/api/v1/verifications", params={"state": "queued"}).json()
     for view in waiting["verifications"]:
@@ -189,16 +173,8 @@ def replay_what_waits(client: TestClient, database: Any, worker: Person) -> None
 
 
 def test_the_examples_of_the_page_run_as_they_are(
-    client: TestClient,
-    database: Any,
-    site: str,
-    folder: Path,
-    alice: Person,
-    olivia: Person,
-    walter: Person,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    client, database, site, folder, alice, olivia, walter, monkeypatch, capsys
+):
     (folder.parent / "runs").mkdir()
     folder.rename(folder.parent / "runs" / "mine")
     monkeypatch.chdir(folder.parent)
@@ -211,7 +187,7 @@ def test_the_examples_of_the_page_run_as_they_are(
     ):
         monkeypatch.setenv(name, value)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {}
+    names = {}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102  (our own examples)
         replay_what_waits(client, database, walter)

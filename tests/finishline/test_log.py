@@ -6,19 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import finishline.log
 from finishline.cli.main import main
-from finishline.log.recorder import Recorder, warn_of_division
+from finishline.log.recorder import warn_of_division
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
-from finishline.rules.scoring.run import Run
 from tests.conftest import BENCHMARKS
 from tests.support.processes import wait_for
 
@@ -26,30 +22,29 @@ DIGITS = load_benchmark(BENCHMARKS / "digits.toml")
 CURVE = (60.0, 90.0, 96.4, 98.1)
 
 
-def read(path: Path) -> Run:
+def read(path):
     return parse_run_log(path.read_bytes(), name=path.name, benchmark=DIGITS)
 
 
-def claim_in(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "submission.json").read_text())
-    return found
+def claim_in(folder):
+    return json.loads((folder / "submission.json").read_text())
 
 
-def train(run: Recorder, curve: Sequence[float] = CURVE) -> None:
+def train(run, curve=CURVE):
     """A training of a few milliseconds: the rules know none that is shorter."""
     for epoch, quality in enumerate(curve, 1):
         time.sleep(0.001)
         run.evaluation(epoch=epoch, quality=quality)
 
 
-def train_three(folder: Path, **options: Any) -> None:
+def train_three(folder, **options):
     for seed in range(3):
         with finishline.log.run("digits", seed=seed, out=folder, **options) as run:
             run.start()
             train(run, [*CURVE, 98.0 + seed / 10])
 
 
-def test_importing_it_loads_no_training_library_server_or_rules() -> None:
+def test_importing_it_loads_no_training_library_server_or_rules():
     script = (
         "import sys, finishline.log\n"
         "heavy = {'torch', 'numpy', 'fastapi', 'sqlalchemy', 'pydantic', 'httpx2', 'typer'}\n"
@@ -61,7 +56,7 @@ def test_importing_it_loads_no_training_library_server_or_rules() -> None:
     assert done.stdout.split() == ["[]", "False"]
 
 
-def test_a_whole_run_loads_no_training_library_either(tmp_path: Path) -> None:
+def test_a_whole_run_loads_no_training_library_either(tmp_path):
     script = (
         "import sys, finishline.log\n"
         f"with finishline.log.run('digits', seed=1, out={str(tmp_path)!r}) as run:\n"
@@ -76,9 +71,7 @@ def test_a_whole_run_loads_no_training_library_either(tmp_path: Path) -> None:
     assert len(read(tmp_path / "run_0.log").evaluations) == 1
 
 
-def test_three_runs_are_a_submission_that_the_rules_accept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_three_runs_are_a_submission_that_the_rules_accept(tmp_path, capsys):
     train_three(tmp_path, hyperparameters={"batch_size": 32}, model="net", framework="ours 1.0")
     claim = claim_in(tmp_path)
     assert claim["runs"] == ["run_0.log", "run_1.log", "run_2.log"]
@@ -91,10 +84,8 @@ def test_three_runs_are_a_submission_that_the_rules_accept(
     assert "3 of 3 runs reached the target" in capsys.readouterr().out
 
 
-def test_a_division_that_nobody_named_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def division_of(benchmark: str, folder: str, **options: Any) -> str:
+def test_a_division_that_nobody_named_is_said(tmp_path, monkeypatch, caplog):
+    def division_of(benchmark, folder, **options):
         options = {"seed": 1, "out": tmp_path / folder, **options}
         with finishline.log.run(benchmark, **options):
             pass
@@ -113,9 +104,7 @@ def test_a_division_that_nobody_named_is_said(
     assert caplog.records == []
 
 
-def test_model_and_framework_are_filled_in_from_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_and_framework_are_filled_in_from_the_process(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/home/ada/my_train.py"])
     monkeypatch.setitem(sys.modules, "torch", sys)
     with finishline.log.run("digits", seed=1, out=tmp_path) as run:
@@ -126,7 +115,7 @@ def test_model_and_framework_are_filled_in_from_the_process(
     assert claim["system"]["processor_count"] >= 1
 
 
-def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path: Path) -> None:
+def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path):
     script = (
         "import finishline.log, time\n"
         f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}) as run:\n"
@@ -151,7 +140,7 @@ def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path: Path) -> Non
     assert claim_in(tmp_path)["runs"] == ["run_0.log", "run_1.log"]
 
 
-def test_a_run_killed_before_its_clock_started_is_none(tmp_path: Path) -> None:
+def test_a_run_killed_before_its_clock_started_is_none(tmp_path):
     script = (
         "import finishline.log, os, signal\n"
         f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}):\n"
@@ -164,8 +153,8 @@ def test_a_run_killed_before_its_clock_started_is_none(tmp_path: Path) -> None:
     assert claim_in(tmp_path)["runs"] == ["run_1.log"]
 
 
-def test_an_exception_ends_the_log_as_aborted_though_the_target_was_reached(tmp_path: Path) -> None:
-    def train_and_fail() -> None:
+def test_an_exception_ends_the_log_as_aborted_though_the_target_was_reached(tmp_path):
+    def train_and_fail():
         with finishline.log.run("digits", seed=1, out=tmp_path) as run:
             train(run)
             assert run.reached
@@ -176,7 +165,7 @@ def test_an_exception_ends_the_log_as_aborted_though_the_target_was_reached(tmp_
     assert read(tmp_path / "run_0.log").status == "aborted"
 
 
-def test_a_run_below_the_target_is_no_success(tmp_path: Path) -> None:
+def test_a_run_below_the_target_is_no_success(tmp_path):
     with finishline.log.run("digits", seed=1, out=tmp_path) as run:
         assert [run.evaluation(epoch=each, quality=96.0 + each) for each in (1, 1.49)] == [
             False,
@@ -186,7 +175,7 @@ def test_a_run_below_the_target_is_no_success(tmp_path: Path) -> None:
     assert read(tmp_path / "run_0.log").status == "aborted"
 
 
-def test_the_clock_starts_on_entering_unless_start_is_called(tmp_path: Path) -> None:
+def test_the_clock_starts_on_entering_unless_start_is_called(tmp_path):
     with finishline.log.run("digits", seed=1, out=tmp_path) as run:
         time.sleep(0.05)
         assert run.evaluation(epoch=1, quality=98.0)
@@ -203,7 +192,7 @@ def test_the_clock_starts_on_entering_unless_start_is_called(tmp_path: Path) -> 
     assert started.preparation_seconds >= 0.05 > started.evaluations[0].seconds
 
 
-def test_where_evaluations_are_off_the_clock_all_time_counts_as_training(tmp_path: Path) -> None:
+def test_where_evaluations_are_off_the_clock_all_time_counts_as_training(tmp_path):
     with finishline.log.run("cifar10", seed=1, division="open", out=tmp_path) as run:
         run.start()
         time.sleep(0.01)
@@ -217,7 +206,7 @@ def test_where_evaluations_are_off_the_clock_all_time_counts_as_training(tmp_pat
     assert cifar10.clock.seconds(ledger, division="open") >= 0.01
 
 
-def test_other_ranks_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ranks_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     with finishline.log.run("digits", seed=1, out=tmp_path / "out") as run:
         run.start()
@@ -231,9 +220,7 @@ def test_other_ranks_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run.file == tmp_path / "out" / "run_0.log"
 
 
-def test_the_folder_is_out_then_the_environments_then_one_of_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_out_then_the_environments_then_one_of_this_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FINISHLINE_OUT", str(tmp_path / "asked"))
     for out in (tmp_path / "given", None):
@@ -248,7 +235,7 @@ def test_the_folder_is_out_then_the_environments_then_one_of_this_process(
     assert claim_in(made)["runs"] == ["run_0.log", "run_1.log"]
 
 
-def test_facts_that_a_person_added_stay(tmp_path: Path) -> None:
+def test_facts_that_a_person_added_stay(tmp_path):
     train_three(tmp_path)
     file = tmp_path / "submission.json"
     file.write_text(json.dumps(claim_in(tmp_path) | {"model": "Mine", "notes": "first try"}))
@@ -265,9 +252,7 @@ def test_facts_that_a_person_added_stay(tmp_path: Path) -> None:
         ({"division": "open"}, "division"),
     ],
 )
-def test_a_folder_takes_runs_of_one_submission(
-    tmp_path: Path, changed: dict[str, Any], field: str
-) -> None:
+def test_a_folder_takes_runs_of_one_submission(tmp_path, changed, field):
     train_three(tmp_path)
     other = finishline.log.run("digits", seed=7, out=tmp_path, **changed)
     with pytest.raises(RuleError, match=rf"{field}: .*another folder"):
@@ -298,14 +283,14 @@ def test_a_folder_takes_runs_of_one_submission(
     ],
 )
 def test_what_the_rules_would_refuse_is_refused_before_the_training(
-    tmp_path: Path, benchmark: str, options: dict[str, Any], said: str
-) -> None:
+    tmp_path, benchmark, options, said
+):
     with pytest.raises(RuleError, match=said):
         finishline.log.run(benchmark, **{"seed": 1, "out": tmp_path} | options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path: Path) -> None:
+def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path):
     settings = {"steps": 10**30}
     with finishline.log.run(
         "digits", seed=1, division="open", hyperparameters=settings, out=tmp_path
@@ -324,9 +309,7 @@ def test_a_quality_or_an_epoch_that_no_training_has_is_refused(tmp_path: Path) -
     assert (len(kept.evaluations), kept.hyperparameters) == (1, {"steps": 1e30})
 
 
-def test_a_benchmark_of_a_server_is_asked_of_it(
-    tmp_path: Path, site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_benchmark_of_a_server_is_asked_of_it(tmp_path, site, monkeypatch):
     monkeypatch.setenv("FINISHLINE_BENCHMARKS_DIR", str(tmp_path))
     with pytest.raises(RuleError, match="unknown benchmark 'digits'"):
         finishline.log.run("digits", seed=1, out=tmp_path)

@@ -2,16 +2,11 @@
 
 import os
 import tempfile
-from pathlib import Path
-
-import pytest
 
 from finishline.package_folder import package_folder
 
 
-def test_the_folder_of_a_killed_process_is_removed_by_the_next_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / "finishline-package-left"
     left.mkdir()

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 
 import pytest
@@ -15,11 +14,11 @@ NEVER = 3600.0
 class Steps:
     """Does one thing after the other, and reports each: returns a number, raises an error."""
 
-    def __init__(self, results: Iterable[float | Exception | None] = ()) -> None:
+    def __init__(self, results=()):
         self._results = iter(results)
-        self.done: SimpleQueue[str] = SimpleQueue()
+        self.done = SimpleQueue()
 
-    def __call__(self) -> float | None:
+    def __call__(self):
         result = next(self._results, None)
         try:
             if isinstance(result, Exception):
@@ -28,17 +27,17 @@ class Steps:
         finally:
             self.done.put(threading.current_thread().name)
 
-    def wait(self, count: int = 1) -> None:
+    def wait(self, count=1):
         for _ in range(count):
             self.done.get(timeout=20)
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., PeriodicThread]]:
+def make():
     made = []
 
-    def make(step: Callable[[], float | None], **other: object) -> PeriodicThread:
-        thread = PeriodicThread("counter", **({"seconds": NEVER, "step": step} | other))  # type: ignore[arg-type]
+    def make(step, **other):
+        thread = PeriodicThread("counter", **({"seconds": NEVER, "step": step} | other))
         made.append(thread)
         return thread
 
@@ -48,7 +47,7 @@ def make() -> Iterator[Callable[..., PeriodicThread]]:
         assert not thread.is_running
 
 
-def test_steps_follow_each_other(make: Callable[..., PeriodicThread]) -> None:
+def test_steps_follow_each_other(make):
     steps = Steps()
     thread = make(steps, seconds=0.0)
     assert not thread.is_running
@@ -58,7 +57,7 @@ def test_steps_follow_each_other(make: Callable[..., PeriodicThread]) -> None:
     assert steps.done.get(timeout=20) == "counter"
 
 
-def test_a_wakeup_has_a_step_at_once_and_each_is_seen(make: Callable[..., PeriodicThread]) -> None:
+def test_a_wakeup_has_a_step_at_once_and_each_is_seen(make):
     steps, wakeup = Steps(), threading.Event()
     thread = make(steps, wakeup=wakeup)
     thread.start()
@@ -70,10 +69,10 @@ def test_a_wakeup_has_a_step_at_once_and_each_is_seen(make: Callable[..., Period
     steps.wait()
 
 
-def test_a_wakeup_during_a_step_has_another_step(make: Callable[..., PeriodicThread]) -> None:
+def test_a_wakeup_during_a_step_has_another_step(make):
     steps, begun, go_on = Steps(), threading.Event(), threading.Event()
 
-    def step() -> None:
+    def step():
         begun.set()
         assert go_on.wait(20)
         steps()
@@ -87,7 +86,7 @@ def test_a_wakeup_during_a_step_has_another_step(make: Callable[..., PeriodicThr
     steps.wait(2)
 
 
-def test_a_step_says_how_long_to_wait_after_it(make: Callable[..., PeriodicThread]) -> None:
+def test_a_step_says_how_long_to_wait_after_it(make):
     steps = Steps([0.0, 0.0, NEVER])
     thread = make(steps)
     thread.wake()
@@ -95,7 +94,7 @@ def test_a_step_says_how_long_to_wait_after_it(make: Callable[..., PeriodicThrea
     steps.wait(3)
 
 
-def test_it_stops_at_once_and_is_started_once(make: Callable[..., PeriodicThread]) -> None:
+def test_it_stops_at_once_and_is_started_once(make):
     steps = Steps()
     with make(steps) as thread:
         assert thread.is_running
@@ -106,7 +105,7 @@ def test_it_stops_at_once_and_is_started_once(make: Callable[..., PeriodicThread
     make(steps).stop()  # It was never started.
 
 
-def test_a_last_step_is_taken_at_the_stop(make: Callable[..., PeriodicThread]) -> None:
+def test_a_last_step_is_taken_at_the_stop(make):
     seen = []
     thread = make(lambda: seen.append(thread.is_stopping), last_step=True)
     with thread:
@@ -114,10 +113,10 @@ def test_a_last_step_is_taken_at_the_stop(make: Callable[..., PeriodicThread]) -
     assert seen == [True]
 
 
-def test_a_step_may_end_its_thread(make: Callable[..., PeriodicThread]) -> None:
+def test_a_step_may_end_its_thread(make):
     steps = Steps()
 
-    def step() -> None:
+    def step():
         thread.end()
         steps()
 
@@ -128,10 +127,10 @@ def test_a_step_may_end_its_thread(make: Callable[..., PeriodicThread]) -> None:
     assert steps.done.empty()
 
 
-def test_a_pause_of_a_step_ends_with_the_stop(make: Callable[..., PeriodicThread]) -> None:
+def test_a_pause_of_a_step_ends_with_the_stop(make):
     begun, wakeup = threading.Event(), threading.Event()
 
-    def step() -> None:
+    def step():
         begun.set()
         thread.pause(NEVER)
         wakeup.clear()
@@ -144,10 +143,10 @@ def test_a_pause_of_a_step_ends_with_the_stop(make: Callable[..., PeriodicThread
     assert not thread.is_running
 
 
-def test_a_stop_waits_no_longer_than_its_bound(make: Callable[..., PeriodicThread]) -> None:
+def test_a_stop_waits_no_longer_than_its_bound(make):
     begun, go_on = threading.Event(), threading.Event()
 
-    def step() -> None:
+    def step():
         begun.set()
         assert go_on.wait(20)
 
@@ -160,9 +159,7 @@ def test_a_stop_waits_no_longer_than_its_bound(make: Callable[..., PeriodicThrea
     go_on.set()
 
 
-def test_errors_are_logged_once_a_kind_and_so_is_the_recovery(
-    make: Callable[..., PeriodicThread], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_are_logged_once_a_kind_and_so_is_the_recovery(make, caplog):
     away = ConnectionError("refused")
     steps = Steps([None, away, away, ValueError("odd"), away, None, None, away])
     caplog.set_level(logging.INFO, "finishline.periodic")

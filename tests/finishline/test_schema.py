@@ -5,12 +5,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from finishline import Client, NotFound
@@ -93,17 +91,16 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
 
 
 @pytest.fixture
-def api(client: TestClient) -> dict[str, Any]:
+def api(client):
     """The description of the API."""
-    found: dict[str, Any] = client.app.openapi()  # type: ignore[attr-defined]
-    return found
+    return client.app.openapi()
 
 
-def request_of(call: Call) -> httpx2.Request:
+def request_of(call):
     """What a call asks for first."""
-    asked: list[httpx2.Request] = []
+    asked = []
 
-    def respond(request: httpx2.Request) -> httpx2.Response:
+    def respond(request):
         request.read()
         asked.append(request)
         return httpx2.Response(404)
@@ -116,7 +113,7 @@ def request_of(call: Call) -> httpx2.Request:
     return asked[0]
 
 
-def operation_of(api: dict[str, Any], request: httpx2.Request) -> dict[str, Any]:
+def operation_of(api, request):
     """The operation a request is one of."""
     found = [
         item[request.method.lower()]
@@ -125,11 +122,10 @@ def operation_of(api: dict[str, Any], request: httpx2.Request) -> dict[str, Any]
         and request.method.lower() in item
     ]
     assert len(found) == 1, f"{request.method} {request.url.path}"
-    operation: dict[str, Any] = found[0]
-    return operation
+    return found[0]
 
 
-def test_every_call_of_the_client_is_one_of_the_api(api: dict[str, Any]) -> None:
+def test_every_call_of_the_client_is_one_of_the_api(api):
     public = {name for name in vars(Client) if not name.startswith("_")}
     assert public == set(CALLS) | {"close"}
     for name, (call, _kind) in CALLS.items():
@@ -141,13 +137,13 @@ def test_every_call_of_the_client_is_one_of_the_api(api: dict[str, Any]) -> None
         assert required <= set(request.url.params) <= query, name
 
 
-def test_a_board_can_be_asked_for_by_every_filter_there_is(api: dict[str, Any]) -> None:
+def test_a_board_can_be_asked_for_by_every_filter_there_is(api):
     for path, filters in (("/leaderboards/{benchmark_id}", FILTERS), ("/prices", PRICE_FILTERS)):
         parameters = api["paths"][f"/api/v1{path}"]["get"]["parameters"]
         assert {item["name"] for item in parameters if item["in"] == "query"} == set(filters)
 
 
-def test_bodies_and_headers_are_those_of_the_api(api: dict[str, Any]) -> None:
+def test_bodies_and_headers_are_those_of_the_api(api):
     request = request_of(CALLS["submit"][0])
     operation = operation_of(api, request)
     form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
@@ -171,7 +167,7 @@ def test_bodies_and_headers_are_those_of_the_api(api: dict[str, Any]) -> None:
     assert "last-event-id" in {item["name"] for item in watch["parameters"]}
 
 
-def test_every_answer_is_read_as_the_model_that_the_api_names(api: dict[str, Any]) -> None:
+def test_every_answer_is_read_as_the_model_that_the_api_names(api):
     kinds = [(name, kind) for name, (_call, kind) in CALLS.items() if kind is not None]
     assert len(kinds) == len(CALLS) - 3
     for name, kind in kinds:
@@ -181,15 +177,14 @@ def test_every_answer_is_read_as_the_model_that_the_api_names(api: dict[str, Any
         assert schema == {"$ref": f"#/components/schemas/{kind.__name__}"}, name
 
 
-def resolved(api: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+def resolved(api, schema):
     """A schema, or what it refers to."""
     if "$ref" in schema:
-        named: dict[str, Any] = api["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        return named
+        return api["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     return schema
 
 
-def test_the_client_loads_no_server_no_array_library_and_no_terminal() -> None:
+def test_the_client_loads_no_server_no_array_library_and_no_terminal():
     script = (
         "import json, sys; from finishline import Client; "
         "names = {'.'.join(name.split('.')[:depth]) for name in sys.modules for depth in (1, 2)}; "
@@ -214,14 +209,14 @@ def test_the_client_loads_no_server_no_array_library_and_no_terminal() -> None:
     assert {"finishline", "httpx2", "pydantic"} <= loaded
 
 
-def test_a_checkout_has_its_folders_beside_the_server() -> None:
+def test_a_checkout_has_its_folders_beside_the_server():
     server = installed_server()
 
     assert server is not None
     assert (find_folder(server, "benchmarks") / "digits.toml").is_file()
 
 
-def test_a_wheel_has_them_inside_whatever_another_project_put_beside_it(tmp_path: Path) -> None:
+def test_a_wheel_has_them_inside_whatever_another_project_put_beside_it(tmp_path):
     inside = tmp_path / "server" / "files" / "docs"
     inside.mkdir(parents=True)
     (tmp_path / "docs").mkdir()
@@ -229,9 +224,7 @@ def test_a_wheel_has_them_inside_whatever_another_project_put_beside_it(tmp_path
     assert find_folder(tmp_path / "server", "docs") == inside
 
 
-def test_another_project_with_a_package_of_that_name_is_no_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_project_with_a_package_of_that_name_is_no_server(tmp_path, monkeypatch):
     (tmp_path / "server").mkdir()
     (tmp_path / "server" / "__init__.py").touch()
     monkeypatch.delitem(__import__("sys").modules, "server", raising=False)

@@ -3,8 +3,7 @@
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, cast
 
 import httpx2
@@ -18,9 +17,7 @@ from finishline.cli.commands import entry
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
 from finishline.cli.package_sources import fetch_package
-from finishline.client.sse import ServerEvent
-from server.base.database import Database
-from tests.server.conftest import WORKER_SYSTEM, Person
+from tests.server.conftest import WORKER_SYSTEM
 from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 
@@ -28,7 +25,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def entries(site: str, database: Database, walter: Person, olivia: Person) -> Iterator[Entries]:
+def entries(site, database, walter, olivia):
     """A confirmed worker that trains packages of anyone, over the network."""
     with httpx2.Client(base_url=site) as http:
         found = Entries(cast("TestClient", http), database, walter)
@@ -39,7 +36,7 @@ def entries(site: str, database: Database, walter: Person, olivia: Person) -> It
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     """A folder with a package."""
     folder = tmp_path / "mine"
     (folder / "parts").mkdir(parents=True)
@@ -50,10 +47,10 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(site: str, alice: Person, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(site, alice, capsys):
     """`finishline training` of a submitter."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments):
         own = [] if "--token" in arguments else ["--token", alice.secret]
         try:
             code = main(["training", *arguments, "--url", site, *own])
@@ -65,14 +62,14 @@ def command(site: str, alice: Person, capsys: pytest.CaptureFixture[str]) -> Com
     return run
 
 
-def measured_meanwhile(entries: Entries, **how: Any) -> threading.Thread:
+def measured_meanwhile(entries, **how):
     """Be the worker for the next measurement that waits, beside the command that follows it."""
 
-    def waiting() -> list[dict[str, Any]]:
+    def waiting():
         asked = entries.client.get("/api/v1/verifications", params={"state": "queued"})
         return cast("list[dict[str, Any]]", asked.json()["verifications"])
 
-    def work() -> None:
+    def work():
         wait_for(lambda: bool(waiting()), seconds=60.0, what="a measurement", pause=0.05)
         assert entries.measure(waiting()[0]["submission_id"], **how).status_code == 200
 
@@ -81,9 +78,7 @@ def measured_meanwhile(entries: Entries, **how: Any) -> threading.Thread:
     return thread
 
 
-def test_a_package_is_followed_to_its_time_its_rank_and_its_page(
-    entries: Entries, package: Path, command: Command, site: str
-) -> None:
+def test_a_package_is_followed_to_its_time_its_rank_and_its_page(entries, package, command, site):
     worker = measured_meanwhile(entries)
     code, out, err = command("submit", str(package))
     assert code == 0, out + err
@@ -99,18 +94,14 @@ def test_a_package_is_followed_to_its_time_its_rank_and_its_page(
     assert page == f"{site}/submissions/{entry_id}"
 
 
-def listed(entries: Entries) -> list[dict[str, Any]]:
+def listed(entries):
     found = entries.client.get("/api/v1/submissions").json()["submissions"]
     return cast("list[dict[str, Any]]", found)
 
 
 def test_more_runs_are_asked_for_by_hash_and_count_together(
-    entries: Entries,
-    package: Path,
-    command: Command,
-    site: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    entries, package, command, site, capsys
+):
     code, out, _ = command("submit", str(package), "--no-watch", "--json")
     made = json.loads(out)
     assert (code, made["verification"]["state"]) == (0, "queued")
@@ -132,9 +123,7 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(
     assert "over 10 runs on cpu-test: rank 1 on digits." in shown
 
 
-def test_the_same_program_is_told_before_and_after_its_measurement(
-    entries: Entries, package: Path, command: Command
-) -> None:
+def test_the_same_program_is_told_before_and_after_its_measurement(entries, package, command):
     made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
     entries.measure(made["id"])
     (package / "train.py").write_bytes(b"# Mine.\n" + FILES["train.py"])
@@ -150,8 +139,8 @@ def test_the_same_program_is_told_before_and_after_its_measurement(
 
 
 def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(
-    entries: Entries, package: Path, command: Command, site: str
-) -> None:
+    entries, package, command, site
+):
     made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
     name = f"sha256:{made['package']['sha256']}"
     with ServerClient(site) as server:
@@ -165,13 +154,7 @@ def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(
     assert found.files == FILES | {"parts/net.py": b"WIDTH = 64\n"}
 
 
-def test_verify_follows_the_measurement_of_an_entry(
-    entries: Entries,
-    package: Path,
-    command: Command,
-    site: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_verify_follows_the_measurement_of_an_entry(entries, package, command, site, capsys):
     made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
     worker = measured_meanwhile(entries)
     code = main(["verify", made["id"], "--watch", "--url", site, "--json"])
@@ -181,9 +164,7 @@ def test_verify_follows_the_measurement_of_an_entry(
     assert (code, ended["id"]) == (0, made["verification"]["id"])
 
 
-def test_files_that_were_handed_in_are_one_entry(
-    entries: Entries, package: Path, command: Command
-) -> None:
+def test_files_that_were_handed_in_are_one_entry(entries, package, command):
     command("submit", str(package), "--no-watch")
     code, out, _ = command("submit", str(package), "--no-watch")
 
@@ -204,9 +185,7 @@ def test_files_that_were_handed_in_are_one_entry(
         ({"failed": "entry_died"}, "ValueError: no such thing"),
     ],
 )
-def test_a_package_without_a_time_ends_with_code_3(
-    entries: Entries, package: Path, command: Command, how: dict[str, Any], told: str
-) -> None:
+def test_a_package_without_a_time_ends_with_code_3(entries, package, command, how, told):
     worker = measured_meanwhile(entries, **how)
     code, out, _ = command("submit", str(package))
     worker.join()
@@ -216,9 +195,7 @@ def test_a_package_without_a_time_ends_with_code_3(
     assert "rank" not in out
 
 
-def test_refusals_have_codes_of_their_own(
-    entries: Entries, package: Path, command: Command, walter: Person
-) -> None:
+def test_refusals_have_codes_of_their_own(entries, package, command, walter):
     assert command("submit", str(package), "--token", walter.secret)[0] == 5
     assert command("submit", str(package / "none"))[0] == 2
     assert command("run-again", "nothing")[0] == command("run-again", "0" * 64)[0] == 6
@@ -229,9 +206,7 @@ def test_refusals_have_codes_of_their_own(
     assert listed(entries) == []
 
 
-def test_a_benchmark_that_only_the_server_knows_is_left_to_it(
-    entries: Entries, package: Path, command: Command
-) -> None:
+def test_a_benchmark_that_only_the_server_knows_is_left_to_it(entries, package, command):
     manifest = package / "training.toml"
     manifest.write_text(manifest.read_text().replace('"digits"', '"theirs"'))
     code, _, err = command("submit", str(package))
@@ -243,13 +218,9 @@ def test_a_benchmark_that_only_the_server_knows_is_left_to_it(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_says_how_to_follow_again(
-    entries: Entries,
-    package: Path,
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-) -> None:
-    def interrupt(*_: object) -> Iterator[ServerEvent]:
+    entries, package, command, monkeypatch, number
+):
+    def interrupt(*_):
         signal.raise_signal(number)
         return iter(())
 
@@ -273,20 +244,16 @@ def test_an_interrupted_command_says_how_to_follow_again(
         ({"state": "done", "outcome": "verified", "reasons": []}, 0),
     ],
 )
-def test_a_box_that_could_not_be_had_is_not_the_packages_fault(
-    measurement: dict[str, Any], code: int
-) -> None:
+def test_a_box_that_could_not_be_had_is_not_the_packages_fault(measurement, code):
     assert entry.entry_code(measurement) == code
 
 
-def test_a_hash_of_several_entries_is_told_with_their_ids(
-    entries: Entries, package: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hash_of_several_entries_is_told_with_their_ids(entries, package, command, monkeypatch):
     made = json.loads(command("submit", str(package), "--no-watch", "--json")[1])
     other = made | {"id": "other", "system": made["system"] | {"hardware_class": "gpu"}}
 
     class Twice:
-        def get(self, path: str, **query: object) -> Any:
+        def get(self, path, **query):
             user = {"user": "alice"}
             return {"submissions": [made, other]} if path == "/submissions" else user
 
@@ -295,12 +262,10 @@ def test_a_hash_of_several_entries_is_told_with_their_ids(
     assert refused.value.exit_code is ExitCode.USAGE
 
 
-def test_the_client_hands_in_a_folder_or_its_files(
-    entries: Entries, package: Path, site: str, alice: Person
-) -> None:
+def test_the_client_hands_in_a_folder_or_its_files(entries, package, site, alice):
     with Client(site, alice.secret, retries=0) as ada:
         made = ada.submit_training(package)
-        files: dict[str, bytes | str] = dict(FILES) | {"parts/net.py": "WIDTH = 64\n"}
+        files = dict(FILES) | {"parts/net.py": "WIDTH = 64\n"}
         assert ada.submit_training(files).id == made.id
         assert made.package is not None
         assert [each.id for each in ada.submissions(package=made.package.sha256)] == [made.id]

@@ -1,9 +1,6 @@
 """Retries, their pauses, streams of events, and the error raised in the end."""
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -19,13 +16,13 @@ Answer = httpx2.Response | Exception
 class Server:
     """Answers in order, the last one for ever; keeps what it was asked."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers):
         self.answers = list(answers)
-        self.asked: list[httpx2.Request] = []
-        self.bodies: list[bytes] = []
-        self.pauses: list[float] = []
+        self.asked = []
+        self.bodies = []
+        self.pauses = []
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+    def __call__(self, request):
         self.asked.append(request)
         self.bodies.append(request.read())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -33,7 +30,7 @@ class Server:
             raise answer
         return answer
 
-    def client(self, **settings: Any) -> Client:
+    def client(self, **settings):
         """A client of this server, that keeps its pauses instead of making them."""
         transport = httpx2.MockTransport(self)
         return Client(
@@ -41,13 +38,13 @@ class Server:
         )
 
 
-def answer(status: int = 200, *, retry_after: str | None = None, **content: Any) -> Answer:
+def answer(status=200, *, retry_after=None, **content):
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return httpx2.Response(status, headers=headers, **(content or {"json": {"benchmarks": []}}))
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_read_is_tried_again_until_the_server_is_back(status: int) -> None:
+def test_a_read_is_tried_again_until_the_server_is_back(status):
     server = Server(answer(status), httpx2.ConnectError("refused"), answer())
     with server.client() as client:
         assert client.benchmarks() == []
@@ -57,7 +54,7 @@ def test_a_read_is_tried_again_until_the_server_is_back(status: int) -> None:
     assert 0.5 <= second <= 1.0
 
 
-def test_the_pause_is_the_one_the_server_asks_for() -> None:
+def test_the_pause_is_the_one_the_server_asks_for():
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
     nonsense, far = "soon", f"Wed, 21 Oct 2026 07:28:00 +{'9' * 20}"
     server = Server(
@@ -73,7 +70,7 @@ def test_the_pause_is_the_one_the_server_asks_for() -> None:
     assert min(server.pauses[2:]) > 0
 
 
-def test_a_pause_of_hours_is_not_waited_for() -> None:
+def test_a_pause_of_hours_is_not_waited_for():
     server = Server(answer(429, retry_after="7200"))
     with server.client() as client, pytest.raises(finishline.TooManyRequests) as caught:
         client.benchmarks()
@@ -81,7 +78,7 @@ def test_a_pause_of_hours_is_not_waited_for() -> None:
     assert server.pauses == []
 
 
-def test_the_last_failure_is_raised_once_all_tries_are_used() -> None:
+def test_the_last_failure_is_raised_once_all_tries_are_used():
     server = Server(answer(503, json={"detail": "The database does not answer."}))
     with server.client(retries=2) as client, pytest.raises(finishline.Unavailable) as caught:
         client.benchmarks()
@@ -102,9 +99,7 @@ def test_the_last_failure_is_raised_once_all_tries_are_used() -> None:
         (500, finishline.Unavailable),
     ],
 )
-def test_each_status_has_its_error_and_is_not_tried_again(
-    status: int, kind: type[FinishlineError]
-) -> None:
+def test_each_status_has_its_error_and_is_not_tried_again(status, kind):
     server = Server(answer(status, json={"detail": "no"}))
     with server.client() as client, pytest.raises(FinishlineError) as caught:
         client.benchmarks()
@@ -113,7 +108,7 @@ def test_each_status_has_its_error_and_is_not_tried_again(
     assert len(server.asked) == 1
 
 
-def test_what_must_not_happen_twice_is_sent_once() -> None:
+def test_what_must_not_happen_twice_is_sent_once():
     server = Server(answer(503))
     with server.client() as client, pytest.raises(finishline.Unavailable):
         client.verify("abc")
@@ -121,7 +116,7 @@ def test_what_must_not_happen_twice_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_what_the_server_refused_and_says_when_to_send_again_is_sent_again(status: int) -> None:
+def test_what_the_server_refused_and_says_when_to_send_again_is_sent_again(status):
     server = Server(
         answer(status, retry_after="7"), answer(422, json={"detail": "no"}), answer(503)
     )
@@ -130,9 +125,9 @@ def test_what_the_server_refused_and_says_when_to_send_again_is_sent_again(statu
     assert (len(server.asked), server.pauses) == (2, [7])
 
 
-def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder: Path) -> None:
+def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder):
     server = Server(httpx2.ReadTimeout("slow"), answer(503), answer(422, json={"detail": "no"}))
-    sent: list[tuple[int, int]] = []
+    sent = []
     with server.client() as client, pytest.raises(finishline.Refused):
         client.submit(folder, progress=lambda done, total: sent.append((done, total)))
     keys = {request.headers["Idempotency-Key"] for request in server.asked}
@@ -148,13 +143,13 @@ def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder: Path) -
     "content",
     [b"<html>", b"[]", b'{"benchmarks": [{"id": 3}]}', pytest.param(b"[" * 100_000, id="deep")],
 )
-def test_an_answer_of_another_shape_is_one_sentence(content: bytes) -> None:
+def test_an_answer_of_another_shape_is_one_sentence(content):
     with Server(answer(content=content)).client() as client, pytest.raises(FinishlineError) as no:
         client.benchmarks()
     assert "\n" not in no.value.detail
 
 
-def test_a_problem_of_other_types_is_told_in_a_line() -> None:
+def test_a_problem_of_other_types_is_told_in_a_line():
     told = {"message": "odd", "file": 3, "line": "x", "field": {}, "expected": ["y"]}
     server = Server(answer(422, json={"detail": "no", "problems": [told]}))
     with server.client() as client, pytest.raises(finishline.Refused) as no:
@@ -162,7 +157,7 @@ def test_a_problem_of_other_types_is_told_in_a_line() -> None:
     assert str(no.value) == "no\n  3, field {}: odd; expected ['y']"
 
 
-def test_a_field_is_named_without_the_part_of_the_request_that_it_stood_in() -> None:
+def test_a_field_is_named_without_the_part_of_the_request_that_it_stood_in():
     told = [{"field": "body.role", "message": "odd"}, {"field": "query.limit", "message": "large"}]
     server = Server(answer(422, json={"detail": "body.role: odd", "problems": told}))
     with server.client() as client, pytest.raises(finishline.Refused) as no:
@@ -170,7 +165,7 @@ def test_a_field_is_named_without_the_part_of_the_request_that_it_stood_in() -> 
     assert str(no.value) == "role: odd\n  field role: odd\n  field limit: large"
 
 
-def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_larger_than_any_server_takes_is_left(monkeypatch):
     monkeypatch.setattr("finishline.client.client.LOG_LIMIT_BYTES", 10)
     with (
         Server(answer(content=b"x" * 11)).client() as client,
@@ -179,7 +174,7 @@ def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPa
         client.log("abc", 0)
 
 
-def test_address_and_token_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_and_token_are_those_of_the_environment(monkeypatch):
     monkeypatch.setenv("FINISHLINE_URL", "http://elsewhere.test/")
     monkeypatch.setenv("FINISHLINE_TOKEN", "fl_secret")
     server = Server(answer())
@@ -194,11 +189,11 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch: pytest.Monk
             Client("http://elsewhere.test", token=broken)
 
 
-def test_waiting_ends_at_the_limit(make_verification: Callable[..., dict[str, Any]]) -> None:
+def test_waiting_ends_at_the_limit(make_verification):
     running = make_verification(state="running", colour="of a newer server")
     server = Server(answer(json=running))
     with server.client() as client:
-        assert client.verification("v1").colour == "of a newer server"  # type: ignore[attr-defined]
+        assert client.verification("v1").colour == "of a newer server"
         with pytest.raises(TimeoutError, match="still running after 0 s"):
             client.wait("v1", timeout_seconds=0)
         server.answers = [answer(json=running), answer(json=make_verification(state="done"))]
@@ -207,10 +202,10 @@ def test_waiting_ends_at_the_limit(make_verification: Callable[..., dict[str, An
 
 
 @pytest.fixture
-def make_verification() -> Callable[..., dict[str, Any]]:
+def make_verification():
     """Builds the document of a verification without attempts."""
 
-    def make(**fields: Any) -> dict[str, Any]:
+    def make(**fields):
         absent = (
             "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
             "seeds", "hyperparameters", "outcome", "duel", "report", "reason", "ended_at",
@@ -237,11 +232,11 @@ def make_verification() -> Callable[..., dict[str, Any]]:
     return make
 
 
-def events_of(*chunks: bytes) -> list[ServerEvent]:
+def events_of(*chunks):
     return list(parse_events(split_lines(chunks)))
 
 
-def test_the_standards_second_example_gives_two_events() -> None:
+def test_the_standards_second_example_gives_two_events():
     """HTML Living Standard, 9.2.6: the stream with a test comment, ids and a data line."""
     stream = (
         b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n"
@@ -253,16 +248,16 @@ def test_the_standards_second_example_gives_two_events() -> None:
     ]
 
 
-def test_data_lines_of_one_event_are_joined_by_newlines() -> None:
+def test_data_lines_of_one_event_are_joined_by_newlines():
     assert events_of(b"data: YHOO\ndata: +2\ndata: 10\n\n")[0].text == "YHOO\n+2\n10"
 
 
-def test_event_without_data_is_none() -> None:
+def test_event_without_data_is_none():
     assert events_of(b"event: state\n\ndata: x\n\n") == [ServerEvent("message", "x", None)]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_every_line_end_of_the_standard_is_read_wherever_chunks_break(end: bytes) -> None:
+def test_every_line_end_of_the_standard_is_read_wherever_chunks_break(end):
     stream = end.join([b"event: a", b"data: 1", b"", b"event: b", b"data: 2", b"", b""])
     whole = events_of(stream)
     assert [(event.name, event.text) for event in whole] == [("a", "1"), ("b", "2")]
@@ -270,11 +265,11 @@ def test_every_line_end_of_the_standard_is_read_wherever_chunks_break(end: bytes
         assert events_of(stream[:at], stream[at:]) == whole
 
 
-def test_a_line_separator_inside_json_does_not_end_the_line() -> None:
+def test_a_line_separator_inside_json_does_not_end_the_line():
     assert events_of('data: "a\u2028b"\n\n'.encode())[0].json() == "a\u2028b"
 
 
-def test_an_event_that_is_not_json_is_refused_by_name() -> None:
+def test_an_event_that_is_not_json_is_refused_by_name():
     with pytest.raises(Unavailable, match="event 'state' that is not JSON"):
         ServerEvent("state", "{", None).json()
     with pytest.raises(Unavailable, match="not JSON"):
@@ -284,12 +279,12 @@ def test_an_event_that_is_not_json_is_refused_by_name() -> None:
 class Connections:
     """Streams to be opened one after the other; an exception stands for a refused connection."""
 
-    def __init__(self, *streams: bytes | FinishlineError) -> None:
+    def __init__(self, *streams):
         self.streams = list(streams)
-        self.asked: list[str | None] = []
+        self.asked = []
 
     @contextmanager
-    def open(self, last_event_id: str | None) -> Iterator[list[bytes]]:
+    def open(self, last_event_id):
         self.asked.append(last_event_id)
         stream = self.streams.pop(0) if self.streams else b""
         if isinstance(stream, FinishlineError):
@@ -297,38 +292,38 @@ class Connections:
         yield [stream]
 
 
-def follow(connections: Connections, pauses: list[float] | None = None) -> list[str]:
+def follow(connections, pauses=None):
     paused = [] if pauses is None else pauses
     followed = follow_events(connections.open, end="end", max_failures=3, pause=paused.append)
     return [f"{event.name} {event.text}" for event in followed]
 
 
-def test_a_broken_stream_goes_on_after_the_last_event_seen() -> None:
+def test_a_broken_stream_goes_on_after_the_last_event_seen():
     connections = Connections(
         b"id: 1\nevent: state\ndata: a\n\nid: 2\ndata: half",
         Unavailable("server restarts"),
         b"id: 2\nevent: replay\ndata: b\n\nid: 3\nevent: end\ndata: c\n\n",
     )
-    pauses: list[float] = []
+    pauses = []
     assert follow(connections, pauses) == ["state a", "replay b", "end c"]
     assert connections.asked == [None, "1", "1"]
     assert pauses == [0.5, 1.0]
 
 
-def test_following_ends_when_connections_bring_nothing() -> None:
+def test_following_ends_when_connections_bring_nothing():
     connections = Connections(b"id: 1\ndata: a\n\n")
     with pytest.raises(Unavailable, match="failed 3 times in a row"):
         follow(connections)
     assert connections.asked == [None, "1", "1"]
 
 
-def test_a_server_that_sends_the_same_event_for_ever_is_left() -> None:
+def test_a_server_that_sends_the_same_event_for_ever_is_left():
     connections = Connections(*[b"id: 1\ndata: a\n\n"] * 10)
     with pytest.raises(Unavailable, match="times in a row"):
         follow(connections)
 
 
-def test_a_refusal_is_not_tried_again() -> None:
+def test_a_refusal_is_not_tried_again():
     connections = Connections(NotFound("no such verification"))
     with pytest.raises(NotFound, match="no such verification"):
         follow(connections)

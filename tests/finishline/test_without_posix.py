@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_convert import EVENTS
-from tests.server.conftest import Person
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("shown_claims")]
 ROOT = Path(__file__).parents[2]
@@ -46,10 +45,10 @@ with finishline.log.run("digits", seed=seed, out=os.environ.get("FINISHLINE_OUT"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     """Run a Python program in an empty folder; what it prints."""
 
-    def run_python(program: str, *arguments: object, typed: str = "") -> str:
+    def run_python(program, *arguments, typed=""):
         kept = {name: at for name, at in os.environ.items() if not name.startswith("FINISHLINE_")}
         settings = {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path / "home")}
         done = subprocess.run(
@@ -68,10 +67,8 @@ def run(tmp_path: Path) -> Run:
     return run_python
 
 
-def test_a_participant_needs_nothing_of_posix(
-    run: Run, site: str, alice: Person, tmp_path: Path
-) -> None:
-    def commands(*lines: str, typed: str = "") -> list[str]:
+def test_a_participant_needs_nothing_of_posix(run, site, alice, tmp_path):
+    def commands(*lines, typed=""):
         told = json.dumps([shlex.split(line) for line in lines])
         return run(COMMANDS, told, typed=typed).split("\0")
 
@@ -96,7 +93,7 @@ def test_a_participant_needs_nothing_of_posix(
     assert alice.secret not in (tmp_path / "home/finishline/profiles.json").read_text()
 
 
-def test_the_python_client_needs_nothing_of_posix(run: Run, site: str) -> None:
+def test_the_python_client_needs_nothing_of_posix(run, site):
     program = (
         f"from finishline import Client\nwith Client({site!r}) as client:\n"
         "    print(client.leaderboard('digits').total)\n"
@@ -104,6 +101,6 @@ def test_the_python_client_needs_nothing_of_posix(run: Run, site: str) -> None:
     assert run(WITHOUT + program) == "0\n"
 
 
-def test_a_worker_asks_for_posix_where_it_opens_a_box_alone(run: Run) -> None:
+def test_a_worker_asks_for_posix_where_it_opens_a_box_alone(run):
     without = "import sys; sys.modules.update(dict.fromkeys(('fcntl', 'pwd', 'grp', 'termios')))\n"
     assert run(without + "import worker.entries, worker.local; print('imported')") == "imported\n"

@@ -1,8 +1,6 @@
 """Digits for small networks, and logs as the rules read them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from torch.utils.data import TensorDataset
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs import parse_run_log
-from finishline.rules.scoring.run import Run
 from tests.conftest import BENCHMARKS
 
 
@@ -24,7 +21,7 @@ class Digits:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     """More of them wait for each other on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -33,7 +30,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def digits() -> Digits:
+def digits():
     bunch = load_digits()
     x = torch.tensor(bunch.data, dtype=torch.float32) / 16
     y = torch.tensor(bunch.target)
@@ -41,7 +38,7 @@ def digits() -> Digits:
     return Digits(TensorDataset(x[~tests], y[~tests]), TensorDataset(x[tests], y[tests]))
 
 
-def make_layers() -> torch.nn.Sequential:
+def make_layers():
     """One convolution and two dense layers: beyond the target within a few epochs."""
     return torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, 8, 8)),
@@ -55,6 +52,6 @@ def make_layers() -> torch.nn.Sequential:
     )
 
 
-def read_log(path: Path) -> Run:
+def read_log(path):
     benchmark = load_benchmark(BENCHMARKS / "digits.toml")
     return parse_run_log(path.read_bytes(), name=path.name, benchmark=benchmark)

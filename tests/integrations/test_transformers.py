@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.integrations.conftest import Digits, make_layers, read_log
+from tests.integrations.conftest import make_layers, read_log
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate, which the Trainer needs, is not installed")
@@ -22,12 +20,12 @@ pytestmark = [
 class Net(torch.nn.Module):
     """A small network with the loss that the Trainer asks for."""
 
-    def __init__(self, fail_after: int | None = None) -> None:
+    def __init__(self, fail_after=None):
         super().__init__()
         self.layers = make_layers()
         self.steps_left = fail_after
 
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(self, x, labels):
         if self.steps_left is not None and self.training:
             self.steps_left -= 1
             if self.steps_left < 0:
@@ -36,16 +34,16 @@ class Net(torch.nn.Module):
         return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def together(items: list[Any]) -> dict[str, torch.Tensor]:
+def together(items):
     x, y = zip(*items, strict=True)
     return {"x": torch.stack(x), "labels": torch.stack(y)}
 
 
-def accuracy(predicted: Any) -> dict[str, float]:
+def accuracy(predicted):
     return {"accuracy": float((predicted.predictions.argmax(1) == predicted.label_ids).mean())}
 
 
-def train(digits: Digits, logs: Any, root: Path, *, net: Net | None = None, **options: Any) -> None:
+def train(digits, logs, root, *, net=None, **options):
     arguments = transformers.TrainingArguments(
         output_dir=str(root / "trainer"), eval_strategy="epoch", save_strategy="no",
         per_device_train_batch_size=64, per_device_eval_batch_size=599, learning_rate=0.003,
@@ -61,10 +59,10 @@ def train(digits: Digits, logs: Any, root: Path, *, net: Net | None = None, **op
 
 
 @pytest.fixture
-def callback(tmp_path: Path) -> Any:
+def callback(tmp_path):
     from finishline.callbacks.transformers import FinishlineCallback
 
-    def make(seed: int = 1, **options: Any) -> Any:
+    def make(seed=1, **options):
         transformers.set_seed(seed)
         settings = {"quality": "eval_accuracy", "scale": 100.0, "out": tmp_path / "runs"} | options
         return FinishlineCallback("digits", seed=seed, **settings)
@@ -72,9 +70,7 @@ def callback(tmp_path: Path) -> Any:
     return make
 
 
-def test_each_evaluation_of_the_training_is_logged_and_no_other(
-    digits: Digits, callback: Any, tmp_path: Path
-) -> None:
+def test_each_evaluation_of_the_training_is_logged_and_no_other(digits, callback, tmp_path):
     train(digits, callback(), tmp_path)
     run = read_log(tmp_path / "runs" / "run_0.log")
     assert [each.epoch for each in run.evaluations] == [1, 2, 3]
@@ -83,9 +79,7 @@ def test_each_evaluation_of_the_training_is_logged_and_no_other(
     assert run.stop_seconds >= run.evaluations[-1].seconds > run.evaluations[0].seconds > 0
 
 
-def test_three_trainings_to_the_target_are_a_submission(
-    digits: Digits, callback: Any, tmp_path: Path
-) -> None:
+def test_three_trainings_to_the_target_are_a_submission(digits, callback, tmp_path):
     for seed in range(3):
         train(digits, callback(seed, stop_at_target=True), tmp_path, num_train_epochs=60)
     runs = [read_log(tmp_path / "runs" / f"run_{number}.log") for number in range(3)]
@@ -99,9 +93,7 @@ def test_three_trainings_to_the_target_are_a_submission(
     assert claim["framework"].startswith("torch ")
 
 
-def test_a_further_training_ends_the_log_of_one_that_failed(
-    digits: Digits, callback: Any, tmp_path: Path
-) -> None:
+def test_a_further_training_ends_the_log_of_one_that_failed(digits, callback, tmp_path):
     logs = callback()
     with pytest.raises(ZeroDivisionError):
         train(digits, logs, tmp_path, net=Net(fail_after=30))
@@ -111,7 +103,7 @@ def test_a_further_training_ends_the_log_of_one_that_failed(
     assert len(whole.evaluations) == 3
 
 
-def test_a_log_that_nobody_closed_ends_as_aborted_with_the_program(tmp_path: Path) -> None:
+def test_a_log_that_nobody_closed_ends_as_aborted_with_the_program(tmp_path):
     script = (
         "from types import SimpleNamespace\n"
         "from finishline.callbacks.transformers import FinishlineCallback\n"

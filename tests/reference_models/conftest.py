@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +15,7 @@ PROGRAM = Path(__file__).with_name("two_processes.py")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -25,7 +23,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def pair(tmp_path_factory):
     """What each of two processes saw of the trainings that they shared: see two_processes.py."""
     out = tmp_path_factory.mktemp("pair") / "of"
     told = os.environ | {

@@ -4,11 +4,10 @@ import hashlib
 import json
 import threading
 import zipfile
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -19,7 +18,7 @@ from worker import data_sets
 CONTENT = bytes(range(256)) * 40
 
 
-def sha256(content: bytes) -> str:
+def sha256(content):
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
@@ -28,7 +27,7 @@ class Ranges(SimpleHTTPRequestHandler):
 
     asked: ClassVar[list[str | None]] = []
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         wanted = self.headers.get("Range")
         self.asked.append(wanted)
         path = Path(self.translate_path(self.path))
@@ -46,12 +45,12 @@ class Ranges(SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content[start:])
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Say nothing."""
 
 
 @pytest.fixture
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def published(tmp_path, monkeypatch):
     """A server of SQuAD's files in small, which the reference's needs name."""
     folder = tmp_path / "published"
     folder.mkdir()
@@ -69,18 +68,18 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             DataFile("squad/glove.txt", url=f"{url}/glove.zip", setting="pretrained_vectors"),
         ),
     )
-    monkeypatch.setitem(data.NEEDS, "squad", needs)  # type: ignore[arg-type]
+    monkeypatch.setitem(data.NEEDS, "squad", needs)
     yield url
     server.shutdown()
     server.server_close()
 
 
-def states(data_dir: Path) -> list[tuple[str, str]]:
+def states(data_dir):
     found = look_for(data.NEEDS["squad"], data_dir, hashed=True)
     return [(each.name, each.state) for each in found]
 
 
-def run(command: str, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any, str]:
+def run(command, data_dir, capsys):
     code = data_sets.main([command, "squad", "--data-dir", str(data_dir)])
     said = capsys.readouterr()
     lines = said.out.splitlines()
@@ -88,9 +87,7 @@ def run(command: str, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> tup
 
 
 @pytest.mark.usefixtures("published")
-def test_missing_files_are_fetched_and_are_as_published(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_files_are_fetched_and_are_as_published(tmp_path, capsys):
     code, answer, _ = run("check", tmp_path, capsys)
     assert (code, answer["whole"]) == (1, False)
     assert f"finishline data fetch squad --data {tmp_path}" in answer["how"]
@@ -111,9 +108,7 @@ def test_missing_files_are_fetched_and_are_as_published(
 
 @pytest.mark.usefixtures("published")
 @pytest.mark.parametrize("name", ["train.json", "train.json.part"])
-def test_a_download_that_stopped_goes_on_where_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_download_that_stopped_goes_on_where_it_was(tmp_path, capsys, name):
     (tmp_path / "squad").mkdir()
     (tmp_path / "squad" / name).write_bytes(CONTENT[:1000])
     assert run("fetch", tmp_path, capsys)[0] == 0
@@ -122,9 +117,7 @@ def test_a_download_that_stopped_goes_on_where_it_was(
 
 
 @pytest.mark.usefixtures("published")
-def test_a_file_with_another_hash_is_never_replaced_nor_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_with_another_hash_is_never_replaced_nor_used(tmp_path, capsys):
     (tmp_path / "squad").mkdir()
     own = tmp_path / "squad/train.json"
     own.write_bytes(bytes(len(CONTENT)))
@@ -137,9 +130,7 @@ def test_a_file_with_another_hash_is_never_replaced_nor_used(
     assert own.read_bytes() == bytes(len(CONTENT))
 
 
-def test_a_wrong_download_leaves_no_file(
-    tmp_path: Path, published: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_download_leaves_no_file(tmp_path, published, capsys):
     (tmp_path / "published/train.json").write_bytes(CONTENT[::-1])
     code, _, err = run("fetch", tmp_path, capsys)
     assert code == 2
@@ -147,9 +138,7 @@ def test_a_wrong_download_leaves_no_file(
     assert list((tmp_path / "squad").iterdir()) == []
 
 
-def test_a_server_that_has_no_such_file_is_one_sentence(
-    tmp_path: Path, published: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_has_no_such_file_is_one_sentence(tmp_path, published, capsys):
     (tmp_path / "published/train.json").unlink()
     code, _, err = run("fetch", tmp_path, capsys)
     assert (code, len(err.splitlines())) == (2, 1)
@@ -160,7 +149,7 @@ def test_a_server_that_has_no_such_file_is_one_sentence(
 
 
 @pytest.mark.usefixtures("published")
-def test_a_training_says_at_once_which_file_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
+def test_a_training_says_at_once_which_file_is_missing_and_how_to_get_it(tmp_path):
     with pytest.raises(DataSetError, match=r"train\.json is missing .*finishline data fetch"):
         require_data("squad", tmp_path, {})
     (tmp_path / "squad").mkdir()
@@ -173,9 +162,7 @@ def test_a_training_says_at_once_which_file_is_missing_and_how_to_get_it(tmp_pat
         require_data("squad", tmp_path, {"pretrained_vectors": 0})
 
 
-def test_no_data_are_opened_before_the_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_data_are_opened_before_the_clock(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", lambda *_, **__: pytest.fail("opened"))
     with pytest.raises(DataSetError, match=r"cifar-10-python\.tar\.gz is missing"):
         require_data("cifar10", tmp_path, {})
@@ -185,9 +172,7 @@ def test_no_data_are_opened_before_the_clock(
 @pytest.mark.parametrize(
     ("classes", "state"), [(0, "missing"), (999, "half there"), (1000, "here")]
 )
-def test_class_folders_and_their_pictures_are_counted(
-    tmp_path: Path, classes: int, state: str
-) -> None:
+def test_class_folders_and_their_pictures_are_counted(tmp_path, classes, state):
     for part in ("train", "val"):
         for number in range(classes):
             (tmp_path / "imagenet" / part / f"n{number:08}").mkdir(parents=True)
@@ -205,7 +190,7 @@ def test_class_folders_and_their_pictures_are_counted(
         assert [each.state for each in look_for(needs, tmp_path, hashed=True)] == ["here"]
 
 
-def test_a_file_is_told_with_path_size_hash_and_command(tmp_path: Path) -> None:
+def test_a_file_is_told_with_path_size_hash_and_command(tmp_path):
     (archive,) = look_for(data.NEEDS["cifar10"], tmp_path, hashed=True)
     assert archive.path == str(tmp_path / "cifar-10-python.tar.gz")
     assert archive.expected.startswith("170,498,071 bytes, sha256:6d958be0")
@@ -215,9 +200,7 @@ def test_a_file_is_told_with_path_size_hash_and_command(tmp_path: Path) -> None:
     assert f"&& unzip -j {zipped} glove.6B.100d.txt -d {tmp_path / 'squad'}" in glove.command
 
 
-def test_what_may_not_be_passed_on_is_told_and_not_fetched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_may_not_be_passed_on_is_told_and_not_fetched(tmp_path, capsys):
     code = data_sets.main(["fetch", "imagenet", "--data-dir", str(tmp_path)])
     assert code == 2
     assert f"put them into {tmp_path / 'imagenet'}" in capsys.readouterr().err

@@ -9,16 +9,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from reference_models import Measurement, digits, grammar
 
 
-def curves(dtype: torch.dtype, *, epochs: int) -> list[list[float]]:
+def curves(dtype, *, epochs):
     """Losses and qualities of some epochs of digits in one precision."""
-    losses: list[float] = []
+    losses = []
     step, split = digits.train_step, digits.load_split
 
     def noted_step(*arguments, world=None, **named):
@@ -40,14 +39,14 @@ def curves(dtype: torch.dtype, *, epochs: int) -> list[list[float]]:
         torch.set_default_dtype(usual)
 
 
-def qualities(reference: Any, *, seed: int, epochs: int) -> list[float]:
+def qualities(reference, *, seed, epochs):
     """The quality of every evaluation of a training."""
     config = reference.configure({"epochs": epochs})
     run = reference.train(config, seed=seed, device="cpu", data_dir=Path())
     return [item.quality for item in run if isinstance(item, Measurement)]
 
 
-def main(out: str) -> None:
+def main(out):
     torch.set_num_threads(1)
     found = {
         "single": curves(torch.float32, epochs=1),

@@ -9,7 +9,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def archives() -> Path:
+def archives():
     """The folder of published DAWNBench and MLPerf files; tests that need it skip without it."""
     beside = REPOSITORY.parent / "shared" / "archives"
     folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside))

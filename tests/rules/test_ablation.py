@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.ablation import (
     factor_effects,
@@ -19,7 +18,6 @@ from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
-    Training,
     WorkerSystem,
 )
 
@@ -37,12 +35,12 @@ ENTRY = Claim(
 REQUEST_ENTROPY = bytes(range(32))
 
 
-def planned(benchmark: Benchmark, *, repeats: int = 2, claim: Claim = ENTRY) -> list[Training]:
+def planned(benchmark, *, repeats=2, claim=ENTRY):
     wishes = {"repeats": repeats}
     return plan_ablation(Request(benchmark, REQUEST_ENTROPY, claims=[claim], wishes=wishes))
 
 
-def trained(index: int, training: Training, seconds: float | None) -> ReplayRun:
+def trained(index, training, seconds):
     time, quality = seconds or 9.0, 10.0 if seconds is None else 98.0
     row = ReplayEvaluation(1.0, None, time, quality, {"train": time})
     return ReplayRun(
@@ -56,18 +54,16 @@ def trained(index: int, training: Training, seconds: float | None) -> ReplayRun:
     )
 
 
-def case_of(benchmark: Benchmark, trainings: list[Training], seconds: list[float | None]) -> Case:
+def case_of(benchmark, trainings, seconds):
     runs = [trained(*each) for each in zip(range(len(seconds)), trainings, seconds, strict=False)]
     return Case(benchmark, trainings, ReplayReport(runs=runs, system=SYSTEM), claim=ENTRY)
 
 
-def off(training: Training) -> set[str]:
+def off(training):
     return {name for name, value in training.settings.items() if value == 0.0}
 
 
-def test_each_repeat_trains_all_on_each_off_and_all_off_on_one_seed_and_draw(
-    digits: Benchmark,
-) -> None:
+def test_each_repeat_trains_all_on_each_off_and_all_off_on_one_seed_and_draw(digits):
     plan = planned(digits)
 
     forward = [set(), {"muon"}, {"ema"}, {"muon", "ema"}]
@@ -79,17 +75,17 @@ def test_each_repeat_trains_all_on_each_off_and_all_off_on_one_seed_and_draw(
     assert {each.package for each in plan} == {"sha256:" + "a" * 64}
 
 
-def test_one_factor_alone_is_trained_on_and_off(digits: Benchmark) -> None:
+def test_one_factor_alone_is_trained_on_and_off(digits):
     plan = planned(digits, claim=replace(ENTRY, factors=("muon",)))
 
     assert [off(each) for each in plan] == [set(), {"muon"}, {"muon"}, set()]
 
 
-def test_effect_is_the_paired_ratio_with_student_s_interval(digits: Benchmark) -> None:
+def test_effect_is_the_paired_ratio_with_student_s_interval(digits):
     plan = planned(digits, repeats=3)
     whole, without = [2.0, 2.2, 1.9], [3.0, 3.1, 2.95]
     # In the order of the plan, which is turned in the second repeat.
-    seconds: list[float | None] = [
+    seconds = [
         *(whole[0], without[0], 2.0, 3.0),
         *(3.2, 2.2, without[1], whole[1]),
         *(whole[2], without[2], 1.9, 3.0),
@@ -106,11 +102,9 @@ def test_effect_is_the_paired_ratio_with_student_s_interval(digits: Benchmark) -
     assert [each.off for each in effects] == [("muon",), ("ema",), ("muon", "ema")]
 
 
-def test_a_factor_without_which_nothing_reaches_the_target_is_named_with_its_misses(
-    digits: Benchmark,
-) -> None:
+def test_a_factor_without_which_nothing_reaches_the_target_is_named_with_its_misses(digits):
     plan = planned(digits)
-    seconds: list[float | None] = [2.0, None, 2.5, None, None, 2.5, None, 2.0]
+    seconds = [2.0, None, 2.5, None, None, 2.5, None, 2.0]
 
     verdict = judge_ablation(case_of(digits, plan, seconds))
 
@@ -122,9 +116,9 @@ def test_a_factor_without_which_nothing_reaches_the_target_is_named_with_its_mis
     ]
 
 
-def test_one_pair_tells_no_interval_and_leaves_the_factor_open(digits: Benchmark) -> None:
+def test_one_pair_tells_no_interval_and_leaves_the_factor_open(digits):
     plan = planned(digits)
-    seconds: list[float | None] = [2.0, 3.0, 2.5, 3.0, 3.0, 2.5, None, 2.0]
+    seconds = [2.0, 3.0, 2.5, 3.0, 3.0, 2.5, None, 2.0]
 
     verdict = judge_ablation(case_of(digits, plan, seconds))
 
@@ -132,7 +126,7 @@ def test_one_pair_tells_no_interval_and_leaves_the_factor_open(digits: Benchmark
     assert verdict.reasons[0].message == "without muon, 1 of 2 runs missed the target"
 
 
-def test_a_report_that_ends_early_is_inconclusive(digits: Benchmark) -> None:
+def test_a_report_that_ends_early_is_inconclusive(digits):
     plan = planned(digits)
 
     verdict = judge_ablation(case_of(digits, plan, [2.0, 3.0]))
@@ -141,7 +135,7 @@ def test_a_report_that_ends_early_is_inconclusive(digits: Benchmark) -> None:
     assert "infrastructure" in [reason.code for reason in verdict.reasons]
 
 
-def test_only_packages_that_name_factors_have_an_ablation(digits: Benchmark) -> None:
+def test_only_packages_that_name_factors_have_an_ablation(digits):
     assert why_no_ablation(digits, [ENTRY]) is None
     assert "names no [factors]" in str(why_no_ablation(digits, [replace(ENTRY, factors=())]))
     logged = replace(ENTRY, package=None, factors=())

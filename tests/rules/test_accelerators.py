@@ -1,7 +1,6 @@
 """Accelerators read off names, prose and instance types."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,15 +67,13 @@ from finishline.rules.submissions.accelerators import (
         ("PA100 laptop", None, NOT_STATED),
     ],
 )
-def test_an_accelerator_is_read_off_the_words_for_it(
-    text: str, vendor: str | None, words: str
-) -> None:
+def test_an_accelerator_is_read_off_the_words_for_it(text, vendor, words):
     found = accelerator_of(text)
 
     assert (found.vendor, found.words.replace("\u00a0", " ")) == (vendor, words)
 
 
-def test_a_stated_accelerator_counts_before_the_processor_and_the_name() -> None:
+def test_a_stated_accelerator_counts_before_the_processor_and_the_name():
     node = {"name": "8xH100 rack", "processor": "AMD EPYC 9575F"}
 
     stated = accelerator_of_system(
@@ -92,7 +89,7 @@ def test_a_stated_accelerator_counts_before_the_processor_and_the_name() -> None
     assert (rented.model, rented.count) == ("V100", 16)
 
 
-def test_a_system_without_accelerators_is_named_by_its_processor() -> None:
+def test_a_system_without_accelerators_is_named_by_its_processor():
     laptop = {"name": "my laptop", "processor": "AMD Ryzen 7 7840U", "processor_count": 16}
 
     assert hardware_words(laptop) == "Ryzen 7 7840U"
@@ -100,7 +97,7 @@ def test_a_system_without_accelerators_is_named_by_its_processor() -> None:
     assert hardware_words(laptop | {"processor": "x86_64"}) == "CPU"
 
 
-def test_an_unknown_accelerator_keeps_its_words_and_no_vendor() -> None:
+def test_an_unknown_accelerator_keeps_its_words_and_no_vendor():
     system = {"name": "x", "processor": "y", "accelerator": "Foo 7", "accelerator_count": 4}
 
     assert accelerator_of_system(system).vendor is None
@@ -108,13 +105,13 @@ def test_an_unknown_accelerator_keeps_its_words_and_no_vendor() -> None:
 
 
 @given(st.text(max_size=500))
-def test_any_text_is_read_without_an_error(text: str) -> None:
+def test_any_text_is_read_without_an_error(text):
     found = accelerator_of(text)
 
     assert (found.vendor is None) == (found.model is None)
 
 
-def test_every_accelerator_of_the_published_rounds_is_known(archives: Path) -> None:
+def test_every_accelerator_of_the_published_rounds_is_known(archives):
     described = sorted((archives / "mlperf").glob("**/systems/*.json"))
     names = [json.loads(path.read_text())["accelerator_model_name"] for path in described]
 
@@ -122,7 +119,7 @@ def test_every_accelerator_of_the_published_rounds_is_known(archives: Path) -> N
     assert not [name for name in names if accelerator_of(name).model is None]
 
 
-def test_most_published_entries_name_their_accelerators(archives: Path) -> None:
+def test_most_published_entries_name_their_accelerators(archives):
     entries = sorted((archives / "dawnbench" / "entries").glob("**/*.json"))
     hardware = [json.loads(path.read_text())["hardware"] for path in entries]
     rest = [words for words in hardware if accelerator_of(words).model is None]

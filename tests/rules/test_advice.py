@@ -1,11 +1,10 @@
 """Advice on a benchmark by the runs of its reference."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.benchmark import parse_benchmark
 from finishline.rules.trainings.advice import ReferenceRuns, advice
 from tests.support.own_benchmarks import own_files
 
@@ -18,15 +17,15 @@ GOOD = ReferenceRuns(
 
 
 @pytest.fixture
-def benchmark() -> Benchmark:
+def benchmark():
     return parse_benchmark(own_files()["benchmark.toml"], file="mine.toml")
 
 
-def test_a_good_benchmark_gets_none(benchmark: Benchmark) -> None:
+def test_a_good_benchmark_gets_none(benchmark):
     assert list(advice(benchmark, GOOD, prediction_items=8_000)) == []
 
 
-def test_the_spread_is_the_standard_deviation_over_the_mean() -> None:
+def test_the_spread_is_the_standard_deviation_over_the_mean():
     assert GOOD.mean_seconds == 5.0
     assert GOOD.cv_percent == pytest.approx(20.0)
     assert GOOD.evaluation_share == pytest.approx(0.02)
@@ -46,15 +45,13 @@ def test_the_spread_is_the_standard_deviation_over_the_mean() -> None:
         ),
     ],
 )
-def test_each_fault_has_its_sentence(
-    changed: dict[str, Any], items: int, told: str, benchmark: Benchmark
-) -> None:
+def test_each_fault_has_its_sentence(changed, items, told, benchmark):
     (sentence,) = advice(benchmark, replace(GOOD, **changed), prediction_items=items)
 
     assert sentence.startswith(told) or told in sentence
 
 
-def test_few_runs_and_one_half_are_told(benchmark: Benchmark) -> None:
+def test_few_runs_and_one_half_are_told(benchmark):
     assert benchmark.trainings is not None
     policy = replace(benchmark.trainings, runs=3, halves=False)
 

@@ -1,13 +1,11 @@
 """Definitions of benchmarks: contents, and conditions for one that is offered."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from finishline.rules.archive.definitions import SHIPPED, shipped_file, shipped_ids
 from finishline.rules.benchmarks.benchmark import (
-    Benchmark,
     QualityTarget,
     RankingRule,
     load_benchmark,
@@ -67,11 +65,11 @@ quality = [50.0, 91.0]
 """
 
 
-def parse(text: str) -> Benchmark:
+def parse(text):
     return parse_benchmark(text.encode(), file="toy.toml")
 
 
-def test_a_good_file_is_read_whole() -> None:
+def test_a_good_file_is_read_whole():
     benchmark = parse(GOOD)
 
     assert benchmark.benchmark_id == "toy"
@@ -136,7 +134,7 @@ def test_a_good_file_is_read_whole() -> None:
         ('task = "Image', 'colour = "red"\ntask = "Image', "colour"),
     ],
 )
-def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> None:
+def test_a_wrong_file_names_file_and_field(old, new, field):
     assert GOOD.count(old) >= 1
     with pytest.raises(BenchmarkError) as caught:
         parse(GOOD.replace(old, new, 1))
@@ -146,14 +144,14 @@ def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> No
     assert error.expected
 
 
-def test_an_error_rate_below_one_percent_is_a_target() -> None:
+def test_an_error_rate_below_one_percent_is_a_target():
     text = GOOD.replace('direction = "higher"', 'direction = "lower"')
     benchmark = parse(text.replace("value = 90.0", "value = 0.9"))
 
     assert (benchmark.target.value, benchmark.target.direction) == (0.9, "lower")
 
 
-def test_of_a_misspelt_field_the_one_that_was_meant_is_named() -> None:
+def test_of_a_misspelt_field_the_one_that_was_meant_is_named():
     for line in re.finditer(r"^(\w+) = .*$", GOOD, re.MULTILINE):
         name = line[1]
         misspelt = f"{name[:-2]}{name[-1]}{name[-2]}"
@@ -164,7 +162,7 @@ def test_of_a_misspelt_field_the_one_that_was_meant_is_named() -> None:
         assert misspelt in str(caught.value)
 
 
-def test_of_a_field_that_is_left_out_no_other_is_taken_for_it() -> None:
+def test_of_a_field_that_is_left_out_no_other_is_taken_for_it():
     optional = ("train_items", "test_items", "integer", "closed")
     for line in re.finditer(r"^(\w+) = .*\n", GOOD, re.MULTILINE):
         if line[1] not in optional:
@@ -173,7 +171,7 @@ def test_of_a_field_that_is_left_out_no_other_is_taken_for_it() -> None:
             assert caught.value.message == "missing", str(caught.value)
 
 
-def test_a_misspelt_table_is_named_with_the_one_that_was_meant() -> None:
+def test_a_misspelt_table_is_named_with_the_one_that_was_meant():
     with pytest.raises(BenchmarkError) as caught:
         parse(GOOD.replace("[data_set]", "[dataset]"))
     assert str(caught.value) == (
@@ -187,7 +185,7 @@ def test_a_misspelt_table_is_named_with_the_one_that_was_meant() -> None:
     )
 
 
-def test_the_first_wrong_field_of_each_table_of_a_definition_is_told_at_once() -> None:
+def test_the_first_wrong_field_of_each_table_of_a_definition_is_told_at_once():
     wrong = GOOD.replace("min_runs = 2", "min_runs = 0").replace('clock = "', 'clock = "x')
     with pytest.raises(RuleError) as caught:
         parse("surprise = 1\n" + wrong.replace("first_crossing", "never"))
@@ -197,7 +195,7 @@ def test_the_first_wrong_field_of_each_table_of_a_definition_is_told_at_once() -
     assert all(each.file == "toy.toml" and each.expected for each in caught.value.problems)
 
 
-def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least() -> None:
+def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least():
     """A mean is tested there, and one run has none."""
     stopping = GOOD.replace("first_crossing", "fixed_stop")
 
@@ -208,7 +206,7 @@ def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least() -> None:
 
 
 @pytest.mark.parametrize("content", [b"id = ", b"\xff\xfe", b"[a]\n[a]\n"])
-def test_what_is_no_toml_is_refused_by_name(content: bytes) -> None:
+def test_what_is_no_toml_is_refused_by_name(content):
     with pytest.raises(BenchmarkError, match=r"toy\.toml( line \d)?: not TOML"):
         parse_benchmark(content, file="toy.toml")
 
@@ -216,9 +214,7 @@ def test_what_is_no_toml_is_refused_by_name(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("unit", "resolution"), [("percent", 2.0), ("fraction", 0.02), ("nats/byte", None)]
 )
-def test_the_resolution_is_one_test_item_where_items_are_counted(
-    unit: str, resolution: float | None
-) -> None:
+def test_the_resolution_is_one_test_item_where_items_are_counted(unit, resolution):
     text = GOOD.replace('unit = "percent"', f'unit = "{unit}"')
     if unit == "fraction":
         text = text.replace("90.0", "0.9").replace("[50.0, 91.0]", "[0.5, 0.91]")
@@ -241,7 +237,7 @@ epochs = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 """
 
 
-def test_reference_convergence_points_are_read() -> None:
+def test_reference_convergence_points_are_read():
     benchmark = parse(GOOD + RCP)
 
     assert benchmark.convergence_unit == "samples_count"
@@ -270,7 +266,7 @@ def test_reference_convergence_points_are_read() -> None:
         ),
     ],
 )
-def test_wrong_reference_points_name_the_field(old: str, new: str, field: str) -> None:
+def test_wrong_reference_points_name_the_field(old, new, field):
     assert (GOOD + RCP).count(old) == 1
     with pytest.raises(BenchmarkError) as caught:
         parse((GOOD + RCP).replace(old, new, 1))
@@ -278,12 +274,12 @@ def test_wrong_reference_points_name_the_field(old: str, new: str, field: str) -
     assert caught.value.field == field
 
 
-def test_a_rule_without_points_is_refused() -> None:
+def test_a_rule_without_points_is_refused():
     with pytest.raises(BenchmarkError, match="a point for each batch size"):
         parse(GOOD + '[rcp]\nstdev_of = "all"\n')
 
 
-def test_more_runs_may_be_started_than_are_counted() -> None:
+def test_more_runs_may_be_started_than_are_counted():
     runs = parse(GOOD.replace("count = 5", "count = 5\nstarted = 9")).runs
 
     assert (runs.count, runs.started, runs.wanted) == (5, 9, 9)
@@ -292,19 +288,19 @@ def test_more_runs_may_be_started_than_are_counted() -> None:
         parse(GOOD.replace("count = 5", "count = 5\nstarted = 4"))
 
 
-def test_a_data_set_may_have_no_fixed_number_of_items() -> None:
+def test_a_data_set_may_have_no_fixed_number_of_items():
     benchmark = parse(GOOD.replace("train_items = 100\n", "").replace("test_items = 50\n", ""))
 
     assert (benchmark.data_set.train_items, benchmark.data_set.test_items) == (None, None)
     assert benchmark.target.resolution is None
 
 
-def test_any_change_of_the_file_changes_its_hash() -> None:
+def test_any_change_of_the_file_changes_its_hash():
     assert parse(GOOD).sha256 == parse(GOOD).sha256
     assert parse(GOOD).sha256 != parse(GOOD + "# a comment").sha256
 
 
-def test_a_target_is_reached_at_it_and_beyond_it() -> None:
+def test_a_target_is_reached_at_it_and_beyond_it():
     accuracy = QualityTarget("top1Accuracy", 94.0, "percent", "higher")
     loss = QualityTarget("loss", 0.8, "nats/byte", "lower")
 
@@ -323,14 +319,8 @@ def test_a_target_is_reached_at_it_and_beyond_it() -> None:
     ],
 )
 def test_the_dawnbench_benchmarks_have_its_targets(
-    benchmarks_dir: Path,
-    name: str,
-    metric: str,
-    value: float,
-    unit: str,
-    train_items: int,
-    test_items: int,
-) -> None:
+    benchmarks_dir, name, metric, value, unit, train_items, test_items
+):
     """Source: dawn-bench-entries, its README and (for SQuAD) its checks."""
     benchmark = load_benchmark(benchmarks_dir / f"{name}.toml")
 
@@ -351,15 +341,15 @@ def test_the_dawnbench_benchmarks_have_its_targets(
 
 
 @pytest.mark.parametrize("folder", ["own", "of archives"])
-def test_every_shipped_file_loads_under_its_name(benchmarks_dir: Path, folder: str) -> None:
+def test_every_shipped_file_loads_under_its_name(benchmarks_dir, folder):
     files = sorted((benchmarks_dir if folder == "own" else SHIPPED).glob("*.toml"))
 
     assert list(load_benchmarks(files[0].parent)) == [path.stem for path in files]
 
 
 def test_a_new_server_has_the_definitions_of_the_readme_and_the_others_are_of_archives(
-    benchmarks_dir: Path,
-) -> None:
+    benchmarks_dir,
+):
     text = (benchmarks_dir.parent / "README.md").read_text()
     table = text.partition("| benchmark | target |")[2].partition("\n\n")[0]
     own = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
@@ -371,7 +361,7 @@ def test_a_new_server_has_the_definitions_of_the_readme_and_the_others_are_of_ar
         shipped_file("../../../benchmarks/digits")
 
 
-def test_the_shipped_digits_can_be_replayed_with_a_band(digits: Benchmark) -> None:
+def test_the_shipped_digits_can_be_replayed_with_a_band(digits):
     """Source of split, target and hash: the published description of the benchmark."""
     assert (digits.data_set.train_items, digits.data_set.test_items) == (1198, 599)
     assert digits.target.value == 97.5
@@ -380,7 +370,7 @@ def test_the_shipped_digits_can_be_replayed_with_a_band(digits: Benchmark) -> No
     assert len(digits.reference_runs_at(digits.defaults()["batch_size"])) >= enough
 
 
-def test_a_folder_without_definitions_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_definitions_is_an_error(tmp_path):
     with pytest.raises(BenchmarkError, match="no benchmark definition"):
         load_benchmarks(tmp_path)
 
@@ -396,7 +386,7 @@ limit_seconds = 240
 """
 
 
-def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm() -> None:
+def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm():
     assert parse(GOOD).ranking == RankingRule(numbers=None, confirm_runs=10)
     said = parse(GOOD + '\n[ranking]\nnumbers = ["measured"]\nconfirm_runs = 5\n')
     assert said.ranking == RankingRule(numbers=("measured",), confirm_runs=5)
@@ -416,7 +406,7 @@ def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm() -> None:
         ("confirms = 10", "ranking.confirms"),
     ],
 )
-def test_a_wrong_ranking_table_names_its_field(line: str, field: str) -> None:
+def test_a_wrong_ranking_table_names_its_field(line, field):
     with pytest.raises(BenchmarkError, match=field):
         parse(f"{GOOD}\n[ranking]\n{line}\n")
 
@@ -434,7 +424,7 @@ def test_a_wrong_ranking_table_names_its_field(line: str, field: str) -> None:
         ("[runs]", '[ranking]\nnumbers = ["{}"]\n[runs]'),
     ],
 )
-def test_of_a_long_text_the_beginning_is_told(was: str, line: str) -> None:
+def test_of_a_long_text_the_beginning_is_told(was, line):
     assert was in GOOD
     with pytest.raises(RuleError) as refused:
         parse(GOOD.replace(was, line.format("x" * 3_900)))
@@ -443,27 +433,27 @@ def test_of_a_long_text_the_beginning_is_told(was: str, line: str) -> None:
         assert len(str(problem)) < 1_000, problem.field
 
 
-def test_no_error_of_a_rule_is_longer_than_a_page() -> None:
+def test_no_error_of_a_rule_is_longer_than_a_page():
     error = RuleError("x" * 5_000, field="y" * 5_000, expected="z" * 5_000)
 
     assert len(str(error)) < 5_000
 
 
-def test_a_file_may_say_the_unit_of_times_and_a_wrong_one_names_the_choices() -> None:
+def test_a_file_may_say_the_unit_of_times_and_a_wrong_one_names_the_choices():
     assert parse(GOOD).time_unit is None
     assert parse('time_unit = "h:mm:ss"\n' + GOOD).time_unit == "h:mm:ss"
     with pytest.raises(BenchmarkError, match=r"time_unit: unknown value 'hours'.*s or min or h:mm"):
         parse('time_unit = "hours"\n' + GOOD)
 
 
-def test_a_file_may_say_who_sees_it() -> None:
+def test_a_file_may_say_who_sees_it():
     assert parse(GOOD).visible == "public"
     assert parse('visible = "members"\n' + GOOD).visible == "members"
     with pytest.raises(BenchmarkError, match=r"visible: unknown value 'me'.*public or members"):
         parse('visible = "me"\n' + GOOD)
 
 
-def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:
+def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole():
     protocol = parse(GOOD + LATENCY).latency
 
     assert protocol is not None
@@ -485,7 +475,7 @@ def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:
         ("alpha = 0.01", "alpha = 0.01\nbatch = 1", "latency.batch"),
     ],
 )
-def test_a_wrong_latency_protocol_names_its_field(was: str, becomes: str, field: str) -> None:
+def test_a_wrong_latency_protocol_names_its_field(was, becomes, field):
     with pytest.raises(BenchmarkError) as refusal:
         parse(GOOD + LATENCY.replace(was, becomes, 1))
     assert refusal.value.field == field
@@ -582,16 +572,14 @@ OFFERED_ONCE = {
 }
 
 
-def test_a_definition_at_the_edge_of_all_limits_is_read_for_good() -> None:
+def test_a_definition_at_the_edge_of_all_limits_is_read_for_good():
     three = LOOSEST.replace(b"count = 1\n", b"count = 3\n").replace(b"started = 1", b"started = 3")
     for text in (LOOSEST, LOOSEST.replace(b"alpha = 0.5", b"alpha = 1e-6"), three + POINTS):
         assert parse_benchmark(text, file="toy.toml") == read_benchmark(text, file="toy.toml")
 
 
 @pytest.mark.parametrize(("old", "new"), OFFERED_ONCE.values(), ids=OFFERED_ONCE)
-def test_what_is_refused_from_an_organiser_is_read_where_it_was_kept(
-    old: bytes, new: bytes
-) -> None:
+def test_what_is_refused_from_an_organiser_is_read_where_it_was_kept(old, new):
     assert old in LOOSEST
     text = LOOSEST.replace(old, new)
     with pytest.raises(BenchmarkError) as caught:
@@ -602,7 +590,7 @@ def test_what_is_refused_from_an_organiser_is_read_where_it_was_kept(
     assert read_benchmark(text, file="toy.toml").benchmark_id == "toy"
 
 
-def test_of_several_metrics_the_wrong_one_is_named() -> None:
+def test_of_several_metrics_the_wrong_one_is_named():
     second = b"""logged_as = "A"
 
 [[target.also]]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError
 from finishline.rules.scoring.run import Run
 from finishline.rules.submissions.claim import (
@@ -31,7 +30,7 @@ from finishline.rules.submissions.tickets import (
 Change = Callable[[dict[str, Any]], None]
 
 
-def good() -> dict[str, Any]:
+def good():
     return {
         "benchmark": "digits",
         "division": "closed",
@@ -44,10 +43,10 @@ def good() -> dict[str, Any]:
 
 
 @pytest.fixture
-def read(digits: Benchmark, cifar10: Benchmark) -> Callable[[object], Claim]:
+def read(digits, cifar10):
     """Reads a claim from JSON text or from what becomes JSON."""
 
-    def read_it(content: object) -> Claim:
+    def read_it(content):
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
         known = {"digits": digits, "cifar10": cifar10}
         return read_claim(text, file="submission.json", benchmarks=known)
@@ -55,7 +54,7 @@ def read(digits: Benchmark, cifar10: Benchmark) -> Callable[[object], Claim]:
     return read_it
 
 
-def test_a_claim_is_read_whole(read: Callable[[object], Claim]) -> None:
+def test_a_claim_is_read_whole(read):
     table = good()
     table["system"] |= {
         "accelerator_count": 0,
@@ -82,14 +81,14 @@ def test_a_claim_is_read_whole(read: Callable[[object], Claim]) -> None:
     )
 
 
-def test_a_byte_order_mark_is_no_error(read: Callable[[object], Claim]) -> None:
+def test_a_byte_order_mark_is_no_error(read):
     assert read(b"\xef\xbb\xbf" + json.dumps(good()).encode()).benchmark_id == "digits"
 
 
-def put(field: str, value: Any) -> Change:
+def put(field, value):
     """Sets a dotted field; removes it for Ellipsis."""
 
-    def change(table: dict[str, Any]) -> None:
+    def change(table):
         *parents, name = field.split(".")
         for parent in parents:
             table = table[parent]
@@ -148,9 +147,7 @@ def put(field: str, value: Any) -> Change:
         ("verified", True),
     ],
 )
-def test_a_wrong_claim_names_file_field_and_what_was_expected(
-    read: Callable[[object], Claim], field: str, value: Any
-) -> None:
+def test_a_wrong_claim_names_file_field_and_what_was_expected(read, field, value):
     table = good()
     put(field, value)(table)
 
@@ -163,7 +160,7 @@ def test_a_wrong_claim_names_file_field_and_what_was_expected(
     assert len(str(error)) < 400
 
 
-def test_every_wrong_field_of_a_claim_is_told_at_once(read: Callable[[object], Claim]) -> None:
+def test_every_wrong_field_of_a_claim_is_told_at_once(read):
     table = good()
     wrong = {
         "hyperparameters.batch_size": 3,
@@ -187,7 +184,7 @@ def test_every_wrong_field_of_a_claim_is_told_at_once(read: Callable[[object], C
     assert all(each.file and each.expected for each in caught.value.problems)
 
 
-def test_a_name_of_any_length_is_told_in_a_line(read: Callable[[object], Claim]) -> None:
+def test_a_name_of_any_length_is_told_in_a_line(read):
     table = good()
     put("hyperparameters." + "a" * 5000, 1)(table)
 
@@ -208,9 +205,7 @@ def test_a_name_of_any_length_is_told_in_a_line(read: Callable[[object], Claim])
         ),
     ],
 )
-def test_of_a_misspelt_field_the_one_that_was_meant_is_named(
-    read: Callable[[object], Claim], field: str, said: str
-) -> None:
+def test_of_a_misspelt_field_the_one_that_was_meant_is_named(read, field, said):
     table = good()
     if field == "modle":
         del table["model"]
@@ -222,36 +217,34 @@ def test_of_a_misspelt_field_the_one_that_was_meant_is_named(
     assert str(caught.value).startswith(f"submission.json, field {said}; expected ")
 
 
-def test_a_misspelt_benchmark_is_told_which_was_meant(read: Callable[[object], Claim]) -> None:
+def test_a_misspelt_benchmark_is_told_which_was_meant(read):
     with pytest.raises(ClaimError) as caught:
         read(good() | {"benchmark": "digit"})
 
     assert caught.value.message == "unknown benchmark 'digit' (did you mean 'digits'?)"
 
 
-def test_an_unknown_benchmark_is_told_the_known_ones(read: Callable[[object], Claim]) -> None:
+def test_an_unknown_benchmark_is_told_the_known_ones(read):
     with pytest.raises(ClaimError) as caught:
         read(good() | {"benchmark": "mnist"})
 
     assert caught.value.expected == "cifar10 or digits"
 
 
-def test_a_division_the_benchmark_lacks_is_refused(read: Callable[[object], Claim]) -> None:
+def test_a_division_the_benchmark_lacks_is_refused(read):
     with pytest.raises(ClaimError) as caught:
         read(good() | {"benchmark": "cifar10", "hyperparameters": {}})
 
     assert (caught.value.field, caught.value.expected) == ("division", "open")
 
 
-def test_closed_may_repeat_what_it_may_not_change(read: Callable[[object], Claim]) -> None:
+def test_closed_may_repeat_what_it_may_not_change(read):
     claim = read(good() | {"hyperparameters": {"momentum": 0.9}})
 
     assert claim.hyperparameters == {"momentum": 0.9}
 
 
-def test_open_may_set_any_number_and_known_ones_within_their_limits(
-    read: Callable[[object], Claim],
-) -> None:
+def test_open_may_set_any_number_and_known_ones_within_their_limits(read):
     claim = read(good() | {"division": "open", "hyperparameters": {"momentum": 0.5, "dropout": 1}})
     assert claim.hyperparameters == {"momentum": 0.5, "dropout": 1.0}
 
@@ -278,7 +271,7 @@ def test_open_may_set_any_number_and_known_ones_within_their_limits(
         (b"[" * 100_000, None),
     ],
 )
-def test_what_is_no_json_object_names_file_and_line(content: bytes, line: int | None) -> None:
+def test_what_is_no_json_object_names_file_and_line(content, line):
     with pytest.raises(ClaimError) as caught:
         read_json_object(content, file="submission.json")
 
@@ -286,7 +279,7 @@ def test_what_is_no_json_object_names_file_and_line(content: bytes, line: int | 
     assert line is None or caught.value.line == line
 
 
-def test_a_json_of_more_than_its_limit_is_not_even_parsed() -> None:
+def test_a_json_of_more_than_its_limit_is_not_even_parsed():
     padded = b"{}" + b" " * (CLAIM_LIMIT_BYTES - 2)
     assert read_json_object(padded, file="a.json") == {}
 
@@ -294,23 +287,19 @@ def test_a_json_of_more_than_its_limit_is_not_even_parsed() -> None:
         read_json_object(padded + b" ", file="a.json")
 
 
-def test_a_claim_may_state_its_precision(read: Callable[[object], Claim]) -> None:
+def test_a_claim_may_state_its_precision(read):
     assert read(good()).precision is None
     assert read(good() | {"precision": "bf16"}).precision == "bf16"
 
 
 @pytest.mark.parametrize("precision", ["float32", "", 32, "FP32"])
-def test_an_unknown_precision_is_refused_with_those_there_are(
-    read: Callable[[object], Claim], precision: object
-) -> None:
+def test_an_unknown_precision_is_refused_with_those_there_are(read, precision):
     with pytest.raises(ClaimError) as refused:
         read(good() | {"precision": precision})
     assert refused.value.field == "precision"
 
 
-def test_a_claim_says_whose_code_trained_and_what_the_tuning_took(
-    read: Callable[[object], Claim],
-) -> None:
+def test_a_claim_says_whose_code_trained_and_what_the_tuning_took(read):
     assert (read(good()).trained_with, read(good()).tuning) == ("own", None)
 
     claim = read(good() | {"trained_with": "reference", "tuning": {"trials": 40, "seconds": 3600}})
@@ -332,17 +321,15 @@ def test_a_claim_says_whose_code_trained_and_what_the_tuning_took(
     ],
 )
 def test_a_wrong_word_on_the_training_names_field_and_what_was_expected(
-    read: Callable[[object], Claim], change: dict[str, Any], field: str, expected: str
-) -> None:
+    read, change, field, expected
+):
     with pytest.raises(ClaimError) as caught:
         read(good() | change)
     assert caught.value.field == field
     assert (caught.value.expected or "").startswith(expected)
 
 
-def test_no_reference_takes_a_setting_that_it_does_not_know(
-    read: Callable[[object], Claim],
-) -> None:
+def test_no_reference_takes_a_setting_that_it_does_not_know(read):
     own = good() | {"division": "open", "hyperparameters": {"layers": 12}}
     assert read(own).hyperparameters == {"layers": 12.0}
 
@@ -363,7 +350,7 @@ CLAIM = Claim(
 )
 
 
-def test_defaults_written_out_are_the_same_configuration(digits: Benchmark) -> None:
+def test_defaults_written_out_are_the_same_configuration(digits):
     written = replace(
         CLAIM, model="mine", hyperparameters={n: float(v) for n, v in digits.defaults().items()}
     )
@@ -380,14 +367,12 @@ def test_defaults_written_out_are_the_same_configuration(digits: Benchmark) -> N
         {"system": System(name="box", hardware_class="cpu-4", processor="some")},
     ],
 )
-def test_another_division_class_or_setting_is_another(
-    digits: Benchmark, other: dict[str, object]
-) -> None:
-    changed = replace(CLAIM, **other)  # type: ignore[arg-type]
+def test_another_division_class_or_setting_is_another(digits, other):
+    changed = replace(CLAIM, **other)
     assert configuration_of(digits, changed).sha256 != configuration_of(digits, CLAIM).sha256
 
 
-def test_zero_with_a_minus_is_the_same_configuration(digits: Benchmark) -> None:
+def test_zero_with_a_minus_is_the_same_configuration(digits):
     zero, minus = (replace(CLAIM, hyperparameters={"momentum": each}) for each in (0.0, -0.0))
     assert configuration_of(digits, minus).sha256 == configuration_of(digits, zero).sha256
 
@@ -399,7 +384,7 @@ SYSTEM = System("laptop", "cpu-test", "any")
 
 
 @pytest.fixture
-def ticket(digits: Benchmark) -> Ticket:
+def ticket(digits):
     settings = full_settings(digits, {"batch_size": 64})
     return Ticket("abc", "digits", "closed", settings, "cpu-test", (11, 12, 13), ISSUED)
 
@@ -407,7 +392,7 @@ def ticket(digits: Benchmark) -> Ticket:
 TICKETED = Claim("digits", "closed", "reference", "torch", SYSTEM, ("a.log", "b.log", "c.log"))
 
 
-def run(seed: int | None, *, minutes: float = 1.0) -> Run:
+def run(seed, *, minutes=1.0):
     """A run that began so many minutes after the ticket was issued, after a minute of warm-up."""
     started = (ISSUED + timedelta(minutes=minutes + 1)).timestamp() * 1000
     name = f"{seed}.log"
@@ -417,30 +402,26 @@ def run(seed: int | None, *, minutes: float = 1.0) -> Run:
 RUNS = (run(11), run(12), run(13))
 
 
-def problems(
-    ticket: Ticket, digits: Benchmark, claim: Claim = TICKETED, runs: tuple[Run, ...] = RUNS
-) -> list[str]:
+def problems(ticket, digits, claim=TICKETED, runs=RUNS):
     return [str(each) for each in check_ticket(ticket, claim, runs, digits, file="s.json")]
 
 
-def test_a_claim_with_every_seed_of_its_ticket_has_no_problem(
-    ticket: Ticket, digits: Benchmark
-) -> None:
+def test_a_claim_with_every_seed_of_its_ticket_has_no_problem(ticket, digits):
     assert problems(ticket, digits) == []
     assert problems(ticket, digits, replace(TICKETED, hyperparameters={"batch_size": 64.0})) == []
 
 
-def test_a_seed_may_be_unfinished_instead(ticket: Ticket, digits: Benchmark) -> None:
+def test_a_seed_may_be_unfinished_instead(ticket, digits):
     assert problems(ticket, digits, replace(TICKETED, unfinished=(13,)), RUNS[:2]) == []
 
 
-def test_a_seed_in_neither_is_named(ticket: Ticket, digits: Benchmark) -> None:
+def test_a_seed_in_neither_is_named(ticket, digits):
     [problem] = problems(ticket, digits, TICKETED, RUNS[:2])
     assert "seed 13 of ticket abc" in problem
     assert "13 in the list `unfinished`" in problem
 
 
-def test_a_seed_that_was_not_issued_is_named(ticket: Ticket, digits: Benchmark) -> None:
+def test_a_seed_that_was_not_issued_is_named(ticket, digits):
     found = problems(
         ticket, digits, replace(TICKETED, unfinished=(14,)), (*RUNS, run(99), run(None))
     )
@@ -461,17 +442,17 @@ def test_a_seed_that_was_not_issued_is_named(ticket: Ticket, digits: Benchmark) 
     ],
 )
 def test_a_claim_of_something_else_names_field_and_what_was_issued(
-    ticket: Ticket, digits: Benchmark, change: dict[str, object], field: str, expected: str
-) -> None:
-    [error] = check_ticket(ticket, replace(TICKETED, **change), RUNS, digits, file="s.json")  # type: ignore[arg-type]
+    ticket, digits, change, field, expected
+):
+    [error] = check_ticket(ticket, replace(TICKETED, **change), RUNS, digits, file="s.json")
     assert error.field == field
     assert (error.expected or "").startswith(f"{expected}; or submit without a ticket")
 
 
 @pytest.mark.parametrize(("minutes", "refused"), [(-4.9, False), (-5.1, True), (-600.0, True)])
 def test_no_log_begins_before_its_ticket_but_for_five_minutes_of_two_clocks(
-    ticket: Ticket, digits: Benchmark, minutes: float, refused: bool
-) -> None:
+    ticket, digits, minutes, refused
+):
     found = problems(ticket, digits, TICKETED, (run(11, minutes=minutes), *RUNS[1:]))
     assert len(found) == refused
     if refused:
@@ -479,9 +460,7 @@ def test_no_log_begins_before_its_ticket_but_for_five_minutes_of_two_clocks(
         assert "2026-11-23T12:00:00" in found[0]
 
 
-def test_a_ticket_has_as_many_seeds_as_the_benchmark_asks_for_and_up_to_twice(
-    digits: Benchmark,
-) -> None:
+def test_a_ticket_has_as_many_seeds_as_the_benchmark_asks_for_and_up_to_twice(digits):
     assert [check_runs(digits, runs) for runs in (None, 3, 6)] == [3, 3, 6]
     for runs in (2, 7):
         with pytest.raises(RuleError, match="3 to 6"):
@@ -495,7 +474,7 @@ FILE = (
 )
 
 
-def test_a_ticket_file_is_read_as_the_server_answers_it() -> None:
+def test_a_ticket_file_is_read_as_the_server_answers_it():
     ticket = read_ticket(FILE, file="ticket.json")
     assert (ticket.ticket_id, ticket.seeds, ticket.created_at) == ("abc", (11, 12), ISSUED)
 
@@ -511,20 +490,18 @@ def test_a_ticket_file_is_read_as_the_server_answers_it() -> None:
         (b'{"batch_size": 64}', b"64", "settings"),
     ],
 )
-def test_a_ticket_file_that_was_altered_names_file_and_field(
-    before: bytes, after: bytes, field: str
-) -> None:
+def test_a_ticket_file_that_was_altered_names_file_and_field(before, after, field):
     with pytest.raises(ClaimError) as caught:
         read_ticket(FILE.replace(before, after, 1), file="ticket.json")
     assert (caught.value.file, caught.value.field) == ("ticket.json", field)
 
 
-def test_what_is_no_json_is_no_ticket() -> None:
+def test_what_is_no_json_is_no_ticket():
     with pytest.raises(ClaimError, match="not JSON"):
         read_ticket(b"seeds: 11", file="ticket.json")
 
 
-def test_a_claim_has_each_key_once_at_every_level() -> None:
+def test_a_claim_has_each_key_once_at_every_level():
     assert read_json_object(b'{"a": 1, "b": {"a": 2}}', file="s.json") == {"a": 1, "b": {"a": 2}}
     for twice in (b'{"model": "a", "model": "b"}', b'{"model": "a", "mode\\u006c": "b"}'):
         with pytest.raises(LogFormatError, match="field model: a key that appears 2 times"):

@@ -1,8 +1,7 @@
 """Checks of a claim and its logs at the door."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -25,16 +24,16 @@ from finishline.rules.submissions.submission import score_submission
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
 
 
-def run_of(name: str, curve: Sequence[tuple[float, float]], *, start: float = 0.0) -> Run:
+def run_of(name, curve, *, start=0.0):
     evaluations = (Evaluation(epoch, start + 10 * epoch, quality) for epoch, quality in curve)
     return Run(name, "mlperf", tuple(evaluations))
 
 
-def same(*runs: Run) -> list[tuple[str | None, str]]:
+def same(*runs):
     return [(found.file, found.message) for found in check_same_logs(runs)]
 
 
-def test_each_copy_is_told_beside_the_first_of_its_training() -> None:
+def test_each_copy_is_told_beside_the_first_of_its_training():
     other = [(epoch, quality + 1) for epoch, quality in CURVE]
     runs = [
         run_of("a", CURVE),
@@ -51,22 +50,20 @@ def test_each_copy_is_told_beside_the_first_of_its_training() -> None:
     ]
 
 
-def test_logs_that_only_end_alike_are_of_two_trainings() -> None:
+def test_logs_that_only_end_alike_are_of_two_trainings():
     assert same(run_of("a", CURVE), run_of("b", [(1.0, 20.5), *CURVE[1:]])) == []
 
 
-def test_logs_of_few_evaluations_prove_nothing() -> None:
+def test_logs_of_few_evaluations_prove_nothing():
     assert same(run_of("a", CURVE[:3]), run_of("b", CURVE[:3])) == []
 
 
-def claim_checks(benchmark: Benchmark, system: System, *runs: Run) -> list[tuple[str, str | None]]:
+def claim_checks(benchmark, system, *runs):
     claim = Claim("cifar10", "closed", "m", "f", system, tuple(run.name for run in runs))
     return [(found.code, found.file) for found in check_claim(claim, runs, benchmark)]
 
 
-def test_more_runs_than_count_are_listed_as_they_were_started(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_more_runs_than_count_are_listed_as_they_were_started(make_benchmark):
     """Of three runs two count; what tells no start may stand anywhere."""
     laptop = System("laptop", "cpu", "any")
     starts = [1000.0, None, 3000.0, 2000.0, 2000.0]
@@ -78,9 +75,7 @@ def test_more_runs_than_count_are_listed_as_they_were_started(
     assert claim_checks(make_benchmark(runs=RunsRule(2, 0)), laptop, *runs[:3]) == []
 
 
-def test_where_no_claim_tells_the_batch_size_all_logs_have_one(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_where_no_claim_tells_the_batch_size_all_logs_have_one(make_benchmark):
     runs = [
         Run(f"run_{i}.log", "mlperf", (), batch_size=size)
         for i, size in enumerate([None, 128, 128, 256])
@@ -101,14 +96,9 @@ def test_where_no_claim_tells_the_batch_size_all_logs_have_one(
         ("of me", {}, ["system_contradicts_claim"]),  # nor does a short word
     ],
 )
-def test_a_log_names_the_system_of_its_claim(
-    make_benchmark: Callable[..., Benchmark],
-    platform: str | None,
-    logged: dict[str, float],
-    codes: list[str],
-) -> None:
+def test_a_log_names_the_system_of_its_claim(make_benchmark, platform, logged, codes):
     system = System("my dgx of 2024", "16x-v100", "any", "V100", accelerator_count=16)
-    run: Any = Run("run_0.log", "mlperf", (), platform=platform, hyperparameters=logged)
+    run = Run("run_0.log", "mlperf", (), platform=platform, hyperparameters=logged)
 
     assert [code for code, _ in claim_checks(make_benchmark(), system, run)] == codes
 
@@ -124,13 +114,7 @@ ENTRY = {
 }
 
 
-def found_in(
-    benchmark: Benchmark,
-    quality: float = 98.0,
-    *,
-    epoch: float | None = 1.0,
-    seconds: float = 10.0,
-) -> list[tuple[str, int | None]]:
+def found_in(benchmark, quality=98.0, *, epoch=1.0, seconds=10.0):
     run = Run("run_0.log", "mlperf", (Evaluation(epoch, seconds, quality, line=17),))
     score = score_run(run, benchmark, division="closed", clock=benchmark.clock)
     found = [*check_figures(run, benchmark), *check_times([run], [score], benchmark)]
@@ -138,15 +122,13 @@ def found_in(
 
 
 @pytest.mark.parametrize("quality", [-0.1, 100.1, 1e308])
-def test_a_percentage_lies_between_0_and_100(digits: Benchmark, quality: float) -> None:
+def test_a_percentage_lies_between_0_and_100(digits, quality):
     assert found_in(digits, quality) == [("impossible_quality", 17)]
     assert found_in(digits, 100.0) == found_in(digits, 0.0) == []
 
 
 @pytest.mark.parametrize("quality", [1e308, -1e308, 5e-324])
-def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
-    make_benchmark: Callable[..., Benchmark], quality: float
-) -> None:
+def test_a_quality_without_bounds_is_a_number_that_can_be_measured(make_benchmark, quality):
     score = make_benchmark(target=QualityTarget("score", 0.2, "score", "lower"))
 
     assert found_in(score, quality) == [("impossible_quality", 17)]
@@ -163,16 +145,14 @@ def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
     ],
 )
 def test_a_metric_is_negative_only_where_its_unit_or_its_target_says_so(
-    make_benchmark: Callable[..., Benchmark], unit: str, value: float, codes: list[str]
-) -> None:
+    make_benchmark, unit, value, codes
+):
     benchmark = make_benchmark(target=QualityTarget("m", value, unit, "lower"))
 
     assert [code for code, _ in found_in(benchmark, -0.01)] == codes
 
 
-def test_every_metric_of_a_target_is_held_to_its_unit(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_every_metric_of_a_target_is_held_to_its_unit(make_benchmark):
     mask = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
     box = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(mask,))
     logged = (
@@ -186,9 +166,7 @@ def test_every_metric_of_a_target_is_held_to_its_unit(
     assert found.expected == "a fraction from 0 to 1"
 
 
-def test_what_was_expected_is_said_in_the_words_of_the_log(
-    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
-) -> None:
+def test_what_was_expected_is_said_in_the_words_of_the_log(digits, make_benchmark):
     loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
 
     for clock, names in (("dawnbench", ("epoch", "hours")), ("mlperf", ("epoch_num", "time_ms"))):
@@ -201,32 +179,28 @@ def test_what_was_expected_is_said_in_the_words_of_the_log(
 
 
 @pytest.mark.parametrize("epoch", [1e-300, 1e300])
-def test_epochs_are_counted(digits: Benchmark, epoch: float) -> None:
+def test_epochs_are_counted(digits, epoch):
     assert found_in(digits, epoch=epoch) == [("impossible_epoch", 17)]
     for possible in (None, 0.0, 1e-6, 1e9):
         assert found_in(digits, epoch=possible) == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5e-324, 0.0009])
-def test_no_training_is_at_its_target_within_a_millisecond(
-    digits: Benchmark, seconds: float
-) -> None:
+def test_no_training_is_at_its_target_within_a_millisecond(digits, seconds):
     assert found_in(digits, seconds=seconds) == [("impossible_time", 17)]
     assert found_in(digits, seconds=0.001) == []
     assert found_in(digits, 20.0, seconds=seconds) == []  # Evaluated before it was trained.
 
 
 @pytest.mark.parametrize("row", [f"1\t{0.0}\t95.0", f"1\t{5e-324}\t95.0"])
-def test_a_submission_without_a_time_is_refused_and_an_archive_is_kept(
-    cifar10: Benchmark, row: str
-) -> None:
+def test_a_submission_without_a_time_is_refused_and_an_archive_is_kept(cifar10, row):
     entry, logs = json.dumps(ENTRY).encode(), {"e.tsv": f"epoch\thours\ttop1Accuracy\n{row}\n"}
     told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
     sent = {name: text.encode() for name, text in logs.items()}
 
     with pytest.raises(RuleError) as caught:
-        score_submission(entry, sent, **told)  # type: ignore[arg-type]
-    kept = score_submission(entry, sent, **told, archive=True)  # type: ignore[arg-type]
+        score_submission(entry, sent, **told)
+    kept = score_submission(entry, sent, **told, archive=True)
 
     [problem] = caught.value.problems
     assert (problem.file, problem.line, problem.field) == ("e.tsv", 2, "hours")
@@ -237,25 +211,17 @@ def test_a_submission_without_a_time_is_refused_and_an_archive_is_kept(
     ("field", "value"), [("latency", 0), ("latency", 5e-324), ("latency", 1e308), ("cost", 1e308),
                          ("cost", 5e-324), ("costPerHour", 1e308)]
 )  # fmt: skip
-def test_an_entry_states_figures_that_can_be_reckoned_with(
-    cifar10: Benchmark, field: str, value: float
-) -> None:
+def test_an_entry_states_figures_that_can_be_reckoned_with(cifar10, field, value):
     stated = ENTRY | {"latency": 2.5, "top1Accuracy": 94.2, "cost": 0} | {field: value}
     told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
 
     with pytest.raises(RuleError) as caught:
-        score_submission(json.dumps(stated).encode(), {}, **told)  # type: ignore[arg-type]
+        score_submission(json.dumps(stated).encode(), {}, **told)
 
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def run_at(
-    epochs: Sequence[float | None],
-    *,
-    seconds: Sequence[float] | None = None,
-    samples: Sequence[int | None] | None = None,
-    clock: str = "mlperf",
-) -> Run:
+def run_at(epochs, *, seconds=None, samples=None, clock="mlperf"):
     times = seconds or [10.0 * j for j in range(1, len(epochs) + 1)]
     counts = samples or [None] * len(epochs)
     rows = enumerate(zip(epochs, times, counts, strict=True), 20)
@@ -263,28 +229,24 @@ def run_at(
     return Run("run_0.log", clock, tuple(evaluations))
 
 
-def found_in_log(
-    run: Run, benchmark: Benchmark, division: str = "closed"
-) -> list[tuple[str, int | None]]:
+def found_in_log(run, benchmark, division="closed"):
     return [(v.code, v.line) for v in check_log(run, benchmark, division=division)]
 
 
-def test_an_even_log_breaks_nothing(digits: Benchmark) -> None:
+def test_an_even_log_breaks_nothing(digits):
     run = run_at([1, 2, 3, 4, 5, 6], samples=[1152 * j for j in range(1, 7)])
 
     assert found_in_log(run, digits) == []
 
 
-def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(
-    digits: Benchmark,
-) -> None:
+def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(digits):
     assert found_in_log(run_at([2, 3, 4]), digits) == [("evaluations_missing", 20)]
     assert found_in_log(run_at([1, 2, 4]), digits) == [("evaluations_missing", 22)]
     assert found_in_log(run_at([1, 2, 4]), digits, "open") == []
     assert found_in_log(run_at([0.5, 1, 1.5, 2]), digits) == []
 
 
-def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits: Benchmark) -> None:
+def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits):
     """Else the last alone may tell an epoch, and nothing of the curve before it is judged."""
     samples = [1152 * j for j in range(1, 8)]
 
@@ -296,14 +258,12 @@ def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits: Benchm
     assert found_in_log(hidden, digits, "open") == []
 
 
-def prepared(seconds: float | None, *, ledger: Ledger | None, clock: str = "mlperf") -> Run:
+def prepared(seconds, *, ledger, clock="mlperf"):
     evaluations = (Evaluation(1.0, 10.0, 94.0, ledger=ledger),)
     return Run("run_0.log", clock, evaluations, preparation_seconds=seconds)
 
 
-def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(make_benchmark):
     counted, free = make_benchmark(clock="dawnbench"), make_benchmark(clock="mlperf")
     ledger = Ledger(train=10.0)
 
@@ -314,9 +274,7 @@ def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(
     assert check_log(prepared(None, ledger=None, clock="dawnbench"), counted, division="open") == []
 
 
-def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(make_benchmark):
     benchmark = make_benchmark()
 
     gap = [4, 8, 12, 20, 24, 28, 32]
@@ -328,30 +286,26 @@ def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(
     assert found_in_log(run_at(uneven), benchmark) == []
 
 
-def test_a_log_that_goes_back_is_told_once_for_each_place(digits: Benchmark) -> None:
+def test_a_log_that_goes_back_is_told_once_for_each_place(digits):
     assert found_in_log(run_at([1, 2, 3, 2, 3, 4]), digits) == [("epochs_go_back", 23)]
     assert found_in_log(run_at([None] * 4, samples=[100, 200, 150, 250]), digits) == [
         ("epochs_go_back", 22)
     ]
 
 
-def test_a_rounded_epoch_may_repeat_where_not_each_has_its_evaluation(
-    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
-) -> None:
+def test_a_rounded_epoch_may_repeat_where_not_each_has_its_evaluation(digits, make_benchmark):
     assert found_in_log(run_at([1, 1, 2, 2]), make_benchmark()) == []
     assert found_in_log(run_at([1, 2, 2, 3]), digits) == [("epochs_go_back", 22)]
 
 
-def test_samples_must_fit_the_epochs(digits: Benchmark) -> None:
+def test_samples_must_fit_the_epochs(digits):
     run = run_at([1, 2, 3, 4], samples=[1152, 2304, 4608, 4608 + 1])
 
     assert found_in_log(run, digits) == [("samples_contradict_epochs", 22)]
 
 
 @pytest.mark.parametrize("step", [0.0, 1.9])
-def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
-    digits: Benchmark, step: float
-) -> None:
+def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(digits, step):
     times = [10.0, 20.0, 20.0 + step, 30.0 + step, 40.0 + step, 50.0 + step]
 
     assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == [
@@ -359,7 +313,7 @@ def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
     ]
 
 
-def test_a_machine_that_becomes_free_may_train_ten_times_faster(digits: Benchmark) -> None:
+def test_a_machine_that_becomes_free_may_train_ten_times_faster(digits):
     # Measured: a small net on two processors whose other programs ended in its fifth epoch.
     times = [2.233, 4.041, 6.867, 8.961, 9.500, 9.689]
 
@@ -367,24 +321,20 @@ def test_a_machine_that_becomes_free_may_train_ten_times_faster(digits: Benchmar
 
 
 @pytest.mark.parametrize(("late", "lines"), [(0.049, []), (0.051, [22])])
-def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(
-    digits: Benchmark, late: float, lines: list[int]
-) -> None:
+def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(digits, late, lines):
     times = [0.06, 0.12 + late, 0.18, 0.24, 0.30, 0.36]
 
     found = found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits)
     assert found == [("time_steps_differ", line) for line in lines]
 
 
-def test_a_host_may_be_slow_for_a_while(digits: Benchmark) -> None:
+def test_a_host_may_be_slow_for_a_while(digits):
     times = [10.0, 20.0, 120.0, 130.0, 140.0, 142.5]
 
     assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
 
 
-def test_a_dawnbench_curve_is_held_to_its_order_alone(
-    make_benchmark: Callable[..., Benchmark],
-) -> None:
+def test_a_dawnbench_curve_is_held_to_its_order_alone(make_benchmark):
     times = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
     good = run_at([1, 1, 2, 5, 6, 7], seconds=times, clock="dawnbench")
     bad = run_at([1, 2, 1], clock="dawnbench")
@@ -401,9 +351,7 @@ def test_a_dawnbench_curve_is_held_to_its_order_alone(
 
 
 @pytest.mark.parametrize("samples", [[None] * 6, [100, None, 300, 400, 500, 600]])
-def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(
-    make_benchmark: Callable[..., Benchmark], samples: list[int | None]
-) -> None:
+def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(make_benchmark, samples):
     at_once = [10.0, 20.0, 30.0, 30.001, 40.0, 50.0]
 
     assert (
@@ -419,9 +367,7 @@ def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(
         ([10.0, 20.0, 30.0, 40.0, 40.001], [24]),
     ],
 )
-def test_the_usual_time_of_a_step_is_known_from_four(
-    digits: Benchmark, seconds: list[float], lines: list[int]
-) -> None:
+def test_the_usual_time_of_a_step_is_known_from_four(digits, seconds, lines):
     run = run_at([float(j) for j in range(1, len(seconds) + 1)], seconds=seconds)
 
     assert found_in_log(run, digits) == [("time_steps_differ", line) for line in lines]
@@ -433,34 +379,30 @@ MakeRun = Callable[..., Run]
 MakeBenchmark = Callable[..., Benchmark]
 
 
-def codes(runs: list[Run], benchmark: Benchmark, *, division: str = "closed") -> list[str]:
+def codes(runs, benchmark, *, division="closed"):
     return [v.code for v in find_violations(runs, benchmark, division=division)]
 
 
-def test_a_good_set_breaks_no_rule(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+def test_a_good_set_breaks_no_rule(make_benchmark, make_run):
     runs = [make_run([94.0], name=f"{i}.log", seed=i, status="success") for i in range(3)]
 
     assert codes(runs, make_benchmark(count=3, dropped=1)) == []
 
 
 @pytest.mark.parametrize(("runs", "broken"), [(2, ["too_few_runs"]), (3, []), (4, [])])
-def test_a_set_needs_its_number_of_runs(
-    make_benchmark: MakeBenchmark, make_run: MakeRun, runs: int, broken: list[str]
-) -> None:
+def test_a_set_needs_its_number_of_runs(make_benchmark, make_run, runs, broken):
     made = [make_run([94.0], name=f"{i}.log", seed=i) for i in range(runs)]
 
     assert codes(made, make_benchmark(count=3, dropped=1)) == broken
 
 
-def test_a_single_run_is_counted_as_one(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+def test_a_single_run_is_counted_as_one(make_benchmark, make_run):
     (short,) = find_violations([make_run([94.0])], make_benchmark(count=3), division="open")
 
     assert (short.message, short.expected) == ("1 run", "3 runs of cifar10")
 
 
-def test_no_seed_may_repeat_across_the_runs_of_a_set(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_no_seed_may_repeat_across_the_runs_of_a_set(make_benchmark, make_run):
     """Source: MLPerf training_rules.adoc, "Random numbers"."""
     runs = [make_run([94.0], name=f"{i}.log", seed=seed) for i, seed in enumerate([7, 8, 7, 7])]
 
@@ -478,21 +420,15 @@ def test_no_seed_may_repeat_across_the_runs_of_a_set(
     [("closed", 2, ["no_seed"]), ("open", 2, []), ("closed", 1, [])],
 )
 def test_closed_sets_of_several_runs_log_their_seeds(
-    make_benchmark: MakeBenchmark,
-    make_run: MakeRun,
-    division: str,
-    count: int,
-    broken: list[str],
-) -> None:
+    make_benchmark, make_run, division, count, broken
+):
     """Source: MLPerf training_rules.adoc, "Random numbers"; in open no seed is expected."""
     runs = [make_run([94.0], name="0.log", seed=0), make_run([94.0], name="1.log")]
 
     assert codes(runs, make_benchmark(count=count), division=division) == broken
 
 
-def test_where_no_seeds_were_asked_for_only_repeated_ones_break_the_rule(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_where_no_seeds_were_asked_for_only_repeated_ones_break_the_rule(make_benchmark, make_run):
     """Source: training_rules.adoc of v0.5, which has no word on logging seeds."""
     benchmark = make_benchmark(runs=RunsRule(count=2, dropped=0, seeds="if_logged"))
     silent = [make_run([94.0], name=f"{i}.log") for i in range(2)]
@@ -502,9 +438,7 @@ def test_where_no_seeds_were_asked_for_only_repeated_ones_break_the_rule(
     assert codes(alike, benchmark) == ["same_seed"]
 
 
-def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(
-    make_benchmark: MakeBenchmark,
-) -> None:
+def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(make_benchmark):
     runs = [Run(f"{i}.log", "dawnbench", (), seed=i) for i in range(2)]
 
     found = find_violations(runs, make_benchmark(count=2), division="closed")
@@ -516,15 +450,13 @@ def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(
     assert found[0].expected == "an evaluation with top1Accuracy >= 94 percent"
 
 
-def test_seed_zero_is_a_seed(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+def test_seed_zero_is_a_seed(make_benchmark, make_run):
     runs = [make_run([94.0], name=f"{i}.log", seed=0) for i in range(2)]
 
     assert codes(runs, make_benchmark(count=2)) == ["same_seed"]
 
 
-def test_success_takes_an_evaluation_at_the_target(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_success_takes_an_evaluation_at_the_target(make_benchmark, make_run):
     run = make_run([80.0, 93.9], status="success", stop_seconds=20.0)
 
     (violation,) = find_violations([run], make_benchmark(), division="open")
@@ -534,19 +466,15 @@ def test_success_takes_an_evaluation_at_the_target(
     assert violation.expected == "top1Accuracy of 94 reached"
 
 
-def test_giving_up_below_the_target_is_no_violation(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_giving_up_below_the_target_is_no_violation(make_benchmark, make_run):
     assert codes([make_run([80.0], status="aborted")], make_benchmark()) == []
 
 
-def stopped(make_run: MakeRun, finals: list[float]) -> list[Run]:
+def stopped(make_run, finals):
     return [make_run([90.0, q], name=f"{i}.log", seed=i) for i, q in enumerate(finals)]
 
 
-def test_at_a_fixed_stop_the_mean_must_beat_the_target(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_at_a_fixed_stop_the_mean_must_beat_the_target(make_benchmark, make_run):
     """One-sided t-test, p < 0.01. scipy.stats.ttest_1samp gives 0.0041 and 0.078."""
     benchmark = make_benchmark(reach="fixed_stop", count=5)
 
@@ -557,9 +485,7 @@ def test_at_a_fixed_stop_the_mean_must_beat_the_target(
     assert codes(not_proven, benchmark) == ["target_not_proven"]
 
 
-def test_at_a_fixed_stop_a_mean_below_the_target_never_passes(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_at_a_fixed_stop_a_mean_below_the_target_never_passes(make_benchmark, make_run):
     benchmark = make_benchmark(reach="fixed_stop", count=2)
 
     assert codes(stopped(make_run, [10.0, 10.0]), benchmark) == ["target_not_proven"]
@@ -568,9 +494,7 @@ def test_at_a_fixed_stop_a_mean_below_the_target_never_passes(
     ]
 
 
-def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(make_benchmark, make_run):
     runs = [*stopped(make_run, [95.0, 95.1]), make_run([90.0, 91.0, 95.0], name="2.log", seed=2)]
 
     violations = find_violations(
@@ -580,9 +504,7 @@ def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
     assert [(v.code, v.file) for v in violations] == [("different_stop", "2.log")]
 
 
-def test_at_a_fixed_stop_a_run_without_evaluations_proves_nothing(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_at_a_fixed_stop_a_run_without_evaluations_proves_nothing(make_benchmark, make_run):
     runs = [*stopped(make_run, [95.0, 95.1]), make_run([], name="2.log", seed=2)]
     benchmark = make_benchmark(reach="fixed_stop", count=3)
 
@@ -591,9 +513,7 @@ def test_at_a_fixed_stop_a_run_without_evaluations_proves_nothing(
     assert "a run without evaluations" in [v.message for v in found]
 
 
-def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(make_benchmark, make_run):
     target = QualityTarget("loss", 0.8, "nats/byte", "lower", floor=0.54)
     benchmark = make_benchmark(target=target, count=2)
     honest = make_run([2.0, 0.7, 0.54], name="0.log", seed=0)
@@ -607,9 +527,7 @@ def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(
     assert "0.54" in violation.expected
 
 
-def test_several_broken_rules_are_all_told(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_several_broken_rules_are_all_told(make_benchmark, make_run):
     runs = [make_run([90.0], name=f"{i}.log", seed=1, status="success") for i in range(2)]
 
     assert codes(runs, make_benchmark(count=3, dropped=1)) == [

@@ -1,14 +1,12 @@
 """Trainings of one claim compared: cross-checks, equal seeds, reruns and precision."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.scoring.measurements import PrecisionAudit
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, System
@@ -32,13 +30,12 @@ from finishline.rules.verification.rerun_comparison import (
     figures_of,
     two_sided_p,
 )
-from finishline.rules.verification.verdict import Verdict
 from tests.support.verdicts import LAPTOP, codes, replay, report, weight_of
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 
 
-def run_of(qualities: list[float], *, pace: float = 1.0, status: Any = "reached") -> ReplayRun:
+def run_of(qualities, *, pace=1.0, status="reached"):
     evaluations = [
         ReplayEvaluation(float(j), j * 100, j * pace, quality, {})
         for j, quality in enumerate(qualities, 1)
@@ -46,7 +43,7 @@ def run_of(qualities: list[float], *, pace: float = 1.0, status: Any = "reached"
     return ReplayRun(0, 7, status, evaluations, {})
 
 
-def test_the_draw_follows_from_nonce_and_report() -> None:
+def test_the_draw_follows_from_nonce_and_report():
     drawn = [drawn_runs(nonce, {"a": 1}, among=range(5), organisers=False) for nonce in NONCES]
     assert drawn == [
         drawn_runs(nonce, {"a": 1}, among=range(5), organisers=False) for nonce in NONCES
@@ -57,23 +54,23 @@ def test_the_draw_follows_from_nonce_and_report() -> None:
     assert other != drawn
 
 
-def test_of_an_organisers_worker_one_run_in_ten_is_drawn() -> None:
+def test_of_an_organisers_worker_one_run_in_ten_is_drawn():
     drawn = [drawn_runs(nonce, {}, among=range(5), organisers=True) for nonce in NONCES]
     assert 60 < sum(map(len, drawn)) < 140  # of 1000
 
 
-def test_only_runs_that_count_are_drawn() -> None:
+def test_only_runs_that_count_are_drawn():
     assert drawn_runs(NONCES[0], {}, among=[], organisers=False) == []
     assert drawn_runs(NONCES[0], {}, among=[3], organisers=False) == [3]
 
 
-def test_pace_agrees_within_five_percent_and_a_quarter_second() -> None:
+def test_pace_agrees_within_five_percent_and_a_quarter_second():
     first = run_of([10.0, 50.0, 90.0])  # 3 s; 5 % of the longer + 0.25 s
     assert compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.13), limit=None).paced
     assert not compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.15), limit=None).paced
 
 
-def test_curves_agree_within_the_distance_of_equal_seeds() -> None:
+def test_curves_agree_within_the_distance_of_equal_seeds():
     first, other = run_of([10.0, 50.0, 90.0]), run_of([10.0, 50.3, 90.0, 95.0])
     # rms of 0, 0.3, 0 is 0.173
     assert compare_runs(first, other, limit=0.18).agrees
@@ -81,7 +78,7 @@ def test_curves_agree_within_the_distance_of_equal_seeds() -> None:
     assert compare_runs(first, run_of([10.0, 50.0]), limit=0.2) is None
 
 
-def test_a_run_that_missed_the_target_ends_no_earlier_than_the_other() -> None:
+def test_a_run_that_missed_the_target_ends_no_earlier_than_the_other():
     short = run_of([10.0, 50.0, 90.0], status="not_reached")
     other = run_of([10.0, 50.0, 90.0, 95.0])
     assert not compare_runs(short, other, limit=0.2).agrees
@@ -89,20 +86,15 @@ def test_a_run_that_missed_the_target_ends_no_earlier_than_the_other() -> None:
     assert compare_runs(short, run_of([10.0, 50.0, 90.0]), limit=0.2).agrees
 
 
-def evaluations(quality: tuple[float, ...] | list[float]) -> list[Evaluation]:
+def evaluations(quality):
     return [Evaluation(float(j), 0.11 * j, q) for j, q in enumerate(quality, 1)]
 
 
-def until_target(quality: tuple[float, ...] | list[float]) -> list[float]:
+def until_target(quality):
     return list(quality[: next(j for j, q in enumerate(quality, 1) if q >= 97.5)])
 
 
-def judged(
-    digits: Benchmark,
-    *own: list[float],
-    again: list[float] | None = None,
-    missed: float = 0.0,
-) -> Verdict:
+def judged(digits, *own, again=None, missed=0.0):
     """Three shipped runs claimed, `own` the curves of the worker for their seeds."""
     known = [run.quality for run in digits.reference_runs_at(64)]
     curves = [evaluations(until_target(quality)) for quality in known[:3]]
@@ -125,11 +117,11 @@ def judged(
     )
 
 
-def _run(index: int, seed: int, quality: list[float]) -> ReplayRun:
+def _run(index, seed, quality):
     return dataclasses.replace(replay(index, quality), seed=seed)
 
 
-def noisy(digits: Benchmark, place: int, *, rms: float) -> list[float]:
+def noisy(digits, place, *, rms):
     """The shipped curve of a seed as another host gives it."""
     curve = until_target(digits.reference_runs_at(64)[place].quality)
     noise = np.random.default_rng(place).normal(0, 1, len(curve))
@@ -137,7 +129,7 @@ def noisy(digits: Benchmark, place: int, *, rms: float) -> list[float]:
     return [q + float(n) for q, n in zip(curve, noise, strict=True)]
 
 
-def test_the_distance_is_that_of_the_epochs_both_have() -> None:
+def test_the_distance_is_that_of_the_epochs_both_have():
     first = evaluations([10.0, 20.0, 30.0, 40.0])
     second = evaluations([13.0, 24.0, 30.0])
 
@@ -146,14 +138,14 @@ def test_the_distance_is_that_of_the_epochs_both_have() -> None:
 
 
 @pytest.mark.parametrize("rms", [0.04, 0.19])
-def test_an_own_seed_as_another_host_gives_it_is_reproduced(digits: Benchmark, rms: float) -> None:
+def test_an_own_seed_as_another_host_gives_it_is_reproduced(digits, rms):
     found = judged(digits, noisy(digits, 0, rms=rms), noisy(digits, 1, rms=rms))
 
     assert found.outcome == "verified", found.reasons
     assert codes(found).count("curve_reproduced") == 2
 
 
-def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits: Benchmark) -> None:
+def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits):
     limit = digits.replay.equal_seed_distance if digits.replay is not None else None
     assert limit is not None
     for batch_size in (32, 64, 128):
@@ -166,7 +158,7 @@ def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits: Benchmar
         assert nearest > limit
 
 
-def test_one_workers_word_leaves_a_claim_open(digits: Benchmark) -> None:
+def test_one_workers_word_leaves_a_claim_open(digits):
     other = until_target(digits.reference_runs_at(64)[20].quality)
 
     found = judged(digits, other)
@@ -175,7 +167,7 @@ def test_one_workers_word_leaves_a_claim_open(digits: Benchmark) -> None:
     assert weight_of(found, "own_seed_not_confirmed") == "leaves_open"
 
 
-def test_two_workers_against_a_claim_reject_it(digits: Benchmark) -> None:
+def test_two_workers_against_a_claim_reject_it(digits):
     other = until_target(digits.reference_runs_at(64)[20].quality)
 
     found = judged(digits, other, again=other)
@@ -184,7 +176,7 @@ def test_two_workers_against_a_claim_reject_it(digits: Benchmark) -> None:
     assert weight_of(found, "curve_not_reproduced") == "rejects"
 
 
-def test_a_second_worker_that_reproduces_the_seed_keeps_the_claim(digits: Benchmark) -> None:
+def test_a_second_worker_that_reproduces_the_seed_keeps_the_claim(digits):
     other = until_target(digits.reference_runs_at(64)[20].quality)
 
     found = judged(digits, other, again=noisy(digits, 0, rms=0.1))
@@ -195,9 +187,7 @@ def test_a_second_worker_that_reproduces_the_seed_keeps_the_claim(digits: Benchm
     )
 
 
-def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(
-    digits: Benchmark,
-) -> None:
+def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(digits):
     assert digits.replay is not None
     unknown = dataclasses.replace(
         digits, replay=dataclasses.replace(digits.replay, equal_seed_distance=None)
@@ -210,7 +200,7 @@ def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(
     assert weight_of(found, "own_seed_not_compared") == "note"
 
 
-def test_own_runs_count_in_neither_target_band_time_nor_convergence(digits: Benchmark) -> None:
+def test_own_runs_count_in_neither_target_band_time_nor_convergence(digits):
     """A replay of an own seed that misses everything changes none of the other findings."""
     flat = [5.0] * 8
 
@@ -221,9 +211,7 @@ def test_own_runs_count_in_neither_target_band_time_nor_convergence(digits: Benc
     assert [r for r in found.reasons if r.code not in others] == list(honest.reasons)
 
 
-def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(
-    digits: Benchmark,
-) -> None:
+def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(digits):
     slow = [*until_target(digits.reference_runs_at(64)[0].quality)[:-1], 97.0, 97.0, 97.0, 97.6]
 
     found = judged(digits, slow)
@@ -237,7 +225,7 @@ def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(
 SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {"torch": "2.13.0"})
 
 
-def replay_report(seconds: list[float], *, quality: float = 98.0, **system: Any) -> ReplayReport:
+def replay_report(seconds, *, quality=98.0, **system):
     runs = [
         ReplayRun(
             index=index,
@@ -255,7 +243,7 @@ def replay_report(seconds: list[float], *, quality: float = 98.0, **system: Any)
     return ReplayReport(runs, WorkerSystem(**(vars(SYSTEM) | system)))
 
 
-def test_the_p_value_is_that_of_welchs_test_on_log_times(digits: Benchmark) -> None:
+def test_the_p_value_is_that_of_welchs_test_on_log_times(digits):
     first, second = [1.0, 1.1, 1.05, 0.98], [1.3, 1.25, 1.4]
     times, epochs = compare_replays(digits, replay_report(first), replay_report(second))
     wanted = stats.ttest_ind(np.log(first), np.log(second), equal_var=False).pvalue
@@ -266,7 +254,7 @@ def test_the_p_value_is_that_of_welchs_test_on_log_times(digits: Benchmark) -> N
     assert (epochs.first_mean, epochs.second_mean) == (3.5, 3.0)
 
 
-def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits: Benchmark) -> None:
+def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits):
     times, epochs = compare_replays(
         digits, replay_report([1.0, 1.1]), replay_report([2.0, 2.1], hardware_class="gpu")
     )
@@ -275,7 +263,7 @@ def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits: Benchma
     assert (epochs.comparable, epochs.p_value) == (True, pytest.approx(1.0))
 
 
-def test_replays_without_a_time_have_no_means(digits: Benchmark) -> None:
+def test_replays_without_a_time_have_no_means(digits):
     times, epochs = compare_replays(
         digits, replay_report([1.0]), replay_report([1.0, 2.0], quality=90.0)
     )
@@ -296,13 +284,11 @@ def test_replays_without_a_time_have_no_means(digits: Benchmark) -> None:
     ("first", "second", "wanted"),
     [([2.0, 2.0], [2.0, 2.0], 1.0), ([3.0, 3.0], [2.0, 2.0], 0.0), ([2.0, 2.0], [3.0, 3.0], 0.0)],
 )
-def test_without_any_scatter_the_same_is_chance_and_a_difference_is_not(
-    first: list[float], second: list[float], wanted: float
-) -> None:
+def test_without_any_scatter_the_same_is_chance_and_a_difference_is_not(first, second, wanted):
     assert two_sided_p(first, second) == wanted
 
 
-def test_systems_differ_where_they_differ() -> None:
+def test_systems_differ_where_they_differ():
     other = replay_report([1.0], threads=2, software={"torch": "2.14.0", "numpy": "2"})
     found = [(d.field, d.first, d.second) for d in compare_systems(replay_report([1.0]), other)]
 
@@ -319,28 +305,28 @@ CLAIM = Claim("digits", "closed", "m", "f", System("s", "cpu", "p"), ("run_0.log
 A100 = WorkerSystem("w", "other", "p", 1, 1.0, None, 0, 1, {})
 
 
-def replayed(lowest: PrecisionName | None) -> ReplayReport:
+def replayed(lowest):
     audit = PrecisionAudit(lowest=lowest, observed={"fp32": 8, "bf16": 1}, autocast=True)
     return ReplayReport(runs=[], system=A100, precision=audit)
 
 
-def claiming(precision: PrecisionName | None) -> Claim:
+def claiming(precision):
     return dataclasses.replace(CLAIM, precision=precision)
 
 
-def test_one_narrow_operation_names_the_whole_run() -> None:
+def test_one_narrow_operation_names_the_whole_run():
     assert narrowest(["fp32", "fp32", "fp8", "bf16"]) == "fp8"
     assert narrowest(["fp32", "tf32"]) == "tf32"
     assert narrowest([]) is None
 
 
-def test_bfloat16_keeps_fewer_digits_than_float16() -> None:
+def test_bfloat16_keeps_fewer_digits_than_float16():
     assert is_narrower("bf16", "fp16")
     assert not is_narrower("fp16", "bf16")
     assert not is_narrower("fp32", "fp32")
 
 
-def test_bfloat16_inside_a_claim_of_float32_is_rejected() -> None:
+def test_bfloat16_inside_a_claim_of_float32_is_rejected():
     (reason,) = judge_precision(claiming("fp32"), replayed("bf16"))
     assert (reason.code, reason.weight) == ("precision_differs", "rejects")
     assert "the claim states fp32, and the training touched bf16" in reason.message
@@ -348,25 +334,23 @@ def test_bfloat16_inside_a_claim_of_float32_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(("claim", "found"), [("bf16", "bf16"), ("bf16", "fp32"), ("tf32", "fp32")])
-def test_a_training_as_wide_as_claimed_or_wider_agrees(
-    claim: PrecisionName, found: PrecisionName
-) -> None:
+def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found):
     (reason,) = judge_precision(claiming(claim), replayed(found))
     assert (reason.code, reason.weight) == ("precision_agrees", "supports")
 
 
-def test_tf32_inside_a_claim_of_float32_is_rejected() -> None:
+def test_tf32_inside_a_claim_of_float32_is_rejected():
     (reason,) = judge_precision(claiming("fp32"), replayed("tf32"))
     assert reason.weight == "rejects"
 
 
-def test_without_claim_or_audit_there_is_nothing_to_compare() -> None:
+def test_without_claim_or_audit_there_is_nothing_to_compare():
     assert judge_precision(claiming(None), replayed("bf16")) == []
     assert judge_precision(claiming("fp32"), replayed(None)) == []
     assert judge_precision(claiming("fp32"), ReplayReport(runs=[], system=A100)) == []
 
 
-def test_a_verdict_holds_the_precision_too(digits: Benchmark) -> None:
+def test_a_verdict_holds_the_precision_too(digits):
     verdict = judge(digits, claiming("fp32"), [], replayed("bf16"), runs_planned=1)
     assert verdict.outcome == "rejected"
     assert "precision_differs" in {reason.code for reason in verdict.reasons}
@@ -376,7 +360,5 @@ def test_a_verdict_holds_the_precision_too(digits: Benchmark) -> None:
 @pytest.mark.parametrize(
     ("error", "name"), [(2.4e-7, "fp32"), (3e-4, "tf32"), (1.7e-3, "bf16"), (0.1, "bf16")]
 )
-def test_an_error_against_float64_tells_what_was_computed_in(
-    error: float, name: PrecisionName
-) -> None:
+def test_an_error_against_float64_tells_what_was_computed_in(error, name):
     assert precision_by_error(error) == name

@@ -4,13 +4,11 @@ import dataclasses
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from finishline.rules.archive.definitions import shipped_file
-from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark, read_benchmark
+from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     Phases,
@@ -29,7 +27,7 @@ from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.run import Evaluation
-from finishline.rules.scoring.scoring import Result, score, scored_places
+from finishline.rules.scoring.scoring import score, scored_places
 
 # Source: MLPerf training_rules.adoc (9 December 2025; of v0.5: December 2018) and, for what is
 # called what in a log, the compliance checkers of v4.1, v5.0 and v5.1.
@@ -66,24 +64,17 @@ FACTS = [
 
 
 @pytest.fixture(scope="module")
-def benchmarks(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+def benchmarks(shipped_benchmarks):
     return shipped_benchmarks
 
 
 @pytest.fixture(scope="module")
-def groups(archives: Path) -> list[dict[str, Any]]:
-    return json.loads((archives / "mlperf" / "expected_v51.json").read_text())["groups"]  # type: ignore[no-any-return]
+def groups(archives):
+    return json.loads((archives / "mlperf" / "expected_v51.json").read_text())["groups"]
 
 
 @pytest.mark.parametrize(("name", "value", "direction", "unit", "runs"), FACTS)
-def test_a_definition_has_the_facts_of_the_rules(
-    benchmarks: dict[str, Benchmark],
-    name: str,
-    value: float,
-    direction: str,
-    unit: str,
-    runs: int,
-) -> None:
+def test_a_definition_has_the_facts_of_the_rules(benchmarks, name, value, direction, unit, runs):
     benchmark = benchmarks[f"mlperf-{name}"]
 
     assert (benchmark.target.value, benchmark.target.direction) == (value, direction)
@@ -94,14 +85,12 @@ def test_a_definition_has_the_facts_of_the_rules(
     assert (benchmark.rcp is None) == name.startswith("v0.5")
 
 
-def test_no_definition_is_left_untested(benchmarks: dict[str, Benchmark]) -> None:
+def test_no_definition_is_left_untested(benchmarks):
     shipped = {name for name in benchmarks if name.startswith("mlperf-")}
     assert shipped == {f"mlperf-{name}" for name, *_ in FACTS}
 
 
-def test_every_reference_point_has_twice_the_runs_of_a_submission(
-    benchmarks: dict[str, Benchmark],
-) -> None:
+def test_every_reference_point_has_twice_the_runs_of_a_submission(benchmarks):
     """Source: training_rules.adoc, "at least 2N epoch convergence numbers".
 
     The published tables of Stable Diffusion have fewer: 20, 15, 14, 13 and 13 in v4.1, and 13 at
@@ -120,9 +109,7 @@ def test_every_reference_point_has_twice_the_runs_of_a_submission(
             assert len(point.epochs) >= fewest
 
 
-def test_the_targets_of_v05_are_those_in_its_logs(
-    archives: Path, benchmarks: dict[str, Benchmark]
-) -> None:
+def test_the_targets_of_v05_are_those_in_its_logs(archives, benchmarks):
     expected = json.loads((archives / "mlperf" / "expected_v05.json").read_text())
     for directory, runs in expected.items():
         benchmark = benchmarks[f"mlperf-v0.5-{directory.rpartition('/')[2]}"]
@@ -140,9 +127,7 @@ def test_the_targets_of_v05_are_those_in_its_logs(
         ("v4.1-stable_diffusion", [("FID", 90.0, "lower"), ("CLIP", 0.15, "higher")]),
     ],
 )
-def test_benchmarks_may_have_two_metrics_to_reach(
-    benchmarks: dict[str, Benchmark], name: str, goals: list[tuple[str, float, str]]
-) -> None:
+def test_benchmarks_may_have_two_metrics_to_reach(benchmarks, name, goals):
     target = benchmarks[f"mlperf-{name}"].target
 
     parts = (target, *target.also)
@@ -150,15 +135,13 @@ def test_benchmarks_may_have_two_metrics_to_reach(
     assert target.logged_names == tuple(goal[0] for goal in goals)
 
 
-def test_only_v05_does_not_ask_for_seeds(benchmarks: dict[str, Benchmark]) -> None:
+def test_only_v05_does_not_ask_for_seeds(benchmarks):
     lenient = {name for name, each in benchmarks.items() if each.runs.seeds == "if_logged"}
 
     assert lenient == {name for name in benchmarks if name.startswith("mlperf-v0.5")}
 
 
-def score_group(
-    archives: Path, benchmark: Benchmark, group: dict[str, Any], *, pruned: bool = True
-) -> Result:
+def score_group(archives, benchmark, group, *, pruned=True):
     runs = [
         parse_run_log(
             (archives / "mlperf" / "v5.1" / run["file"]).read_bytes(),
@@ -172,9 +155,7 @@ def score_group(
     )
 
 
-def test_every_published_score_of_v51_raw_and_normalised(
-    archives: Path, benchmarks: dict[str, Benchmark], groups: list[dict[str, Any]]
-) -> None:
+def test_every_published_score_of_v51_raw_and_normalised(archives, benchmarks, groups):
     """Expected: mlperf-logging 4.1.68 from the same logs.
 
     The published variation of the one set with an aborted run, Cisco's dlrm_dcnv2, counts that
@@ -202,8 +183,8 @@ def test_every_published_score_of_v51_raw_and_normalised(
 
 
 def test_the_published_set_that_fails_against_all_points_is_not_ranked(
-    archives: Path, benchmarks: dict[str, Benchmark], groups: list[dict[str, Any]]
-) -> None:
+    archives, benchmarks, groups
+):
     """NVIDIA's theia at batch size 64: the full table of llama2_70b_lora has a slower 32."""
     (group,) = [group for group in groups if group["system"].startswith("theia")]
     result = score_group(archives, benchmarks["mlperf-v5.1-llama2_70b_lora"], group, pruned=False)
@@ -216,9 +197,7 @@ def test_the_published_set_that_fails_against_all_points_is_not_ranked(
     assert not result.eligible
 
 
-def test_the_open_division_is_held_against_no_reference(
-    archives: Path, benchmarks: dict[str, Benchmark], groups: list[dict[str, Any]]
-) -> None:
+def test_the_open_division_is_held_against_no_reference(archives, benchmarks, groups):
     group = next(group for group in groups if group["benchmark"] == "retinanet")
     benchmark = benchmarks["mlperf-v5.1-retinanet"]
     result = score_group(archives, benchmark, group | {"division": "open"})
@@ -227,12 +206,10 @@ def test_the_open_division_is_held_against_no_reference(
     assert result.tta_seconds == result.raw_tta_seconds
 
 
-def test_of_100_runs_of_ncf_the_first_50_that_converge_count(
-    benchmarks: dict[str, Benchmark],
-) -> None:
+def test_of_100_runs_of_ncf_the_first_50_that_converge_count(benchmarks):
     """Source: training_rules.adoc of v0.5: "Run 100, use first 50 that converge"."""
     rule = benchmarks["mlperf-v0.5-ncf"].runs
-    every_other: list[float | None] = [None if i % 2 else float(i) for i in range(110)]
+    every_other = [None if i % 2 else float(i) for i in range(110)]
 
     assert rule.wanted == 100
     assert scored_places(every_other, rule) == list(range(0, 100, 2))
@@ -246,7 +223,7 @@ MASK = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
 MASKRCNN = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(MASK,))
 
 
-def evaluation(quality: float, **others: float) -> Evaluation:
+def evaluation(quality, **others):
     return Evaluation(epoch=1.0, seconds=1.0, quality=quality, others=others)
 
 
@@ -254,14 +231,12 @@ def evaluation(quality: float, **others: float) -> Evaluation:
     ("box", "mask", "reached"),
     [(0.377, 0.339, True), (0.376, 0.4, False), (0.4, 0.338, False), (0.4, 0.4, True)],
 )
-def test_both_metrics_must_be_reached_at_one_evaluation(
-    box: float, mask: float, reached: bool
-) -> None:
+def test_both_metrics_must_be_reached_at_one_evaluation(box, mask, reached):
     """Source: training_rules.adoc of v0.5, "0.377 Box min AP and 0.339 Mask min AP"."""
     assert MASKRCNN.is_reached_at(evaluation(box, SEGM=mask)) is reached
 
 
-def test_a_metric_that_was_not_measured_is_not_reached() -> None:
+def test_a_metric_that_was_not_measured_is_not_reached():
     assert not MASKRCNN.is_reached_at(evaluation(0.4))
     assert not MASKRCNN.is_reached_at(Evaluation(1.0, 1.0, 0.4))
     three = replace(MASKRCNN, also=(MASK, replace(MASK, logged_as="KEYPOINTS")))
@@ -269,7 +244,7 @@ def test_a_metric_that_was_not_measured_is_not_reached() -> None:
     assert three.is_reached_at(evaluation(0.4, SEGM=0.4, KEYPOINTS=0.4))
 
 
-def test_one_metric_may_fall_while_the_other_rises() -> None:
+def test_one_metric_may_fall_while_the_other_rises():
     clip = QualityTarget("CLIP score", 0.15, "score", "higher", logged_as="CLIP")
     target = QualityTarget("FID", 90.0, "score", "lower", logged_as="FID", also=(clip,))
     assert target.is_reached_at(evaluation(90.0, CLIP=0.15))
@@ -281,11 +256,9 @@ def test_one_metric_may_fall_while_the_other_rises() -> None:
     ("value", "direction", "single"),
     [(21.8, "higher", 21.799999237060547), (0.925, "lower", 0.925000011920929)],
 )
-def test_in_single_precision_a_target_is_reached_by_itself(
-    value: float, direction: str, single: float
-) -> None:
+def test_in_single_precision_a_target_is_reached_by_itself(value, direction, single):
     """Expected: numpy.float32, and the log of a published run of GNMT that stopped there."""
-    exact = QualityTarget("BLEU", value, "BLEU", direction)  # type: ignore[arg-type]
+    exact = QualityTarget("BLEU", value, "BLEU", direction)
     target = replace(exact, single_precision=True)
     assert target.is_reached(single)
     assert target.is_reached(value)
@@ -305,14 +278,12 @@ def test_in_single_precision_a_target_is_reached_by_itself(
         ("lower", None, 0.0, False),
     ],
 )
-def test_no_quality_is_beyond_what_the_data_allow(
-    direction: str, floor: float | None, quality: float, beyond: bool
-) -> None:
-    target = QualityTarget("q", 0.8, "loss", direction, floor=floor)  # type: ignore[arg-type]
+def test_no_quality_is_beyond_what_the_data_allow(direction, floor, quality, beyond):
+    target = QualityTarget("q", 0.8, "loss", direction, floor=floor)
     assert target.is_beyond_floor(quality) is beyond
 
 
-def changed(old: str, new: str) -> bytes:
+def changed(old, new):
     text = shipped_file("mlperf-v0.5-maskrcnn").read_text()
     assert old in text
     return text.replace(old, new).encode()
@@ -327,15 +298,13 @@ def changed(old: str, new: str) -> bytes:
         ('metric = "mask AP"', 'metric = "mask AP"\nreach = "sustained"', "target.also[0].reach"),
     ],
 )
-def test_a_definition_names_each_metric_as_logs_do(
-    benchmarks_dir: Path, old: str, new: str, field: str
-) -> None:
+def test_a_definition_names_each_metric_as_logs_do(benchmarks_dir, old, new, field):
     with pytest.raises(BenchmarkError) as caught:
         parse_benchmark(changed(old, new), file="mlperf-v0.5-maskrcnn.toml")
     assert caught.value.field == field
 
 
-def test_only_a_target_of_several_metrics_is_measured_afterwards() -> None:
+def test_only_a_target_of_several_metrics_is_measured_afterwards():
     text = shipped_file("mlperf-v0.5-ssd").read_text()
     content = text.replace('reach = "first', 'offline = true\nreach = "first').encode()
     with pytest.raises(BenchmarkError) as caught:
@@ -369,15 +338,13 @@ ROUND = Phases(
         (NOON + 3 * DAY, "closed", True, False),
     ],
 )
-def test_each_phase_begins_at_its_moment(
-    now: datetime, phase: str, frozen: bool, embargoed: bool
-) -> None:
+def test_each_phase_begins_at_its_moment(now, phase, frozen, embargoed):
     assert phase_at(ROUND, now) == phase
     assert is_frozen(ROUND, now) is frozen
     assert is_embargoed(ROUND, now) is embargoed
 
 
-def test_without_dates_it_is_open_for_ever() -> None:
+def test_without_dates_it_is_open_for_ever():
     assert phase_at(NO_PHASES, NOON) == "open"
     assert why_not_taken(NO_PHASES, NOON, benchmark_id="digits") is None
     assert not is_frozen(NO_PHASES, NOON)
@@ -385,7 +352,7 @@ def test_without_dates_it_is_open_for_ever() -> None:
     assert sentence_at(NO_PHASES, NOON) == "Open: it has no dates."
 
 
-def test_a_refusal_says_when() -> None:
+def test_a_refusal_says_when():
     early = why_not_taken(ROUND, NOON - DAY, benchmark_id="digits")
     late = why_not_taken(ROUND, NOON + 2 * DAY, benchmark_id="digits")
     assert early == ("digits is not open yet: it takes submissions from 2026-12-01 12:00 UTC on.")
@@ -393,7 +360,7 @@ def test_a_refusal_says_when() -> None:
     assert why_not_taken(ROUND, NOON, benchmark_id="digits") is None
 
 
-def test_the_sentence_tells_the_phase_and_what_comes_next() -> None:
+def test_the_sentence_tells_the_phase_and_what_comes_next():
     assert sentence_at(ROUND, NOON) == (
         "Open until 2026-12-03 12:00 UTC. Its rules are frozen from 2026-12-02 12:00 UTC on. "
         "Results are under embargo until 2026-12-04 12:00 UTC."
@@ -407,7 +374,7 @@ def test_the_sentence_tells_the_phase_and_what_comes_next() -> None:
     )
 
 
-def test_dates_out_of_order_are_named() -> None:
+def test_dates_out_of_order_are_named():
     assert faults(ROUND) == []
     assert faults(Phases(opens_at=NOON, closes_at=NOON)) == [
         "The closing date must be after the opening, 2026-12-01 12:00 UTC."
@@ -419,7 +386,7 @@ def test_dates_out_of_order_are_named() -> None:
     assert faults(Phases(NOON, NOON - DAY, NOON + DAY, NOON - DAY)) == []
 
 
-def test_what_differs_is_found() -> None:
+def test_what_differs_is_found():
     assert changed_phases(ROUND, ROUND) == ()
     assert changed_phases(ROUND, NO_PHASES) == (
         "opens_at",
@@ -446,8 +413,8 @@ def test_what_differs_is_found() -> None:
     ],
 )
 def test_what_scoring_reads_makes_other_rules_and_words_do_not(
-    before: str, after: str, differ: tuple[str, ...], benchmarks_dir: Path
-) -> None:
+    before, after, differ, benchmarks_dir
+):
     text = (benchmarks_dir / "digits.toml").read_text()
     assert before in text
     changed = text.replace(before, after, 1)

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.duel import duel_reasons, duel_sentence, why_no_duel
 from finishline.rules.verification.duel_pairs import (
-    Duel,
     DuelRun,
     Pair,
     interleave,
@@ -33,25 +31,25 @@ BY_HAND = [(1.00, 1.20), (1.10, 1.30), (0.90, 1.20), (1.00, 1.25)]
 
 
 @pytest.fixture
-def claim() -> Claim:
+def claim():
     system = System("laptop", "cpu-test", "any")
     return Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
 
 
-def run_of(seconds: float | None, *, epochs: float = 8.0, ending: str = "reached") -> DuelRun:
+def run_of(seconds, *, epochs=8.0, ending="reached"):
     if seconds is None:
         return DuelRun(0, 1, "missed" if ending == "reached" else "void")
     return DuelRun(0, 1, "reached", seconds, epochs)
 
 
-def fight(*times: tuple[float | None, float | None]) -> Duel:
+def fight(*times):
     """The duel of these seconds (challenger, holder), None for a run that missed the target."""
     return judge_duel(
         [Pair(number, run_of(a), run_of(b)) for number, (a, b) in enumerate(times, start=1)]
     )
 
 
-def replayed(index: int, *, seconds: float = 1.0, quality: float = 98.0) -> ReplayRun:
+def replayed(index, *, seconds=1.0, quality=98.0):
     ledger = {"train": seconds}
     curve = [
         ReplayEvaluation(1.0, 1152, seconds / 2, 60.0, ledger),
@@ -63,20 +61,20 @@ def replayed(index: int, *, seconds: float = 1.0, quality: float = 98.0) -> Repl
     )  # fmt: skip
 
 
-def test_runs_alternate_a_b_b_a() -> None:
+def test_runs_alternate_a_b_b_a():
     assert "".join(LETTERS[side] for side in interleave(4)) == "ABBAABBA"
     assert "".join(LETTERS[side] for side in interleave(3)) == "ABBAAB"
 
 
 @pytest.mark.parametrize("pairs", [2, 4, 20])
-def test_a_linear_drift_leaves_an_even_number_of_pairs_alone(pairs: int) -> None:
+def test_a_linear_drift_leaves_an_even_number_of_pairs_alone(pairs):
     order = interleave(pairs)
     places = {side: [i for i, each in enumerate(order) if each == side] for side in LETTERS}
     assert sum(places["challenger"]) == sum(places["holder"])
     assert len(places["challenger"]) == pairs
 
 
-def test_four_pairs_worked_by_hand() -> None:
+def test_four_pairs_worked_by_hand():
     """Log ratios -0.18232, -0.16705, -0.28768, -0.22314: mean -0.21505, s 0.05390, t -7.98."""
     duel = fight(*BY_HAND)
 
@@ -95,13 +93,13 @@ def test_four_pairs_worked_by_hand() -> None:
     assert fight((1.0, 1.0), (1.0, 1.2)).pairs[0].winner is None
 
 
-def test_the_other_way_round_the_holder_is_faster() -> None:
+def test_the_other_way_round_the_holder_is_faster():
     duel = fight(*((b, a) for a, b in BY_HAND))
     assert duel.outcome == "holder_faster"
     assert duel.p_value == pytest.approx(fight(*BY_HAND).p_value)
 
 
-def test_what_drifts_alike_on_both_sides_does_not_hide_a_difference() -> None:
+def test_what_drifts_alike_on_both_sides_does_not_hide_a_difference():
     """Twice as slow at the end as at the start, and 5 % apart: pairing sees it, Welch does not."""
     drift = [1.0, 1.2, 1.5, 1.7, 2.0]
     noise = [0.01, -0.01, 0.0, 0.005, -0.005]
@@ -114,7 +112,7 @@ def test_what_drifts_alike_on_both_sides_does_not_hide_a_difference() -> None:
     assert unpaired.pvalue > 0.5
 
 
-def test_noise_is_told_apart_from_nothing_and_says_how_many_pairs_it_would_take() -> None:
+def test_noise_is_told_apart_from_nothing_and_says_how_many_pairs_it_would_take():
     """Log ratios +-0.1 about -0.05: s = 0.11547; ((1.95996 + 0.84162) s / 0.05)^2 + 1.92 = 43.8."""
     duel = fight(*((math.exp(x), 1.0) for x in (0.05, -0.15, 0.05, -0.15)))
 
@@ -124,7 +122,7 @@ def test_noise_is_told_apart_from_nothing_and_says_how_many_pairs_it_would_take(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_not_separated_needs_more_pairs_than_there_were(seed: int) -> None:
+def test_what_is_not_separated_needs_more_pairs_than_there_were(seed):
     draw = random.Random(seed)
     times = [(draw.lognormvariate(0.03, 0.05), 1.0) for _ in range(draw.choice([2, 3, 5]))]
     duel = fight(*times)
@@ -133,7 +131,7 @@ def test_what_is_not_separated_needs_more_pairs_than_there_were(seed: int) -> No
     assert duel.outcome in ("not_separable", "challenger_faster", "holder_faster")
 
 
-def test_a_side_that_missed_does_not_win_by_its_other_runs() -> None:
+def test_a_side_that_missed_does_not_win_by_its_other_runs():
     """Four times far faster and once not at all: to drop that run would reward a gamble."""
     duel = fight((None, 1.0), *[(0.5 + i / 100, 1.0) for i in range(4)])
 
@@ -143,7 +141,7 @@ def test_a_side_that_missed_does_not_win_by_its_other_runs() -> None:
     assert (duel.missed_by("challenger"), duel.won_by("holder")) == (1, 1)
 
 
-def test_a_missed_run_of_the_slower_side_takes_nothing_from_the_faster() -> None:
+def test_a_missed_run_of_the_slower_side_takes_nothing_from_the_faster():
     duel = fight((1.0, None), *BY_HAND)
 
     assert (duel.outcome, duel.test) == ("challenger_faster", "paired_t")
@@ -151,7 +149,7 @@ def test_a_missed_run_of_the_slower_side_takes_nothing_from_the_faster() -> None
     assert duel.time.pairs == 4
 
 
-def test_a_side_that_never_reaches_loses_once_there_are_six_pairs() -> None:
+def test_a_side_that_never_reaches_loses_once_there_are_six_pairs():
     """2 (1/2)^5 = 0.0625 is not yet proof, 2 (1/2)^6 = 0.03125 is."""
     five, six = fight(*[(1.0, None)] * 5), fight(*[(1.0, None)] * 6)
 
@@ -161,7 +159,7 @@ def test_a_side_that_never_reaches_loses_once_there_are_six_pairs() -> None:
     assert "the challenger won 6 and the holder 0" in duel_sentence(six)
 
 
-def test_where_most_pairs_lack_a_time_both_sides_are_held_to_their_wins() -> None:
+def test_where_most_pairs_lack_a_time_both_sides_are_held_to_their_wins():
     """Two noisy pairs with both times say nothing; ten won pairs of ten say enough."""
     duel = fight((0.7, 1.0), (0.99, 1.0), *[(1.0, None)] * 8)
 
@@ -169,14 +167,14 @@ def test_where_most_pairs_lack_a_time_both_sides_are_held_to_their_wins() -> Non
     assert duel.p_value == pytest.approx(1 / 2**10)
 
 
-def test_where_nobody_reaches_nothing_can_be_said() -> None:
+def test_where_nobody_reaches_nothing_can_be_said():
     duel = fight((None, None), (None, None))
 
     assert (duel.outcome, duel.p_value) == ("inconclusive", None)
     assert "too few decided pairs" in duel_sentence(duel)
 
 
-def test_a_void_run_takes_its_pair_out() -> None:
+def test_a_void_run_takes_its_pair_out():
     void = Pair(5, DuelRun(8, 1, "void"), run_of(9.0))
     duel = judge_duel([*fight(*BY_HAND).pairs, void])
 
@@ -186,11 +184,11 @@ def test_a_void_run_takes_its_pair_out() -> None:
     assert void.winner is None
 
 
-def test_one_pair_is_too_few() -> None:
+def test_one_pair_is_too_few():
     assert fight((1.0, 2.0)).outcome == "inconclusive"
 
 
-def test_the_ratio_of_times_is_that_of_epochs_times_that_of_paces() -> None:
+def test_the_ratio_of_times_is_that_of_epochs_times_that_of_paces():
     pairs = [
         Pair(1, run_of(1.0, epochs=8.0), run_of(1.5, epochs=9.0)),
         Pair(2, run_of(1.1, epochs=7.0), run_of(1.4, epochs=10.0)),
@@ -205,7 +203,7 @@ def test_the_ratio_of_times_is_that_of_epochs_times_that_of_paces() -> None:
     assert duel.time.ratio == pytest.approx(duel.epochs.ratio * duel.pace.ratio)
 
 
-def test_equal_readings_scatter_as_much_as_they_are_rounded() -> None:
+def test_equal_readings_scatter_as_much_as_they_are_rounded():
     """Times to a millisecond, epochs to one; paces to a millisecond over the fewest epochs, 4."""
     duel = judge_duel([Pair(n, run_of(2.0, epochs=8.0), run_of(2.0, epochs=4.0)) for n in (1, 2)])
 
@@ -218,20 +216,20 @@ def test_equal_readings_scatter_as_much_as_they_are_rounded() -> None:
     assert duel.pace.log_stdev == pytest.approx(math.hypot(0.00025 / 0.25, 0.00025 / 0.5) / a_step)
 
 
-def test_a_pair_is_won_by_the_shorter_time_and_by_nobody_at_equal_ones() -> None:
+def test_a_pair_is_won_by_the_shorter_time_and_by_nobody_at_equal_ones():
     winners = [pair.winner for pair in fight((1.0, 1.1), (1.1, 1.0), (1.0, 1.0)).pairs]
 
     assert winners == ["challenger", "holder", None]
 
 
-def test_a_few_missed_runs_of_noisy_sides_need_six_pairs_to_be_counted() -> None:
+def test_a_few_missed_runs_of_noisy_sides_need_six_pairs_to_be_counted():
     """Two of three pairs have both times and tell nothing apart; a side that misses is counted."""
     duel = fight((1.0, 2.0), (2.0, 1.0), (1.0, None))
 
     assert (duel.outcome, duel.test, duel.pairs_needed) == ("not_separable", "paired_t", 6)
 
 
-def test_equal_sides_are_separated_at_most_one_time_in_twenty() -> None:
+def test_equal_sides_are_separated_at_most_one_time_in_twenty():
     draw = random.Random(17)
     wrong = 0
     for _ in range(2000):
@@ -239,13 +237,13 @@ def test_equal_sides_are_separated_at_most_one_time_in_twenty() -> None:
             tuple(None if draw.random() < 0.05 else draw.lognormvariate(0, 0.05) for _ in "AB")
             for _ in range(8)
         ]
-        wrong += fight(*times).outcome in ("challenger_faster", "holder_faster")  # type: ignore[arg-type]
+        wrong += fight(*times).outcome in ("challenger_faster", "holder_faster")
     # 5 % of 2000, and three standard deviations of such a count.
     assert wrong <= 100 + 3 * math.sqrt(2000 * 0.05 * 0.95)
     assert wrong > 20
 
 
-def test_a_report_is_read_in_the_order_the_sides_were_trained(digits: Benchmark) -> None:
+def test_a_report_is_read_in_the_order_the_sides_were_trained(digits):
     runs = [replayed(i, seconds=float(i + 1)) for i in range(4)]
     pairs = pair_runs(digits, ReplayReport(runs, SYSTEM))
 
@@ -254,7 +252,7 @@ def test_a_report_is_read_in_the_order_the_sides_were_trained(digits: Benchmark)
     assert pairs[0].challenger.epochs == 2.0
 
 
-def test_a_run_that_says_it_reached_and_did_not_is_missed(digits: Benchmark) -> None:
+def test_a_run_that_says_it_reached_and_did_not_is_missed(digits):
     diverged = Failure("submitter", "training_diverged", "no", "mend it")
     lost = Failure("infrastructure", "child_died", "no", "wait")
     runs = [
@@ -270,7 +268,7 @@ def test_a_run_that_says_it_reached_and_did_not_is_missed(digits: Benchmark) -> 
     assert (first.winner, second.winner) == ("holder", None)
 
 
-def test_a_time_of_zero_counts_as_the_shortest_that_is_measured(digits: Benchmark) -> None:
+def test_a_time_of_zero_counts_as_the_shortest_that_is_measured(digits):
     runs = [replayed(0, seconds=0.0), replayed(1, seconds=1.0)]
     (pair,) = pair_runs(digits, ReplayReport(runs, SYSTEM))
 
@@ -278,9 +276,7 @@ def test_a_time_of_zero_counts_as_the_shortest_that_is_measured(digits: Benchmar
 
 
 @pytest.mark.parametrize(("epoch", "known"), [(0.5, 0.5), (0.0, None)])
-def test_epochs_are_compared_where_the_log_counts_them(
-    digits: Benchmark, epoch: float, known: float | None
-) -> None:
+def test_epochs_are_compared_where_the_log_counts_them(digits, epoch, known):
     at_target = ReplayEvaluation(epoch, 576, 1.0, 98.0, {"train": 1.0})
     runs = [replace(replayed(index), evaluations=[at_target]) for index in (0, 1)]
     (pair,) = pair_runs(digits, ReplayReport(runs, SYSTEM))
@@ -288,12 +284,12 @@ def test_epochs_are_compared_where_the_log_counts_them(
     assert (pair.challenger.seconds, pair.challenger.epochs) == (1.0, known)
 
 
-def test_an_odd_number_of_runs_is_no_duel(digits: Benchmark) -> None:
+def test_an_odd_number_of_runs_is_no_duel(digits):
     with pytest.raises(RuleError, match="two runs for each pair"):
         pair_runs(digits, ReplayReport([replayed(0)], SYSTEM))
 
 
-def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits: Benchmark, claim: Claim) -> None:
+def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits, claim):
     duel = fight((1.0, None), *BY_HAND)
     reasons = duel_reasons(duel, claimed_on=claim.system, trained_on=SYSTEM)
     by_code = {reason.code: reason for reason in reasons}
@@ -309,9 +305,7 @@ def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits: Benchmark, cla
     assert codes[-1] == "hardware_differs"
 
 
-def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(
-    digits: Benchmark, claim: Claim
-) -> None:
+def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(digits, claim):
     claim = replace(claim, trained_with="reference")
     system = replace(claim.system, hardware_class="h200-8")
     unknown = replace(claim, hyperparameters={"dropout": 0.1})

@@ -18,9 +18,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("values", "outcome", "missing"), EXAMPLES)
-def test_the_mean_of_the_second_halves_is_held_against_the_target(
-    values: tuple[float, ...], outcome: str, missing: float
-) -> None:
+def test_the_mean_of_the_second_halves_is_held_against_the_target(values, outcome, missing):
     found = judge_halves(values, target=96.5, direction="higher")
 
     assert (found.outcome, found.missing) == (outcome, pytest.approx(missing))
@@ -33,9 +31,7 @@ def test_the_mean_of_the_second_halves_is_held_against_the_target(
 
 
 @pytest.mark.parametrize(("values", "outcome", "missing"), EXAMPLES)
-def test_a_loss_is_judged_as_its_mirror_image(
-    values: tuple[float, ...], outcome: str, missing: float
-) -> None:
+def test_a_loss_is_judged_as_its_mirror_image(values, outcome, missing):
     losses = [100 - value for value in values]
 
     found = judge_halves(losses, target=3.5, direction="lower")
@@ -43,18 +39,18 @@ def test_a_loss_is_judged_as_its_mirror_image(
     assert (found.outcome, found.missing) == (outcome, pytest.approx(missing))
 
 
-def test_a_mean_exactly_at_the_target_confirms() -> None:
+def test_a_mean_exactly_at_the_target_confirms():
     assert judge_halves([96.0, 97.0], target=96.5, direction="higher").outcome == "confirmed"
     assert judge_halves([0.5, 0.75], target=0.625, direction="lower").outcome == "confirmed"
 
 
-def test_one_run_below_the_target_is_short_without_a_test() -> None:
+def test_one_run_below_the_target_is_short_without_a_test():
     found = judge_halves([10.0], target=96.5, direction="higher")
 
     assert (found.outcome, found.missing, found.p_value) == ("short", 86.5, None)
 
 
-def test_equal_runs_below_the_target_disagree() -> None:
+def test_equal_runs_below_the_target_disagree():
     assert judge_halves([96.0] * 5, target=96.5, direction="higher").outcome == "disagrees"
 
 
@@ -62,7 +58,7 @@ TEACHER = Halves(target=96.5, items=16_384, runs=5)
 TRIALS = 1_000
 
 
-def test_relabelling_below_the_target_is_measured_at_most_once_in_a_hundred() -> None:
+def test_relabelling_below_the_target_is_measured_at_most_once_in_a_hundred():
     below = np.full((1, 20), 96.3)
     assert measured_share(TEACHER, below, trials=TRIALS) <= 0.01
     # With fewer items a half, luck passes more often.
@@ -70,18 +66,18 @@ def test_relabelling_below_the_target_is_measured_at_most_once_in_a_hundred() ->
     assert measured_share(lenient, below, trials=TRIALS) > 0.02
 
 
-def test_an_entry_above_the_target_is_measured_in_nine_of_ten() -> None:
+def test_an_entry_above_the_target_is_measured_in_nine_of_ten():
     assert measured_share(TEACHER, np.full((1, 1), 96.9), trials=TRIALS) >= 0.9
 
 
-def test_runs_like_the_references_are_measured() -> None:
+def test_runs_like_the_references_are_measured():
     """Means of the reference at 80, 90 and 100 percent of its steps, scattered as its draws are."""
     scatter = np.random.default_rng(1).normal(0, 0.3, (40, 1))
     curves = np.array([[93.7, 95.6, 97.5]]) + scatter
     assert measured_share(TEACHER, curves, trials=TRIALS) >= 0.99
 
 
-def test_two_missed_runs_of_five_are_never_measured() -> None:
+def test_two_missed_runs_of_five_are_never_measured():
     half_miss = np.array([[50.0], [99.0]])
     share = measured_share(TEACHER, half_miss, trials=TRIALS)
     assert share == pytest.approx(6 / 32, abs=0.05)  # At most one of five misses.

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog_write import write_run_log
@@ -222,9 +221,7 @@ def test_without_a_baseline_there_is_no_drift():
         ("Radeon RX 6800XT", "RX 6900XT", False),
     ],
 )
-def test_names_of_one_accelerator_are_told_from_those_of_two(
-    one: str, other: str, same: bool
-) -> None:
+def test_names_of_one_accelerator_are_told_from_those_of_two(one, other, same):
     assert is_same_kind(one, other) is is_same_kind(other, one) is same
 
 
@@ -240,12 +237,12 @@ def test_names_of_one_accelerator_are_told_from_those_of_two(
     ],
 )
 def test_a_share_is_processor_seconds_over_seconds_for_each_thread(
-    cpu_seconds: float | None, seconds: float | None, threads: int, expected: float | None
-) -> None:
+    cpu_seconds, seconds, threads, expected
+):
     assert processor_share(cpu_seconds, seconds, threads=threads) == expected
 
 
-def logged(digits: Benchmark, share: float | None) -> Run:
+def logged(digits, share):
     run = Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8)
     text = write_run_log(
         Run(**{**vars(run), "processor_share": share}), benchmark=digits, started_at_ms=1000
@@ -254,23 +251,21 @@ def logged(digits: Benchmark, share: float | None) -> Run:
 
 
 @pytest.mark.parametrize(("share", "remarks"), [(0.62, 1), (0.899, 1), (0.9, 0), (None, 0)])
-def test_a_run_with_less_than_nine_tenths_of_its_processor_is_remarked_on(
-    digits: Benchmark, share: float | None, remarks: int
-) -> None:
+def test_a_run_with_less_than_nine_tenths_of_its_processor_is_remarked_on(digits, share, remarks):
     run = logged(digits, share)
 
     assert run.processor_share == share
     assert len(find_shared([run])) == remarks
 
 
-def test_the_remark_says_the_share_and_what_to_do(digits: Benchmark) -> None:
+def test_the_remark_says_the_share_and_what_to_do(digits):
     [remark] = find_shared([logged(digits, 0.62)])
     assert "62% of its processor" in str(remark)
     assert "train again" in str(remark)
 
 
 @pytest.mark.parametrize("value", ["-0.1", "1.5", '"half"', "true"])
-def test_a_share_that_is_none_is_refused(digits: Benchmark, value: str) -> None:
+def test_a_share_that_is_none_is_refused(digits, value):
     text = write_run_log(
         Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8),
         benchmark=digits,

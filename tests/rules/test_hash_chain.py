@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -22,9 +20,9 @@ from finishline.rules.proof.hash_chain import (
 )
 
 
-def make_records(count: int) -> list[dict[str, Any]]:
+def make_records(count):
     """A log hashed here without the rules: sorted, compact JSON of all but the hash."""
-    records: list[dict[str, Any]] = []
+    records = []
     previous = "0" * 64
     for number in range(1, count + 1):
         record = {
@@ -38,7 +36,7 @@ def make_records(count: int) -> list[dict[str, Any]]:
     return records
 
 
-def test_a_whole_log_has_no_problem_and_its_last_hash_as_head() -> None:
+def test_a_whole_log_has_no_problem_and_its_last_hash_as_head():
     records = make_records(4)
     chain = check_chain(records)
 
@@ -52,7 +50,7 @@ def test_a_whole_log_has_no_problem_and_its_last_hash_as_head() -> None:
     [("actor", "eve"), ("action", "x"), ("reason", "x"), ("after", {"x": 0.2}), ("at", "x"),
      ("actor_id", 2), ("subject_id", "9"), ("subject_kind", "x"), ("before", {})],
 )  # fmt: skip
-def test_a_changed_field_is_found_at_its_record(name: str, value: Any) -> None:
+def test_a_changed_field_is_found_at_its_record(name, value):
     records = make_records(4)
     records[1][name] = value
 
@@ -60,7 +58,7 @@ def test_a_changed_field_is_found_at_its_record(name: str, value: Any) -> None:
     assert problem.field == "record 2.sha256"
 
 
-def test_a_record_that_has_no_hash_is_a_problem_of_the_log() -> None:
+def test_a_record_that_has_no_hash_is_a_problem_of_the_log():
     records = make_records(3)
     records[1]["after"] = {"x": float("nan")}
 
@@ -68,7 +66,7 @@ def test_a_record_that_has_no_hash_is_a_problem_of_the_log() -> None:
 
 
 @pytest.mark.parametrize("after", [None, [], "x", {"records": 7}, {"records": {"1": 7}}])
-def test_an_erasure_that_names_no_records_redacts_none(after: Any) -> None:
+def test_an_erasure_that_names_no_records_redacts_none(after):
     records = make_records(3)
     records[0]["actor"] = "erased"
     records[2] |= {"action": "user.erase", "after": after}
@@ -79,7 +77,7 @@ def test_an_erasure_that_names_no_records_redacts_none(after: Any) -> None:
     assert chain.redacted == 0
 
 
-def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one() -> None:
+def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one():
     records = make_records(4)
     records[1]["actor"] = "eve"
     records[1]["sha256"] = record_sha256(records[1])
@@ -88,7 +86,7 @@ def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one() -> Non
     assert problem.field == "record 3.previous_sha256"
 
 
-def test_a_removed_record_leaves_a_gap_and_a_missing_field_is_named() -> None:
+def test_a_removed_record_leaves_a_gap_and_a_missing_field_is_named():
     records = make_records(4)
     del records[2]
     assert check_chain(records).problems[0].field == "record 3.id"
@@ -97,7 +95,7 @@ def test_a_removed_record_leaves_a_gap_and_a_missing_field_is_named() -> None:
     assert check_chain(records).problems[0].field == "record 1.reason"
 
 
-def test_a_log_that_was_cut_off_lacks_the_head_that_was_noted() -> None:
+def test_a_log_that_was_cut_off_lacks_the_head_that_was_noted():
     records = make_records(4)
 
     assert check_chain(records[:3]).problems == ()
@@ -105,24 +103,24 @@ def test_a_log_that_was_cut_off_lacks_the_head_that_was_noted() -> None:
     assert not has_head(records[:3], records[-1]["sha256"])
 
 
-def test_keys_are_sorted_and_nothing_is_between_them() -> None:
+def test_keys_are_sorted_and_nothing_is_between_them():
     value = {"b": [1, 2.5, None, True], "a": {"ü": "x y", "B": 1e-7}}
 
     assert canonical(value) == '{"a":{"B":1e-07,"ü":"x y"},"b":[1,2.5,null,true]}'.encode()
 
 
-def test_the_hash_is_that_of_the_canonical_text() -> None:
+def test_the_hash_is_that_of_the_canonical_text():
     assert sha256_of({"b": 1, "a": 2}) == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
     assert sha256_of({"a": 2, "b": 1}) == sha256_of({"b": 1, "a": 2})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, "\ud800"])
-def test_what_json_cannot_say_is_refused(value: object) -> None:
+def test_what_json_cannot_say_is_refused(value):
     with pytest.raises(RuleError, match="not canonical JSON"):
         canonical({"x": value})
 
 
-def test_in_a_proof_a_number_that_no_double_holds_is_written_as_the_nearest() -> None:
+def test_in_a_proof_a_number_that_no_double_holds_is_written_as_the_nearest():
     numbers = [2**53 - 1, 2**53, 2**53 + 1, -(2**70)]
 
     # As JavaScript's JSON.stringify writes them.
@@ -131,8 +129,8 @@ def test_in_a_proof_a_number_that_no_double_holds_is_written_as_the_nearest() ->
 
 
 @pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"x": value}])
-def test_in_a_proof_a_value_may_lie_99_levels_deep(around: Callable[[Any], Any]) -> None:
-    value: Any = 1
+def test_in_a_proof_a_value_may_lie_99_levels_deep(around):
+    value = 1
     for _ in range(99):
         value = around(value)
 
@@ -141,7 +139,7 @@ def test_in_a_proof_a_value_may_lie_99_levels_deep(around: Callable[[Any], Any])
         envelope.canonical(around(value))
 
 
-def test_a_document_comes_back_as_it_was_written() -> None:
+def test_a_document_comes_back_as_it_was_written():
     value = {"a": [0.1, 1e300, 2**70, -0.0, "\u2028"]}
 
     assert read_json(canonical(value), file="x.json") == value
@@ -160,9 +158,7 @@ def test_a_document_comes_back_as_it_was_written() -> None:
         (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_json_that_is_none_or_ambiguous_is_refused_with_the_file(
-    content: bytes, message: str
-) -> None:
+def test_json_that_is_none_or_ambiguous_is_refused_with_the_file(content, message):
     with pytest.raises(RuleError, match=message) as refused:
         read_json(content, file="proof.json")
     assert refused.value.file == "proof.json"

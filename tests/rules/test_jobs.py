@@ -4,13 +4,12 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule
+from finishline.rules.benchmarks.benchmark import ReachRule
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.calibration import plan_calibration
@@ -25,7 +24,7 @@ from finishline.rules.verification.fair_queue import (
     fair_order,
 )
 from finishline.rules.verification.job import Request, build_job, draw_of_trainings
-from finishline.rules.verification.messages import Failure, ReplayJob, ReplayRun, Training
+from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
@@ -35,17 +34,17 @@ from tests.server.conftest import build_report
 ENTROPY = bytes(range(32))
 
 
-def claim_of(**settings: float) -> Claim:
+def claim_of(**settings):
     system = System("laptop", "cpu-x86_64", "any")
     claim = Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
     return replace(claim, hyperparameters=settings, trained_with="reference")
 
 
-def request(digits: Benchmark, *claims: Claim, **wishes: Any) -> Request:
+def request(digits, *claims, **wishes):
     return Request(digits, ENTROPY, claims=claims, claimed_seeds=[7, 8, 9], wishes=wishes)
 
 
-def job_of(digits: Benchmark, claim: Claim | None, trainings: list[Training]) -> ReplayJob:
+def job_of(digits, claim, trainings):
     band = [] if claim is None else band_for(digits, claim, runs=len(trainings))
     return build_job(
         digits,
@@ -58,7 +57,7 @@ def job_of(digits: Benchmark, claim: Claim | None, trainings: list[Training]) ->
     )
 
 
-def test_a_purpose_is_known_by_its_name() -> None:
+def test_a_purpose_is_known_by_its_name():
     assert all(purpose.name == name for name, purpose in PURPOSES.items())
     assert PURPOSES.keys() >= {"replay", "calibration", "duel", "latency", "cross_check"}
     assert purpose_named("duel") is PURPOSES["duel"]
@@ -68,7 +67,7 @@ def test_a_purpose_is_known_by_its_name() -> None:
         purpose_named("race")
 
 
-def test_every_purpose_says_how_it_ends_and_those_asked_for_say_their_work() -> None:
+def test_every_purpose_says_how_it_ends_and_those_asked_for_say_their_work():
     for purpose in PURPOSES.values():
         assert purpose.words.ending("unheard of", runs="3 runs").endswith(".")
     assert set(ASKED_FOR) >= {"replay", "latency"}
@@ -78,7 +77,7 @@ def test_every_purpose_says_how_it_ends_and_those_asked_for_say_their_work() -> 
     )
 
 
-def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits: Benchmark) -> None:
+def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits):
     planned = plan_replay(request(digits, claim_of(batch_size=32.0)))
 
     assert [training.own for training in planned[:3]] == [True, True, False]
@@ -90,19 +89,19 @@ def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits: Benchmark) -
     assert draw_of_trainings(planned, ENTROPY.hex()).own_runs == 2
 
 
-def test_own_seeds_of_code_that_we_do_not_have_tell_nothing(digits: Benchmark) -> None:
+def test_own_seeds_of_code_that_we_do_not_have_tell_nothing(digits):
     claim = replace(claim_of(), trained_with="own")
 
     assert not any(training.own for training in plan_replay(request(digits, claim)))
 
 
-def test_fresh_runs_are_sealed_alone_and_as_many_as_wished(digits: Benchmark) -> None:
+def test_fresh_runs_are_sealed_alone_and_as_many_as_wished(digits):
     planned = plan_replay(request(digits, claim_of(), fresh_runs=5))
 
     assert (len(planned), any(training.own for training in planned)) == (5, False)
 
 
-def test_a_calibration_trains_one_batch_size_to_the_end(digits: Benchmark) -> None:
+def test_a_calibration_trains_one_batch_size_to_the_end(digits):
     planned = plan_calibration(request(digits, runs=3, taken=set(), batch_size=32))
 
     assert [training.settings for training in planned] == [{"batch_size": 32.0}] * 3
@@ -116,7 +115,7 @@ def test_a_calibration_trains_one_batch_size_to_the_end(digits: Benchmark) -> No
     assert [training.seed for training in more][:2] == [seeds[0], seeds[2]]
 
 
-def test_a_duel_trains_both_in_turn_with_complete_settings(digits: Benchmark) -> None:
+def test_a_duel_trains_both_in_turn_with_complete_settings(digits):
     planned = plan_duel(request(digits, claim_of(batch_size=32.0), claim_of(), pairs=2))
 
     mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
@@ -124,7 +123,7 @@ def test_a_duel_trains_both_in_turn_with_complete_settings(digits: Benchmark) ->
     assert len({training.seed for training in planned}) == 4
 
 
-def test_a_duel_of_packages_pairs_them_on_the_same_data(digits: Benchmark) -> None:
+def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
     mine, other = (replace(claim_of(), division="open", package=each * 64) for each in "ab")
     planned = plan_duel(request(digits, mine, other, pairs=2))
 
@@ -141,13 +140,13 @@ def test_a_duel_of_packages_pairs_them_on_the_same_data(digits: Benchmark) -> No
     assert [DUEL.devices(count) for count in (0, 8)] == [1, 8]
 
 
-def test_a_cross_check_trains_one_finished_run_again(digits: Benchmark) -> None:
+def test_a_cross_check_trains_one_finished_run_again(digits):
     (training,) = plan_cross_check(request(digits, claim_of(momentum=0.8), seed=42))
 
     assert (training.seed, training.own, training.settings) == (42, False, {"momentum": 0.8})
 
 
-def test_a_message_is_complete(digits: Benchmark) -> None:
+def test_a_message_is_complete(digits):
     assert digits.replay is not None
     claim = claim_of(batch_size=32.0)
     planned = plan_replay(request(digits, claim))
@@ -166,7 +165,7 @@ def test_a_message_is_complete(digits: Benchmark) -> None:
     assert (job.purpose, job.latency) == ("replay", None)
 
 
-def test_without_a_claim_the_division_is_the_first_of_the_benchmark(digits: Benchmark) -> None:
+def test_without_a_claim_the_division_is_the_first_of_the_benchmark(digits):
     job = job_of(digits, None, plan_calibration(request(digits, runs=1, taken=(), batch_size=64)))
 
     assert (job.submission_id, job.division) == (None, digits.divisions[0])
@@ -178,16 +177,16 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ALICE, BOB, CAROL, OLIVIA = 1, 2, 3, 9
 
 
-def waiting(name: str, submitter: int, minute: int, *, by_organiser: bool = False) -> Waiting:
+def waiting(name, submitter, minute, *, by_organiser=False):
     return Waiting(name, submitter, by_organiser, NOON + timedelta(minutes=minute))
 
 
-def names(order: list[Waiting]) -> list[str]:
+def names(order):
     return [one.attempt_id for one in order]
 
 
 @st.composite
-def queues(draw: st.DrawFn) -> list[Waiting]:
+def queues(draw):
     """Up to 40 attempts of five submitters, some of the same minute, in any order."""
     ones = draw(
         st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.integers(0, 9)), max_size=40)
@@ -198,7 +197,7 @@ def queues(draw: st.DrawFn) -> list[Waiting]:
     ]
 
 
-def test_a_greedy_submitter_and_two_others_take_turns() -> None:
+def test_a_greedy_submitter_and_two_others_take_turns():
     greedy = [waiting(f"greedy-{number}", ALICE, number) for number in range(5)]
     others = [waiting("bob", BOB, 60), waiting("carol-1", CAROL, 61), waiting("carol-2", CAROL, 62)]
     assert names(fair_order([*greedy, *others])) == [
@@ -207,13 +206,13 @@ def test_a_greedy_submitter_and_two_others_take_turns() -> None:
     ]
 
 
-def test_who_had_a_turn_waits_for_who_had_none() -> None:
+def test_who_had_a_turn_waits_for_who_had_none():
     turns = Turns(last={(False, ALICE): 7, (False, BOB): 6}, count=7)
     ones = [waiting("alice", ALICE, 0), waiting("bob", BOB, 1), waiting("carol", CAROL, 2)]
     assert names(fair_order(ones, turns)) == ["carol", "bob", "alice"]
 
 
-def test_organisers_go_first_three_in_a_row_at_most() -> None:
+def test_organisers_go_first_three_in_a_row_at_most():
     asked = [waiting(f"rerun-{number}", OLIVIA, number, by_organiser=True) for number in range(7)]
     own = [waiting("alice", ALICE, -60), waiting("bob", BOB, -59)]
     assert names(fair_order([*own, *asked])) == [
@@ -224,7 +223,7 @@ def test_organisers_go_first_three_in_a_row_at_most() -> None:
     assert names(fair_order([*own, *asked], after_three))[:2] == ["alice", "rerun-0"]
 
 
-def test_nobody_s_attempts_start_when_no_other_waits() -> None:
+def test_nobody_s_attempts_start_when_no_other_waits():
     ones = [
         waiting("first", NOBODY, -99),
         waiting("second", NOBODY, -98),
@@ -237,7 +236,7 @@ def test_nobody_s_attempts_start_when_no_other_waits() -> None:
     assert names(fair_order(ones, after_three)) == ["alice", "rerun", "first", "second"]
 
 
-def test_a_rerun_costs_its_submitter_no_turn() -> None:
+def test_a_rerun_costs_its_submitter_no_turn():
     ones = [
         waiting("rerun", ALICE, 5, by_organiser=True),
         waiting("alice", ALICE, 0),
@@ -246,14 +245,14 @@ def test_a_rerun_costs_its_submitter_no_turn() -> None:
     assert names(fair_order(ones)) == ["rerun", "alice", "bob"]
 
 
-def test_a_newcomer_is_next_however_much_waits() -> None:
+def test_a_newcomer_is_next_however_much_waits():
     queue = FairQueue(waiting(f"a-{number}", ALICE, number) for number in range(1000))
     assert queue.take() == waiting("a-0", ALICE, 0)
     queue.add(waiting("bob", BOB, 5000))
     assert queue.take() == waiting("bob", BOB, 5000)
 
 
-def test_another_attempt_of_the_same_age_waits_for_the_others_turn() -> None:
+def test_another_attempt_of_the_same_age_waits_for_the_others_turn():
     """One place in the queue stands for all that a submitter asked for at once."""
     queue = FairQueue([waiting("alice", ALICE, 0), waiting("bob", BOB, 1)])
     assert queue.take() == waiting("alice", ALICE, 0)
@@ -262,7 +261,7 @@ def test_another_attempt_of_the_same_age_waits_for_the_others_turn() -> None:
     assert queue.take() == waiting("alice", ALICE, 0)
 
 
-def test_what_is_dropped_does_not_start_and_takes_no_turn() -> None:
+def test_what_is_dropped_does_not_start_and_takes_no_turn():
     own = [waiting(f"alice-{number}", ALICE, number) for number in range(3)]
     queue = FairQueue([*own, waiting("bob", BOB, 5), waiting("carol", CAROL, 6)])
     queue.drop(own[0])
@@ -273,7 +272,7 @@ def test_what_is_dropped_does_not_start_and_takes_no_turn() -> None:
 
 
 @given(queues())
-def test_everything_starts_once_and_the_oldest_of_each_first(ones: list[Waiting]) -> None:
+def test_everything_starts_once_and_the_oldest_of_each_first(ones):
     order = fair_order(ones)
     assert sorted(names(order)) == sorted(names(ones))
     for sharer in {one.sharer for one in ones}:
@@ -282,14 +281,14 @@ def test_everything_starts_once_and_the_oldest_of_each_first(ones: list[Waiting]
 
 
 @given(queues(), st.randoms(use_true_random=False))
-def test_the_order_does_not_depend_on_how_it_is_read(ones: list[Waiting], random: object) -> None:
+def test_the_order_does_not_depend_on_how_it_is_read(ones, random):
     shuffled = list(ones)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert fair_order(ones) == fair_order(shuffled)
 
 
 @given(queues())
-def test_between_two_turns_of_one_nobody_else_has_two(ones: list[Waiting]) -> None:
+def test_between_two_turns_of_one_nobody_else_has_two(ones):
     for lane in (True, False):
         order = [one.submitter for one in fair_order(ones) if one.by_organiser == lane]
         for start, submitter in enumerate(order):
@@ -300,9 +299,7 @@ def test_between_two_turns_of_one_nobody_else_has_two(ones: list[Waiting]) -> No
 
 
 @given(queues())
-def test_while_a_submitter_waits_organisers_have_at_most_three_in_a_row(
-    ones: list[Waiting],
-) -> None:
+def test_while_a_submitter_waits_organisers_have_at_most_three_in_a_row(ones):
     lanes = [one.by_organiser for one in fair_order(ones)]
     span = ORGANISERS_IN_A_ROW + 1
     for start in range(len(lanes) - span + 1):
@@ -313,9 +310,7 @@ def test_while_a_submitter_waits_organisers_have_at_most_three_in_a_row(
 
 
 @given(queues(), st.integers(0, 40))
-def test_stopping_and_going_on_from_the_turns_is_the_same_order(
-    ones: list[Waiting], cut: int
-) -> None:
+def test_stopping_and_going_on_from_the_turns_is_the_same_order(ones, cut):
     whole = fair_order(ones)
     queue = FairQueue(ones)
     first = [one for one in (queue.take() for _ in range(cut)) if one is not None]
@@ -334,27 +329,23 @@ def test_stopping_and_going_on_from_the_turns_is_the_same_order(
         (9.0, [], None),
     ],
 )
-def test_the_first_three_of_more_than_three_are_trained_again(
-    seconds: float, others: list[float], why: str | None
-) -> None:
+def test_the_first_three_of_more_than_three_are_trained_again(seconds, others, why):
     assert why_fresh_runs(seconds, others=others, record_seconds=None) == why
 
 
 @pytest.mark.parametrize(
     ("seconds", "why"), [(9.9, "would take the record"), (10.0, None), (10.1, None)]
 )
-def test_a_lower_time_than_the_record_is_trained_again_however_few_there_are(
-    seconds: float, why: str | None
-) -> None:
+def test_a_lower_time_than_the_record_is_trained_again_however_few_there_are(seconds, why):
     assert why_fresh_runs(seconds, others=[10.0], record_seconds=10.0) == why
 
 
 SEEDS = [11, 12, 13]
 
 
-def events_of(run: ReplayRun, *, ended: bool = True, **end: Any) -> list[dict[str, Any]]:
+def events_of(run, *, ended=True, **end):
     """The events of a run, as they are stored."""
-    told: list[dict[str, Any]] = [{"run": run.index, "kind": "run_started"}]
+    told = [{"run": run.index, "kind": "run_started"}]
     for item in run.evaluations:
         told.append({"run": run.index, "kind": "evaluation", **asdict(item)})
     finish = {
@@ -369,11 +360,11 @@ def events_of(run: ReplayRun, *, ended: bool = True, **end: Any) -> list[dict[st
 
 
 @pytest.fixture
-def runs() -> list[ReplayRun]:
+def runs():
     return build_report(SEEDS).runs
 
 
-def test_a_run_is_read_as_it_would_be_reported(digits: Benchmark, runs: list[ReplayRun]) -> None:
+def test_a_run_is_read_as_it_would_be_reported(digits, runs):
     events = [event for run in runs for event in events_of(run)]
     found = streamed_runs(digits, events, seeds=SEEDS)
 
@@ -385,9 +376,7 @@ def test_a_run_is_read_as_it_would_be_reported(digits: Benchmark, runs: list[Rep
         )
 
 
-def test_a_run_at_the_target_is_finished_though_its_end_was_not_posted(
-    digits: Benchmark, runs: list[ReplayRun]
-) -> None:
+def test_a_run_at_the_target_is_finished_though_its_end_was_not_posted(digits, runs):
     under_way = replace(runs[1], evaluations=runs[1].evaluations[:-1])
     events = events_of(runs[0], ended=False) + events_of(under_way, ended=False)
     (found,) = streamed_runs(digits, events, seeds=SEEDS)
@@ -395,9 +384,7 @@ def test_a_run_at_the_target_is_finished_though_its_end_was_not_posted(
     assert (found.index, found.tta_seconds) == (0, runs[0].tta_seconds)
 
 
-def test_where_every_run_goes_to_its_end_only_that_finishes_it(
-    digits: Benchmark, runs: list[ReplayRun]
-) -> None:
+def test_where_every_run_goes_to_its_end_only_that_finishes_it(digits, runs):
     fixed = replace(digits, reach=ReachRule("fixed_stop", 1))
 
     assert streamed_runs(fixed, events_of(runs[0], ended=False), seeds=SEEDS) == []
@@ -409,8 +396,8 @@ def test_where_every_run_goes_to_its_end_only_that_finishes_it(
     [("time_limit", "run_time_limit", 1), ("infrastructure", "child_died", 0)],
 )
 def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
-    kind: Any, code: Any, counted: int, digits: Benchmark, runs: list[ReplayRun]
-) -> None:
+    kind, code, counted, digits, runs
+):
     short = replace(runs[0], evaluations=runs[0].evaluations[:3])
     failure = asdict(Failure(kind, code, "it ended", "look"))
     found = streamed_runs(digits, events_of(short, status="failed", failure=failure), seeds=SEEDS)
@@ -420,9 +407,7 @@ def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
     assert [run.seconds for run in sealed] == [None] * counted
 
 
-def test_an_evaluation_without_a_figure_is_refused(
-    digits: Benchmark, runs: list[ReplayRun]
-) -> None:
+def test_an_evaluation_without_a_figure_is_refused(digits, runs):
     events = events_of(runs[0])
     events[1]["ledger"] = None
 
@@ -430,5 +415,5 @@ def test_an_evaluation_without_a_figure_is_refused(
         streamed_runs(digits, events, seeds=SEEDS)
 
 
-def test_nothing_posted_is_no_run(digits: Benchmark) -> None:
+def test_nothing_posted_is_no_run(digits):
     assert streamed_runs(digits, [{"run": 0, "kind": "run_started"}], seeds=SEEDS) == []

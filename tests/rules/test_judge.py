@@ -4,17 +4,14 @@ import dataclasses
 import importlib
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from statistics import NormalDist, mean, pvariance
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, load_benchmark
+from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark
 from finishline.rules.scoring.aggregate import olympic_mean, olympic_weight
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
@@ -29,7 +26,7 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.verdict import ChangedFigure, Verdict, changed_figures
+from finishline.rules.verification.verdict import ChangedFigure, changed_figures
 
 EPOCHS = 10
 
@@ -37,7 +34,7 @@ EPOCHS = 10
 LOSS, SPREAD = 0.74, 0.008  # at the stop, from seed to seed
 
 
-def curve(rng: random.Random, *, gain: float = 0.0) -> list[float]:
+def curve(rng, *, gain=0.0):
     """A loss that falls from 2.36 to about LOSS at the stop, less `gain`."""
     return [
         LOSS - gain + 2 * (1 - epoch / EPOCHS) ** 2 + rng.gauss(0, SPREAD)
@@ -46,7 +43,7 @@ def curve(rng: random.Random, *, gain: float = 0.0) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def stopping(benchmarks_dir: Path) -> Benchmark:
+def stopping(benchmarks_dir):
     """The grammar benchmark with 24 made-up calibrated runs of ten epochs."""
     rng = random.Random(5)
     runs = [ReferenceRun(32, 1000 + i, tuple(curve(rng))) for i in range(24)]
@@ -54,7 +51,7 @@ def stopping(benchmarks_dir: Path) -> Benchmark:
     return dataclasses.replace(benchmark, reference_runs=tuple(runs))
 
 
-def claim(division: str = "closed", **hyperparameters: float) -> Claim:
+def claim(division="closed", **hyperparameters):
     laptop = System("laptop", "cpu-x86_64", "any")
     files = tuple(f"run_{i}.log" for i in range(5))
     return Claim(
@@ -62,11 +59,11 @@ def claim(division: str = "closed", **hyperparameters: float) -> Claim:
     )
 
 
-def evaluations(qualities: Sequence[float]) -> list[Evaluation]:
+def evaluations(qualities):
     return [Evaluation(float(j), 0.3 * j, quality) for j, quality in enumerate(qualities, 1)]
 
 
-def replay(index: int, qualities: Sequence[float], *, status: str = "reached") -> ReplayRun:
+def replay(index, qualities, *, status="reached"):
     told = [
         ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {})
         for e in evaluations(qualities)
@@ -74,7 +71,7 @@ def replay(index: int, qualities: Sequence[float], *, status: str = "reached") -
     return ReplayRun(
         index=index,
         seed=index,
-        status=status,  # type: ignore[arg-type]
+        status=status,
         evaluations=told,
         ledger={},
         tta_seconds=told[-1].seconds if status == "reached" else None,
@@ -84,14 +81,7 @@ def replay(index: int, qualities: Sequence[float], *, status: str = "reached") -
     )
 
 
-def verdict(
-    benchmark: Benchmark,
-    claimed: Sequence[Sequence[float]],
-    replays: Sequence[ReplayRun],
-    *,
-    division: str = "closed",
-    **hyperparameters: float,
-) -> Verdict:
+def verdict(benchmark, claimed, replays, *, division="closed", **hyperparameters):
     scores = [
         RunScore(f"run_{i}.log", i, True, 0.3 * len(c), float(len(c)), min(c), 0.3)
         for i, c in enumerate(claimed)
@@ -106,15 +96,15 @@ def verdict(
     )
 
 
-def honest_replays(rng: random.Random, *, runs: int = 4, gain: float = 0.0) -> list[ReplayRun]:
+def honest_replays(rng, *, runs=4, gain=0.0):
     return [replay(i, curve(rng, gain=gain)) for i in range(runs)]
 
 
-def weights(found: Verdict) -> dict[str, str]:
+def weights(found):
     return {reason.code: reason.weight for reason in found.reasons}
 
 
-def test_an_honest_claim_is_verified_by_the_mean_at_its_stop(stopping: Benchmark) -> None:
+def test_an_honest_claim_is_verified_by_the_mean_at_its_stop(stopping):
     rng = random.Random(1)
     replays = honest_replays(rng)
     found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
@@ -136,7 +126,7 @@ def test_an_honest_claim_is_verified_by_the_mean_at_its_stop(stopping: Benchmark
     assert found.reasons[2].numbers["reference_mean"] == pytest.approx(LOSS, abs=0.01)
 
 
-def test_honest_claims_are_hardly_ever_left_unverified(stopping: Benchmark) -> None:
+def test_honest_claims_are_hardly_ever_left_unverified(stopping):
     """By the rule at most alpha = 1 %; 300 claims leave room for chance (binomial, 1e-4)."""
     failed = 0
     for seed in range(300):
@@ -146,7 +136,7 @@ def test_honest_claims_are_hardly_ever_left_unverified(stopping: Benchmark) -> N
     assert failed <= 10
 
 
-def test_replays_whose_mean_misses_the_target_reject_a_claim(stopping: Benchmark) -> None:
+def test_replays_whose_mean_misses_the_target_reject_a_claim(stopping):
     rng = random.Random(2)
     settings = {"epochs": 9.0}  # away from the calibrated settings the replays speak alone
     replays = honest_replays(rng, gain=-0.2)
@@ -156,7 +146,7 @@ def test_replays_whose_mean_misses_the_target_reject_a_claim(stopping: Benchmark
     assert weights(found)["did_not_reach"] == "rejects"
 
 
-def test_replays_that_prove_nothing_leave_a_claim_open(stopping: Benchmark) -> None:
+def test_replays_that_prove_nothing_leave_a_claim_open(stopping):
     """Two replays on either side of the target: a mean at it, and a large p-value."""
     rng = random.Random(3)
     replays = [replay(i, curve(rng, gain=LOSS - q)) for i, q in enumerate((0.79, 0.81))]
@@ -167,22 +157,20 @@ def test_replays_that_prove_nothing_leave_a_claim_open(stopping: Benchmark) -> N
     assert found.outcome == "inconclusive"
 
 
-def test_one_replay_makes_no_mean(stopping: Benchmark) -> None:
+def test_one_replay_makes_no_mean(stopping):
     rng = random.Random(4)
     found = verdict(stopping, [curve(rng) for _ in range(5)], honest_replays(rng, runs=1))
     assert weights(found)["infrastructure"] == "leaves_open"
 
 
-def test_replays_that_never_came_to_their_stop_reject_a_claim(stopping: Benchmark) -> None:
+def test_replays_that_never_came_to_their_stop_reject_a_claim(stopping):
     rng = random.Random(5)
     replays = [replay(i, curve(rng)[:4], status="not_reached") for i in range(3)]
     found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
     assert weights(found)["did_not_reach"] == "rejects"
 
 
-def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(
-    stopping: Benchmark,
-) -> None:
+def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(stopping):
     rng = random.Random(5)
     replays = [*honest_replays(rng), replay(4, curve(rng)[:4], status="not_reached")]
     found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
@@ -194,9 +182,7 @@ def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(
 
 
 @pytest.mark.parametrize("runs", [0, 5])
-def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(
-    stopping: Benchmark, runs: int
-) -> None:
+def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(stopping, runs):
     rng = random.Random(12)
     scores = [RunScore(f"run_{i}.log", i, True, 3.0, None, 0.7, 0.3) for i in range(runs)]
     system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
@@ -205,9 +191,7 @@ def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(
 
 
 @pytest.mark.parametrize("early_runs", [5, 1])
-def test_a_claim_that_stops_before_its_replays_is_rejected(
-    stopping: Benchmark, early_runs: int
-) -> None:
+def test_a_claim_that_stops_before_its_replays_is_rejected(stopping, early_runs):
     rng = random.Random(6)
     early = [[*curve(rng)[:7], 0.75 + rng.gauss(0, SPREAD)] for _ in range(early_runs)]
     early += [curve(rng) for _ in range(5 - early_runs)]
@@ -222,9 +206,7 @@ def test_a_claim_that_stops_before_its_replays_is_rejected(
 @pytest.mark.parametrize(
     ("division", "outcome"), [("closed", "rejected"), ("open", "inconclusive")]
 )
-def test_a_better_mean_than_the_reference_can_have_is_not_believed(
-    stopping: Benchmark, division: str, outcome: str
-) -> None:
+def test_a_better_mean_than_the_reference_can_have_is_not_believed(stopping, division, outcome):
     rng = random.Random(7)
     better = [curve(rng, gain=0.04) for _ in range(5)]
     found = verdict(stopping, better, honest_replays(rng), division=division)
@@ -233,7 +215,7 @@ def test_a_better_mean_than_the_reference_can_have_is_not_believed(
     assert "converges_faster_than_replay" in weights(found)
 
 
-def test_the_mean_is_tested_with_the_spread_of_the_reference(stopping: Benchmark) -> None:
+def test_the_mean_is_tested_with_the_spread_of_the_reference(stopping):
     """The allowed difference by hand: t(0.9996, 27) s sqrt(1 / 28 + 1 / 5)."""
     rng = random.Random(8)
     replays = honest_replays(rng)
@@ -248,7 +230,7 @@ def test_the_mean_is_tested_with_the_spread_of_the_reference(stopping: Benchmark
     )
 
 
-def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping: Benchmark) -> None:
+def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping):
     rng = random.Random(10)
     cheat = [curve(rng) for _ in range(4)] + [[*curve(rng)[:9], 0.53]]
     found = verdict(stopping, cheat, honest_replays(rng), division="open")
@@ -258,7 +240,7 @@ def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping: Benchmark) -> None
     assert reason.message.startswith("run_4.log")
 
 
-def test_a_replay_below_the_entropy_speaks_against_the_worker(stopping: Benchmark) -> None:
+def test_a_replay_below_the_entropy_speaks_against_the_worker(stopping):
     rng = random.Random(11)
     broken = replay(3, [*curve(rng)[:9], 0.5])
     found = verdict(
@@ -268,7 +250,7 @@ def test_a_replay_below_the_entropy_speaks_against_the_worker(stopping: Benchmar
     assert found.outcome == "inconclusive"
 
 
-def test_a_claim_without_curves_is_not_believed_blindly(stopping: Benchmark) -> None:
+def test_a_claim_without_curves_is_not_believed_blindly(stopping):
     rng = random.Random(12)
     scores = [RunScore(f"run_{i}.log", i, True, 3.0, 10.0, 0.7, 0.3) for i in range(5)]
     system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
@@ -277,7 +259,7 @@ def test_a_claim_without_curves_is_not_believed_blindly(stopping: Benchmark) -> 
     assert "claim_has_no_time" in weights(found)
 
 
-def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
+def test_where_more_is_better_the_same_tests_hold(stopping):
     """The same curves with the sign turned: 1 - loss, to be above 0.2."""
     target = dataclasses.replace(stopping.target, direction="higher", value=0.2, floor=0.46)
     turned = tuple(
@@ -286,7 +268,7 @@ def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
     )
     benchmark = dataclasses.replace(stopping, target=target, reference_runs=turned)
 
-    def up(gain: float, rng: random.Random) -> list[float]:
+    def up(gain, rng):
         return [1 - q for q in curve(rng, gain=gain)]
 
     for gain, outcome in ((0.0, "verified"), (0.04, "rejected")):
@@ -296,7 +278,7 @@ def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
         assert found.outcome == outcome, found.reasons
 
 
-def test_a_replay_goes_on_to_its_stop(stopping: Benchmark) -> None:
+def test_a_replay_goes_on_to_its_stop(stopping):
     planned = plan_replay(Request(stopping, bytes(32), claims=[claim()]))
     job = build_job(
         stopping,
@@ -321,13 +303,13 @@ RUN = RunScore(
 )
 
 
-def test_figures_that_are_the_same_but_for_the_last_digits_stand() -> None:
+def test_figures_that_are_the_same_but_for_the_last_digits_stand():
     again = replace(RUN, tta_seconds=11.4 * (1 + 1e-15), evaluation_interval_seconds=0.1)
 
     assert changed_figures([asdict(RUN)], [again]) == []
 
 
-def test_each_figure_that_changed_is_told_as_it_was_and_is() -> None:
+def test_each_figure_that_changed_is_told_as_it_was_and_is():
     again = replace(RUN, reached=False, tta_seconds=None, best_quality=97.0)
 
     assert changed_figures([asdict(RUN)], [again]) == [
@@ -337,7 +319,7 @@ def test_each_figure_that_changed_is_told_as_it_was_and_is() -> None:
     ]
 
 
-def test_a_run_that_was_not_judged_differs_in_every_figure() -> None:
+def test_a_run_that_was_not_judged_differs_in_every_figure():
     other = replace(RUN, file="run_1.log")
     found = changed_figures([asdict(RUN)], [RUN, other])
 
@@ -348,9 +330,7 @@ def test_a_run_that_was_not_judged_differs_in_every_figure() -> None:
 EPOCHS_MEAN, EPOCHS_STDEV = 7.6, 0.5  # the digits reference at batch size 64
 
 
-def rejected_share(
-    *, alpha: float, trials: int, seed: int, claimed_runs: int = 3, speed: float = 1.0
-) -> float:
+def rejected_share(*, alpha, trials, seed, claimed_runs=3, speed=1.0):
     """How often the convergence test rejects claims of `speed` times the reference's epochs."""
     random = np.random.default_rng(seed)
     reference = random.normal(EPOCHS_MEAN, EPOCHS_STDEV, (trials, 43))
@@ -363,7 +343,7 @@ def rejected_share(
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
-def test_the_convergence_test_rejects_honest_claims_at_its_nominal_rate(alpha: float) -> None:
+def test_the_convergence_test_rejects_honest_claims_at_its_nominal_rate(alpha):
     trials = 6000
 
     share = rejected_share(alpha=alpha, trials=trials, seed=11)
@@ -371,12 +351,12 @@ def test_the_convergence_test_rejects_honest_claims_at_its_nominal_rate(alpha: f
     assert share == pytest.approx(alpha, abs=4 * np.sqrt(alpha * (1 - alpha) / trials))
 
 
-def test_forty_percent_fewer_epochs_are_nearly_always_caught() -> None:
+def test_forty_percent_fewer_epochs_are_nearly_always_caught():
     assert rejected_share(alpha=0.0025, trials=2000, seed=12, speed=0.6) > 0.999
     assert rejected_share(alpha=0.0025, trials=2000, seed=13, speed=0.6, claimed_runs=1) > 0.98
 
 
-def test_ten_percent_too_fast_is_caught_in_ten_runs_at_a_variation_of_five_percent() -> None:
+def test_ten_percent_too_fast_is_caught_in_ten_runs_at_a_variation_of_five_percent():
     """The figure the rules promise: at least 95 %; two of the ten runs are dropped."""
     random = np.random.default_rng(14)
     caught = 0
@@ -390,17 +370,11 @@ def test_ten_percent_too_fast_is_caught_in_ten_runs_at_a_variation_of_five_perce
     assert caught / 2000 >= 0.95
 
 
-def epochs_of(curve: Sequence[float], *, target: float) -> int:
+def epochs_of(curve, *, target):
     return next(j for j, quality in enumerate(curve, 1) if quality >= target)
 
 
-def outcome_of(
-    benchmark: Benchmark,
-    claimed: Sequence[ReferenceRun],
-    replayed: Sequence[ReferenceRun],
-    *,
-    speed: float,
-) -> str:
+def outcome_of(benchmark, claimed, replayed, *, speed):
     """The verdict on a claim made of real runs, with `speed` times their epochs and seconds."""
     target = benchmark.target.value
     runs = []
@@ -426,9 +400,7 @@ def outcome_of(
 
 
 @pytest.mark.parametrize("batch_size", [32, 64, 128])
-def test_claims_made_of_real_runs_are_judged_as_promised(
-    digits: Benchmark, batch_size: int
-) -> None:
+def test_claims_made_of_real_runs_are_judged_as_promised(digits, batch_size):
     """Claim, replays and reference are drawn without overlap from the shipped runs.
 
     At batch size 128 one run in forty needs 13 epochs and leaves any band at epoch 7: such a
@@ -451,13 +423,13 @@ def test_claims_made_of_real_runs_are_judged_as_promised(
 
 
 @pytest.fixture(scope="module")
-def simulation() -> Any:
+def simulation():
     """perf/verdict_power.py, whose ten thousand verifications these are some hundreds of."""
     return importlib.import_module("perf.verdict_power")
 
 
 @pytest.mark.parametrize("runs", [3, 10])
-def test_honest_claims_are_spared_on_slow_and_fast_workers(simulation: Any, runs: int) -> None:
+def test_honest_claims_are_spared_on_slow_and_fast_workers(simulation, runs):
     """The bars: at most 0.1 % rejected, at most 1 % not measured; within chance of 400."""
     honest = simulation.simulate(simulation.Strategy("honest", runs), trials=400)
 
@@ -468,7 +440,7 @@ def test_honest_claims_are_spared_on_slow_and_fast_workers(simulation: Any, runs
 @pytest.mark.parametrize(
     "strategy", [{"pace": 0.08}, {"started": 20}, {"forged": 1, "speed": 0.5}, {"again": 0.14}]
 )
-def test_no_claim_gains_in_the_ranked_time(simulation: Any, strategy: dict[str, Any]) -> None:
+def test_no_claim_gains_in_the_ranked_time(simulation, strategy):
     honest = simulation.simulate(simulation.Strategy("honest"), trials=200)
     cheat = simulation.simulate(simulation.Strategy("cheat", **strategy), trials=200)
 
@@ -476,13 +448,13 @@ def test_no_claim_gains_in_the_ranked_time(simulation: Any, strategy: dict[str, 
     assert simulation.ratio(honest, cheat) == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_log_with_other_curves_than_its_seeds_gets_no_number(simulation: Any) -> None:
+def test_a_log_with_other_curves_than_its_seeds_gets_no_number(simulation):
     forged = simulation.Strategy("forged", forged=3, speed=0.9)
 
     assert simulation.simulate(forged, trials=50).ranked == []
 
 
-def test_luck_gains_nothing_after_fresh_runs(simulation: Any) -> None:
+def test_luck_gains_nothing_after_fresh_runs(simulation):
     rows = list(simulation.gains(4000))
 
     assert simulation.show_luck(rows, lambda line: None)
@@ -494,18 +466,14 @@ def test_luck_gains_nothing_after_fresh_runs(simulation: Any) -> None:
     }
 
 
-def test_a_challenge_is_won_by_luck_once_in_a_hundred_and_by_a_fifth_nearly_always(
-    simulation: Any,
-) -> None:
-    lines: list[str] = []
+def test_a_challenge_is_won_by_luck_once_in_a_hundred_and_by_a_fifth_nearly_always(simulation):
+    lines = []
 
     assert simulation.show_challenges(300, lines.append)
     assert len(lines) == 2 + 6
 
 
-def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught(
-    simulation: Any,
-) -> None:
+def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught(simulation):
     honest = simulation.stops.simulate(trials=100)
     too_good = simulation.stops.simulate(trials=40, better=4.0)
 

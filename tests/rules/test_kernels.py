@@ -9,7 +9,7 @@ HEAD = 'schema = 1\nprecisions = ["fp32"]\npasses = ["forward", "backward"]\n'
 CONVOLUTION = {"n": 2, "c": 3, "h": 9, "w": 7, "k": 5, "r": 3, "s": 2, "padding": 1, "stride": 2}
 
 
-def table(kind: str, numbers: dict[str, object], head: str = HEAD) -> bytes:
+def table(kind, numbers, head=HEAD):
     lines = [f"{name} = {value}" for name, value in numbers.items()]
     return "\n".join([head, f"[[{kind}]]", *lines]).encode()
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.logs.dawnbench import parse_entry
@@ -24,8 +23,8 @@ from finishline.rules.scoring.latency import (
     median_lower_bound,
     why_absent,
 )
-from finishline.rules.submissions.claim import Claim, Kind, System
-from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Request, build_job, run_limit_seconds
 from finishline.rules.verification.latency import (
     check_latency,
@@ -36,7 +35,6 @@ from finishline.rules.verification.latency import (
 )
 from finishline.rules.verification.messages import (
     Absence,
-    Backend,
     BackendLatency,
     Failure,
     ReplayEvaluation,
@@ -48,13 +46,13 @@ from finishline.rules.verification.messages import (
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 
 
-def some_times(count: int) -> list[float]:
+def some_times(count):
     drawn = random.Random(7)
     return [drawn.lognormvariate(0.0, 0.3) for _ in range(count)]
 
 
 @pytest.mark.parametrize("count", [662, 1000, 1001])
-def test_percentiles_are_numpys_inverted_distribution_function(count: int) -> None:
+def test_percentiles_are_numpys_inverted_distribution_function(count):
     times = some_times(count)
     found = latency_figures(times, warmup_items=0)
 
@@ -67,25 +65,25 @@ def test_percentiles_are_numpys_inverted_distribution_function(count: int) -> No
     ("count", "has_p90", "has_p99"),
     [(63, False, False), (64, True, False), (661, True, False), (662, True, True)],
 )
-def test_a_percentile_needs_its_samples(count: int, has_p90: bool, has_p99: bool) -> None:
+def test_a_percentile_needs_its_samples(count, has_p90, has_p99):
     found = latency_figures([1.0] * count, warmup_items=0)
 
     assert (found.p90_ms is not None, found.p99_ms is not None) == (has_p90, has_p99)
     assert (why_absent(count, 90) is None, why_absent(count, 99) is None) == (has_p90, has_p99)
 
 
-def test_an_absent_percentile_says_how_many_samples_there_are() -> None:
+def test_an_absent_percentile_says_how_many_samples_there_are():
     assert why_absent(599, 99) == "not enough samples: 599 of 662"
 
 
-def test_the_warm_up_is_dropped() -> None:
+def test_the_warm_up_is_dropped():
     found = latency_figures([900.0, 800.0, 2.0, 2.0, 4.0], warmup_items=2)
 
     assert (found.samples, found.mean_ms, found.p50_ms) == (3, pytest.approx(8 / 3), 2.0)
     assert found.items_per_second == pytest.approx(375.0)  # 3 items in 8 ms
 
 
-def test_drift_is_the_second_half_against_the_first() -> None:
+def test_drift_is_the_second_half_against_the_first():
     assert latency_figures([99.0, 2.0, 2.0, 3.0, 3.0], warmup_items=1).drift_percent == (
         pytest.approx(50.0)
     )
@@ -99,14 +97,14 @@ def test_drift_is_the_second_half_against_the_first() -> None:
     assert latency_figures([4.0], warmup_items=0).drift_percent is None
 
 
-def test_cost_is_that_of_ten_thousand_items_one_at_a_time() -> None:
+def test_cost_is_that_of_ten_thousand_items_one_at_a_time():
     # 3.6 ms x 10,000 = 36 s, a hundredth of an hour.
     assert latency_cost_usd_per_10000(3.6, 2.0) == pytest.approx(0.02)
     assert latency_cost_usd_per_10000(3.6, None) is None
 
 
 @pytest.mark.parametrize(("quality", "eligible"), [(97.5, True), (97.4, False)])
-def test_only_a_model_at_the_target_is_eligible(quality: float, eligible: bool) -> None:
+def test_only_a_model_at_the_target_is_eligible(quality, eligible):
     found = latency_result(
         [3.6] * 3, warmup_items=1, quality=quality, target=TARGET, price_usd_per_hour=2.0
     )
@@ -116,13 +114,13 @@ def test_only_a_model_at_the_target_is_eligible(quality: float, eligible: bool) 
 
 
 @pytest.mark.parametrize("times", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, float("nan")]])
-def test_no_item_after_the_warm_up_or_one_without_a_time_is_refused(times: list[float]) -> None:
+def test_no_item_after_the_warm_up_or_one_without_a_time_is_refused(times):
     with pytest.raises(RuleError, match="warm-up"):
         latency_figures(times, warmup_items=2)
 
 
 @pytest.mark.parametrize("count", [10, 64, 599, 1100])
-def test_the_bound_of_the_median_is_the_binomial_one(count: int) -> None:
+def test_the_bound_of_the_median_is_the_binomial_one(count):
     times = some_times(count)
     # Of the ranks k with P(fewer than k of n coins show heads) <= alpha the largest.
     rank = max(k for k in range(count + 1) if binom.cdf(k - 1, count, 0.5) <= 0.01)
@@ -130,7 +128,7 @@ def test_the_bound_of_the_median_is_the_binomial_one(count: int) -> None:
     assert median_lower_bound(times, alpha=0.01) == sorted(times)[rank - 1]
 
 
-def test_the_median_of_few_values_has_no_bound() -> None:
+def test_the_median_of_few_values_has_no_bound():
     assert median_lower_bound([1.0] * 6, alpha=0.01) is None  # 2 ** -6 is more than 0.01
     assert median_lower_bound([1.0] * 7, alpha=0.01) == 1.0
 
@@ -147,7 +145,7 @@ COUNT = 30 + 2 * 599  # the warm-up, and every image of the test set twice
 ABSENT = BackendLatency("compiled", absence=Absence("compile_failed", "no compiler"))
 
 
-def claim(*, division: str = "closed", kind: Kind = "inference", hardware: str = "cpu-test"):
+def claim(*, division="closed", kind="inference", hardware="cpu-test"):
     return Claim(
         benchmark_id="digits",
         division=division,
@@ -159,7 +157,7 @@ def claim(*, division: str = "closed", kind: Kind = "inference", hardware: str =
     )
 
 
-def timed(backend: Backend, milliseconds: float, *, cpu_share: float = 1.0) -> BackendLatency:
+def timed(backend, milliseconds, *, cpu_share=1.0):
     return BackendLatency(
         backend=backend,
         milliseconds=[50.0] * 30 + [milliseconds] * 1198,
@@ -169,13 +167,13 @@ def timed(backend: Backend, milliseconds: float, *, cpu_share: float = 1.0) -> B
     )
 
 
-def slow(samples: int, *, seconds: float) -> BackendLatency:
+def slow(samples, *, seconds):
     """A backend that had fewer samples when its time was over."""
     times = [20.0] * (30 + samples)
     return replace(timed("eager", 20.0), milliseconds=times, seconds=seconds)
 
 
-def report(*latency: BackendLatency, quality: float = 98.0, accelerators: int = 0) -> ReplayReport:
+def report(*latency, quality=98.0, accelerators=0):
     run = ReplayRun(
         index=0,
         seed=1,
@@ -194,7 +192,7 @@ def report(*latency: BackendLatency, quality: float = 98.0, accelerators: int = 
 MEASURED = (timed("eager", 0.2), ABSENT, timed("onnxruntime", 0.1))
 
 
-def test_a_claim_within_the_tolerance_of_the_fastest_backend_is_verified() -> None:
+def test_a_claim_within_the_tolerance_of_the_fastest_backend_is_verified():
     verdict = judge_latency(DIGITS, claim(), 0.07, report(*MEASURED))
 
     assert verdict.outcome == "verified"
@@ -203,17 +201,17 @@ def test_a_claim_within_the_tolerance_of_the_fastest_backend_is_verified() -> No
     assert "compiled was not measured (compile failed): no compiler" in verdict.reasons[0].message
 
 
-def test_a_claim_slower_than_measured_stands() -> None:
+def test_a_claim_slower_than_measured_stands():
     assert judge_latency(DIGITS, claim(), 5.0, report(*MEASURED)).outcome == "verified"
 
 
 @pytest.mark.parametrize(("claimed", "outcome"), [(0.0667, "verified"), (0.0666, "rejected")])
-def test_the_tolerance_is_that_of_the_benchmark(claimed: float, outcome: str) -> None:
+def test_the_tolerance_is_that_of_the_benchmark(claimed, outcome):
     # 0.1 ms is 1.499 times 0.0667 ms and 1.502 times 0.0666 ms; digits tolerates 1.5.
     assert judge_latency(DIGITS, claim(), claimed, report(*MEASURED)).outcome == outcome
 
 
-def test_a_claim_too_fast_is_left_open_where_the_model_may_be_another() -> None:
+def test_a_claim_too_fast_is_left_open_where_the_model_may_be_another():
     closed = judge_latency(DIGITS, claim(), 0.01, report(*MEASURED))
     opened = judge_latency(DIGITS, claim(division="open"), 0.01, report(*MEASURED))
 
@@ -223,22 +221,20 @@ def test_a_claim_too_fast_is_left_open_where_the_model_may_be_another() -> None:
     assert closed.reasons[-1].numbers["tolerated_ratio"] == 1.5
 
 
-def test_a_few_slow_items_do_not_speak_against_a_claim() -> None:
+def test_a_few_slow_items_do_not_speak_against_a_claim():
     stalled = replace(MEASURED[2], milliseconds=[0.1, 9.0] * 15 + [0.1, 0.1, 9.0] * 200)
 
     assert judge_latency(DIGITS, claim(), 0.1, report(stalled)).outcome == "verified"
 
 
-def test_another_hardware_class_decides_nothing() -> None:
+def test_another_hardware_class_decides_nothing():
     verdict = judge_latency(DIGITS, claim(hardware="1x-t4"), 0.01, report(*MEASURED))
 
     assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "hardware_differs")
 
 
 @pytest.mark.parametrize("accelerators", [0, 1])
-def test_a_shared_processor_excuses_a_slow_measurement_and_no_accelerator(
-    accelerators: int,
-) -> None:
+def test_a_shared_processor_excuses_a_slow_measurement_and_no_accelerator(accelerators):
     shared = report(timed("eager", 0.2, cpu_share=0.7), accelerators=accelerators)
     verdict = judge_latency(DIGITS, claim(), 0.01, shared)
 
@@ -249,7 +245,7 @@ def test_a_shared_processor_excuses_a_slow_measurement_and_no_accelerator(
     assert fair.outcome == "verified"
 
 
-def test_a_latency_that_drifts_rejects_nobody() -> None:
+def test_a_latency_that_drifts_rejects_nobody():
     drifting = replace(timed("eager", 0.2), milliseconds=[1.0] * 30 + [0.2] * 299 + [0.23] * 300)
     steady = replace(timed("eager", 0.2), milliseconds=[1.0] * 30 + [0.2] * 299 + [0.21] * 300)
 
@@ -259,7 +255,7 @@ def test_a_latency_that_drifts_rejects_nobody() -> None:
     assert judge_latency(DIGITS, claim(), 0.01, report(nearly)).outcome == "inconclusive"
 
 
-def test_a_measurement_that_tells_no_processor_time_is_no_excuse() -> None:
+def test_a_measurement_that_tells_no_processor_time_is_no_excuse():
     untold = replace(timed("eager", 0.2), cpu_seconds=None)
 
     assert judge_latency(DIGITS, claim(), 0.01, report(untold)).outcome == "rejected"
@@ -268,7 +264,7 @@ def test_a_measurement_that_tells_no_processor_time_is_no_excuse() -> None:
 PLANNED = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
 
 
-def test_a_benchmark_without_a_protocol_measures_nothing() -> None:
+def test_a_benchmark_without_a_protocol_measures_nothing():
     bare = replace(DIGITS, latency=None)
 
     assert measured_figures(bare, report(*MEASURED)) is None
@@ -290,7 +286,7 @@ def test_a_benchmark_without_a_protocol_measures_nothing() -> None:
     assert run_limit_seconds(replace(DIGITS, replay=None), PLANNED) == 240
 
 
-def test_too_few_samples_decide_nothing() -> None:
+def test_too_few_samples_decide_nothing():
     few = replace(timed("eager", 0.2), milliseconds=[0.2] * (30 + 63))
     enough = replace(timed("eager", 0.2), milliseconds=[0.2] * (30 + 64))
 
@@ -300,7 +296,7 @@ def test_too_few_samples_decide_nothing() -> None:
     assert judge_latency(DIGITS, claim(), 0.2, report(enough)).outcome == "verified"
 
 
-def test_a_model_below_the_target_has_no_latency() -> None:
+def test_a_model_below_the_target_has_no_latency():
     below = report(*MEASURED, quality=97.0)
     verdict = judge_latency(DIGITS, claim(), 0.2, below)
 
@@ -308,7 +304,7 @@ def test_a_model_below_the_target_has_no_latency() -> None:
     assert measured_figures(DIGITS, below) is None
 
 
-def test_a_training_claims_no_latency() -> None:
+def test_a_training_claims_no_latency():
     verdict = judge_latency(DIGITS, claim(kind="train"), None, report(*MEASURED))
 
     assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "claim_has_no_latency")
@@ -316,14 +312,14 @@ def test_a_training_claims_no_latency() -> None:
 
 
 @pytest.mark.parametrize("latency", [(), (ABSENT,)])
-def test_without_a_backend_nothing_is_decided(latency: tuple[BackendLatency, ...]) -> None:
+def test_without_a_backend_nothing_is_decided(latency):
     verdict = judge_latency(DIGITS, claim(), 0.2, report(*latency))
 
     assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "latency_not_measured")
     assert measured_figures(DIGITS, report(*latency)) is None
 
 
-def test_a_run_that_failed_measured_nothing() -> None:
+def test_a_run_that_failed_measured_nothing():
     failure = Failure("time_limit", "run_time_limit", "stopped after 300 s", "ask again")
     failed = replace(report(*MEASURED).runs[0], failure=failure, status="failed")
     verdict = judge_latency(DIGITS, claim(), 0.2, replace(report(), runs=[failed]))
@@ -337,21 +333,19 @@ def test_a_run_that_failed_measured_nothing() -> None:
         assert verdict.reasons[0].message == "nothing was measured: no run"
 
 
-def test_the_measured_figures_are_those_of_the_fastest_backend() -> None:
+def test_the_measured_figures_are_those_of_the_fastest_backend():
     figures = measured_figures(DIGITS, report(*MEASURED))
 
     assert figures is not None
     assert (figures.p50_ms, figures.samples, figures.p99_ms) == (0.1, 1198, 0.1)
 
 
-def test_a_report_as_ordered_is_taken() -> None:
+def test_a_report_as_ordered_is_taken():
     check_latency(report(*MEASURED), DIGITS)
 
 
 @pytest.mark.parametrize(("samples", "seconds"), [(120, 30.5), (700, 31.0), (1, 60.5)])
-def test_a_slow_model_may_have_fewer_times_once_its_seconds_are_over(
-    samples: int, seconds: float
-) -> None:
+def test_a_slow_model_may_have_fewer_times_once_its_seconds_are_over(samples, seconds):
     check_latency(report(slow(samples, seconds=seconds), *MEASURED[1:]), DIGITS)
 
 
@@ -374,15 +368,13 @@ def test_a_slow_model_may_have_fewer_times_once_its_seconds_are_over(
         ((slow(1199, seconds=61.0), *MEASURED[1:]), "1228 with warm-up"),
     ],
 )
-def test_a_report_that_is_not_as_ordered_is_refused(
-    broken: tuple[BackendLatency, ...], told: str
-) -> None:
+def test_a_report_that_is_not_as_ordered_is_refused(broken, told):
     with pytest.raises(RuleError, match=r"latency") as refusal:
         check_latency(report(*broken), DIGITS)
     assert told in str(refusal.value)
 
 
-def test_a_refused_report_names_the_backend_or_else_the_run() -> None:
+def test_a_refused_report_names_the_backend_or_else_the_run():
     for broken, field in (
         ((timed("eager", 0.0), *MEASURED[1:]), "runs[0].latency.eager"),
         (MEASURED[:2], "runs[0].latency"),
@@ -392,7 +384,7 @@ def test_a_refused_report_names_the_backend_or_else_the_run() -> None:
         assert refusal.value.field == field
 
 
-def test_a_run_that_failed_may_have_some_backends_and_none_twice() -> None:
+def test_a_run_that_failed_may_have_some_backends_and_none_twice():
     failed = replace(report(MEASURED[0]).runs[0], status="failed")
     check_latency(replace(report(), runs=[failed]), DIGITS)
 
@@ -401,7 +393,7 @@ def test_a_run_that_failed_may_have_some_backends_and_none_twice() -> None:
         check_latency(replace(report(), runs=[twice]), DIGITS)
 
 
-def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model() -> None:
+def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model():
     planned = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
     other = plan_latency(Request(DIGITS, bytes(31) + b"\1", claims=[claim()]))
     ids = {"attempt_id": "a", "verification_id": "v", "submission_id": "s"}
@@ -420,7 +412,7 @@ def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model() -> None:
     assert (replay.latency, replay.run_limit_seconds) == (None, 60)
 
 
-def test_what_cannot_be_measured_says_why() -> None:
+def test_what_cannot_be_measured_says_why():
     entry = replace(claim(kind="train"), dawnbench={"model": "m"})
     unknown = replace(claim(kind="train"), hyperparameters={"layers": 3.0})
 
@@ -448,17 +440,15 @@ CURVE = b"epoch\thours\ttop1Accuracy\n1\t1.0\t94.5\n"
 
 
 @pytest.fixture(scope="module")
-def known(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+def known(shipped_benchmarks):
     return shipped_benchmarks
 
 
 @pytest.fixture
-def score(known: dict[str, Benchmark]) -> Callable[..., ScoredSubmission]:
+def score(known):
     """Scores the entry, changed as told; a field of None is left out."""
 
-    def build(
-        benchmark_id: str = "cifar10", logs: dict[str, bytes] | None = None, **changes: Any
-    ) -> ScoredSubmission:
+    def build(benchmark_id="cifar10", logs=None, **changes):
         entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
         content = json.dumps(entry).encode()
         return score_submission(
@@ -468,14 +458,12 @@ def score(known: dict[str, Benchmark]) -> Callable[..., ScoredSubmission]:
     return build
 
 
-def inference(scored: ScoredSubmission) -> InferenceResult:
+def inference(scored):
     assert isinstance(scored.result, InferenceResult)
     return scored.result
 
 
-def test_a_cost_is_of_one_item_and_shown_for_10_000(
-    score: Callable[..., ScoredSubmission],
-) -> None:
+def test_a_cost_is_of_one_item_and_shown_for_10_000(score):
     """Source: dawn-bench-entries README: the cost field is of one item, the board's of 10,000."""
     scored = score(top1Accuracy=94.5)
 
@@ -487,17 +475,13 @@ def test_a_cost_is_of_one_item_and_shown_for_10_000(
 @pytest.mark.parametrize(
     ("quality", "eligible"), [(93.99, False), (94.0, True), (94.01, True), (100.0, True)]
 )
-def test_a_model_at_the_target_is_good_enough(
-    score: Callable[..., ScoredSubmission], quality: float, eligible: bool
-) -> None:
+def test_a_model_at_the_target_is_good_enough(score, quality, eligible):
     result = inference(score(top1Accuracy=quality))
 
     assert (result.quality, result.reached, result.eligible) == (quality, eligible, eligible)
 
 
-def test_an_f1_score_in_percent_is_flagged_and_divided(
-    score: Callable[..., ScoredSubmission],
-) -> None:
+def test_an_f1_score_in_percent_is_flagged_and_divided(score):
     """Source: one published SQuAD inference entry gives 82.52."""
     percent = inference(score("squad", f1Score=82.52))
     fraction = inference(score("squad", f1Score=0.8252))
@@ -509,15 +493,11 @@ def test_an_f1_score_in_percent_is_flagged_and_divided(
 
 
 @pytest.mark.parametrize("changes", [{"cost": None}, {"cost": 0}])
-def test_a_cost_of_nothing_is_not_an_absent_one(
-    score: Callable[..., ScoredSubmission], changes: dict[str, Any]
-) -> None:
+def test_a_cost_of_nothing_is_not_an_absent_one(score, changes):
     assert inference(score(top1Accuracy=94.5, **changes)).cost_usd_per_10000 == changes["cost"]
 
 
-def test_without_a_log_and_without_a_latency_it_is_no_entry_at_all(
-    score: Callable[..., ScoredSubmission],
-) -> None:
+def test_without_a_log_and_without_a_latency_it_is_no_entry_at_all(score):
     with pytest.raises(ClaimError, match="no run logs") as caught:
         score(latency=None, top1Accuracy=94.5)
 
@@ -525,25 +505,21 @@ def test_without_a_log_and_without_a_latency_it_is_no_entry_at_all(
     assert "latency" in (caught.value.expected or "")
 
 
-def test_with_a_log_it_is_a_training(score: Callable[..., ScoredSubmission]) -> None:
+def test_with_a_log_it_is_a_training(score):
     scored = score(logs={"entry.tsv": CURVE})
 
     assert (scored.claim.kind, len(scored.runs)) == ("train", 1)
     assert [run.tta_seconds for _, run in scored.scored_runs] == [3600.0]
 
 
-def test_a_benchmark_without_a_dawnbench_metric_takes_no_entry(
-    score: Callable[..., ScoredSubmission],
-) -> None:
+def test_a_benchmark_without_a_dawnbench_metric_takes_no_entry(score):
     with pytest.raises(ClaimError) as caught:
         score("mlperf-v0.5-gnmt", SacreBLEU=24.5)
 
     assert caught.value.field == "benchmark"
 
 
-def test_only_an_inference_entry_in_the_metric_of_the_benchmark_is_scored(
-    known: dict[str, Benchmark],
-) -> None:
+def test_only_an_inference_entry_in_the_metric_of_the_benchmark_is_scored(known):
     training = {name: value for name, value in ENTRY.items() if name != "latency"}
     for entry in (training, ENTRY | {"f1Score": 0.8}):
         read = parse_entry(json.dumps(entry).encode(), name="entry.json")
@@ -560,8 +536,8 @@ def test_only_an_inference_entry_in_the_metric_of_the_benchmark_is_scored(
     ],
 )
 def test_the_published_boards_are_found_again_from_the_entries_alone(
-    archives: Path, known: dict[str, Benchmark], metric: Any, board: str, figure: str
-) -> None:
+    archives, known, metric, board, figure
+):
     """The order is made of the published figures, and agrees with the published boards."""
     expected = json.loads((archives / "dawnbench/expected.json").read_text())
     entries = [entry for entry in expected["entries"] if entry["kind"] == "inference"]

@@ -14,13 +14,13 @@ from finishline.rules.trainings.own_benchmark import (
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files
 
 
-def problems_of(files: dict[str, bytes]) -> list[str]:
+def problems_of(files):
     found, problems = read_own_benchmark(files)
     assert (found is None) == bool(problems)
     return [str(problem) for problem in problems]
 
 
-def test_a_folder_without_problems_is_a_benchmark() -> None:
+def test_a_folder_without_problems_is_a_benchmark():
     files = own_files()
 
     found, problems = read_own_benchmark(files)
@@ -32,7 +32,7 @@ def test_a_folder_without_problems_is_a_benchmark() -> None:
     assert found.files == FILES
 
 
-def test_another_hash_names_the_file_the_expected_and_the_found() -> None:
+def test_another_hash_names_the_file_the_expected_and_the_found():
     files = own_files() | {"points.csv": b"1,3\n"}
     found = hashlib.sha256(b"1,3\n").hexdigest()
     expected = hashlib.sha256(FILES["points.csv"]).hexdigest()
@@ -42,13 +42,13 @@ def test_another_hash_names_the_file_the_expected_and_the_found() -> None:
     ]
 
 
-def test_a_file_that_is_not_pinned_is_named() -> None:
+def test_a_file_that_is_not_pinned_is_named():
     assert problems_of(own_files() | {"more.csv": b"1\n"}) == [
         "more.csv, field trainings.files: not pinned; expected its SHA-256 in the definition"
     ]
 
 
-def test_problems_of_every_part_are_told_together() -> None:
+def test_problems_of_every_part_are_told_together():
     files = own_files()
     del files["points.csv"]
     files["reference/train.py"] = b"def train(prepared, data, seed):\n    yield\n"
@@ -81,11 +81,11 @@ def test_problems_of_every_part_are_told_together() -> None:
         ),
     ],
 )
-def test_a_wrong_field_is_told_with_its_line(definition: str, expected: str) -> None:
+def test_a_wrong_field_is_told_with_its_line(definition, expected):
     assert any(expected in each for each in problems_of(own_files(definition)))
 
 
-def test_a_benchmark_with_a_control_has_a_function_for_it() -> None:
+def test_a_benchmark_with_a_control_has_a_function_for_it():
     controlled = DEFINITION.replace("halves = true", "halves = true\ncontrol_quality = 50")
 
     assert problems_of(own_files(controlled)) == [
@@ -101,14 +101,14 @@ def test_a_benchmark_with_a_control_has_a_function_for_it() -> None:
         (b"def other(nonce): ...\n", "task.py: no function draw; expected def draw(nonce)"),
     ],
 )
-def test_a_task_that_cannot_draw_is_told_without_running_it(task: bytes, expected: str) -> None:
+def test_a_task_that_cannot_draw_is_told_without_running_it(task, expected):
     told = problems_of(own_files(task_py=task))
 
     assert len(told) == 1
     assert told[0].startswith(expected)
 
 
-def test_the_reference_must_be_a_package_of_this_benchmark() -> None:
+def test_the_reference_must_be_a_package_of_this_benchmark():
     manifest = FILES["reference/training.toml"].replace(b'"mine"', b'"digits"')
     other = problems_of(own_files(files=FILES | {"reference/training.toml": manifest}))
     none = problems_of(own_files(files={"task.py": FILES["task.py"]}))
@@ -119,7 +119,7 @@ def test_the_reference_must_be_a_package_of_this_benchmark() -> None:
     assert none == ["reference/training.toml: missing; expected a manifest"]
 
 
-def test_too_much_is_refused() -> None:
+def test_too_much_is_refused():
     many = {f"data/{number}.csv": b"" for number in range(MOST_FILES)}
     large = {"large.bin": bytes(LARGEST_BYTES)}
 
@@ -127,7 +127,7 @@ def test_too_much_is_refused() -> None:
     assert any(f"at most {LARGEST_BYTES}" in each for each in problems_of(own_files() | large))
 
 
-def test_hashes_are_written_into_their_table_alone() -> None:
+def test_hashes_are_written_into_their_table_alone():
     content = own_files()["benchmark.toml"] + b'\n[ranking]\nnumbers = ["measured"]\n'
     files = FILES | {"points.csv": b"9\n"}
 
@@ -144,7 +144,7 @@ def test_hashes_are_written_into_their_table_alone() -> None:
 @pytest.mark.parametrize(
     ("field", "line"), [("id", 1), ("target.value", 4), ("target.floor", 3), ("other", None)]
 )
-def test_a_field_is_found_by_its_table(field: str, line: int | None) -> None:
+def test_a_field_is_found_by_its_table(field, line):
     text = b'id = "x"\nvalue = 1\n[target]  # the goal\nvalue = 2\n[runs]\nvalue = 3\n'
 
     assert line_of(text, field) == line

@@ -5,13 +5,12 @@ import math
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.precisions import PrecisionRun, precision_effects
 
 TARGET_AFTER = {"fp32": [7, 8, 8, 7, 9, 8], "bf16": [9, 10, 9, 11, 10]}
 
 
-def runs(precision: str, *, pace: float, hardware_class: str | None) -> list[PrecisionRun]:
+def runs(precision, *, pace, hardware_class):
     """Runs that reach 97.5 after so many epochs of twelve."""
     return [
         PrecisionRun(
@@ -25,7 +24,7 @@ def runs(precision: str, *, pace: float, hardware_class: str | None) -> list[Pre
     ]
 
 
-def test_epochs_compare_with_all_base_runs_and_seconds_within_a_class(digits: Benchmark) -> None:
+def test_epochs_compare_with_all_base_runs_and_seconds_within_a_class(digits):
     missed = PrecisionRun("bf16", 64, (90.0,) * 12, (1.0,) * 12, "cpu-a")
     known = [
         *runs("bf16", pace=0.5, hardware_class="cpu-a"),

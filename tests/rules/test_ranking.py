@@ -1,8 +1,6 @@
 """Ranks and records, of claims and of measured configurations."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +32,8 @@ from finishline.rules.verification.duel_pairs import (
 )
 
 
-def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:
-    settings: dict[str, Any] = {
+def standing(submission_id, tta_seconds=1.0, **others):
+    settings = {
         "status": "claimed",
         "submitted_at": "2026-11-21T08:00:00Z",
         "cost_usd": None,
@@ -45,11 +43,11 @@ def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any)
     return Standing(submission_id=submission_id, tta_seconds=tta_seconds, **(settings | others))
 
 
-def places(standings: Sequence[Standing], metric: Metric = "tta") -> list[tuple[str, int | None]]:
+def places(standings, metric="tta"):
     return [(place.submission_id, place.rank) for place in rank(standings, metric=metric)]
 
 
-def test_equal_values_share_a_rank_and_the_next_counts_who_is_better() -> None:
+def test_equal_values_share_a_rank_and_the_next_counts_who_is_better():
     """Standard competition ranking: 1, 2, 2, 4."""
     board = rank(
         [standing("d", 9.0), standing("b", 5.0), standing("a", 1.0), standing("c", 5.0)],
@@ -64,31 +62,31 @@ def test_equal_values_share_a_rank_and_the_next_counts_who_is_better() -> None:
     ]
 
 
-def test_three_in_a_tie_all_share_its_rank() -> None:
+def test_three_in_a_tie_all_share_its_rank():
     board = rank([standing("c", 5.0), standing("a", 5.0), standing("b", 5.0)], metric="tta")
 
     assert [(p.rank, p.tied) for p in board] == [(1, True)] * 3
 
 
-def test_in_a_tie_the_earlier_submission_stands_first() -> None:
+def test_in_a_tie_the_earlier_submission_stands_first():
     late = standing("a", 5.0, submitted_at="2026-11-21T09:00:00Z")
     early = standing("b", 5.0, submitted_at="2026-11-21T08:00:00Z")
 
     assert places([late, early]) == [("b", 1), ("a", 1)]
 
 
-def test_the_unranked_stand_last_in_the_order_they_were_submitted() -> None:
+def test_the_unranked_stand_last_in_the_order_they_were_submitted():
     late = standing("a", None, submitted_at="2026-11-21T09:00:00Z")
     early = standing("b", None, submitted_at="2026-11-21T08:00:00Z")
 
     assert places([late, standing("c", 5.0), early]) == [("c", 1), ("b", None), ("a", None)]
 
 
-def test_a_time_of_none_is_never_first() -> None:
+def test_a_time_of_none_is_never_first():
     assert places([standing("none", None), standing("slow", 1e9)]) == [("slow", 1), ("none", None)]
 
 
-def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
+def test_a_cost_of_nothing_is_a_value_not_an_absence():
     board = [standing("free", cost_usd=0.0), standing("paid", cost_usd=2.0), standing("unknown")]
 
     assert places(board, "cost") == [("free", 1), ("paid", 2), ("unknown", None)]
@@ -122,21 +120,19 @@ def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
         ({"cost_usd_per_10000": 0.0}, "inference_cost", None),
     ],
 )
-def test_an_unranked_submission_is_told_why(
-    changes: dict[str, Any], metric: Metric, reason: str | None
-) -> None:
+def test_an_unranked_submission_is_told_why(changes, metric, reason):
     assert why_unranked(standing("a", **changes), metric=metric) == reason
     (place,) = rank([standing("a", **changes)], metric=metric)
     assert (place.rank is None, place.unranked_reason) == (reason is not None, reason)
 
 
-def test_a_rejected_submission_keeps_its_value_but_no_rank() -> None:
+def test_a_rejected_submission_keeps_its_value_but_no_rank():
     (place,) = rank([standing("a", 3.0, status="rejected")], metric="tta")
 
     assert place == Ranked("a", None, False, 3.0, "contradicted by its verification")
 
 
-def test_an_empty_board_is_empty() -> None:
+def test_an_empty_board_is_empty():
     assert rank([], metric="tta") == []
     assert pareto_front([]) == []
 
@@ -145,7 +141,7 @@ FIGURES = st.none() | st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5]) | st.floats(0, 
 
 
 @st.composite
-def boards(draw: st.DrawFn) -> list[Standing]:
+def boards(draw):
     count = draw(st.integers(0, 12))
     return [
         Standing(
@@ -168,9 +164,7 @@ METRICS: st.SearchStrategy[Metric] = st.sampled_from(["tta", "cost", "latency", 
 
 
 @given(boards(), METRICS, st.randoms(use_true_random=False))
-def test_the_order_given_does_not_matter(
-    board: list[Standing], metric: Metric, random: Any
-) -> None:
+def test_the_order_given_does_not_matter(board, metric, random):
     shuffled = list(board)
     random.shuffle(shuffled)
 
@@ -179,9 +173,7 @@ def test_the_order_given_does_not_matter(
 
 
 @given(boards(), METRICS)
-def test_a_rank_is_one_more_than_the_number_of_better_ones(
-    board: list[Standing], metric: Metric
-) -> None:
+def test_a_rank_is_one_more_than_the_number_of_better_ones(board, metric):
     board_places = rank(board, metric=metric)
     ranked = [p for p in board_places if p.rank is not None]
     values = [p.value for p in ranked if p.value is not None]
@@ -194,9 +186,7 @@ def test_a_rank_is_one_more_than_the_number_of_better_ones(
 
 
 @given(boards(), METRICS)
-def test_every_submission_stands_once_and_the_unranked_last(
-    board: list[Standing], metric: Metric
-) -> None:
+def test_every_submission_stands_once_and_the_unranked_last(board, metric):
     board_places = rank(board, metric=metric)
     by_id = {s.submission_id: s for s in board}
 
@@ -210,7 +200,7 @@ def test_every_submission_stands_once_and_the_unranked_last(
 
 
 @given(boards())
-def test_the_pareto_front_is_all_that_no_other_dominates(board: list[Standing]) -> None:
+def test_the_pareto_front_is_all_that_no_other_dominates(board):
     points = {
         s.submission_id: (s.tta_seconds, s.cost_usd)
         for s in board
@@ -221,13 +211,13 @@ def test_the_pareto_front_is_all_that_no_other_dominates(board: list[Standing]) 
         and s.status != "rejected"
     }
 
-    def dominated(mine: tuple[float, float]) -> bool:
+    def dominated(mine):
         return any(t <= mine[0] and c <= mine[1] and (t, c) != mine for t, c in points.values())
 
     assert set(pareto_front(board)) == {i for i, point in points.items() if not dominated(point)}
 
 
-def test_the_pareto_front_goes_from_fast_to_cheap() -> None:
+def test_the_pareto_front_goes_from_fast_to_cheap():
     board = [
         standing("cheap", 100.0, cost_usd=1.0),
         standing("fast", 10.0, cost_usd=5.0),
@@ -254,9 +244,7 @@ BOARDS = st.lists(STANDINGS, max_size=12, unique_by=lambda s: s.submission_id)
 
 
 @given(BOARDS, BOARDS)
-def test_an_order_that_took_changes_is_that_of_sorting_all(
-    before: list[Standing], after: list[Standing]
-) -> None:
+def test_an_order_that_took_changes_is_that_of_sorting_all(before, after):
     gone = [standing for standing in before if standing not in after]
     come = [standing for standing in after if standing not in before]
     order = order_of(before, metric="tta").changed(gone=gone, come=come)
@@ -265,7 +253,7 @@ def test_an_order_that_took_changes_is_that_of_sorting_all(
 
 
 @given(BOARDS)
-def test_a_rank_counts_who_is_strictly_better(board: list[Standing]) -> None:
+def test_a_rank_counts_who_is_strictly_better(board):
     ranked = [place for place in rank(board, metric="tta") if place.rank is not None]
     values = [place.value or 0.0 for place in ranked]
 
@@ -273,7 +261,7 @@ def test_a_rank_counts_who_is_strictly_better(board: list[Standing]) -> None:
     assert [place.tied for place in ranked] == [values.count(w) > 1 for w in values]
 
 
-def test_claims_follow_the_numbered_with_a_provisional_rank_among_all() -> None:
+def test_claims_follow_the_numbered_with_a_provisional_rank_among_all():
     """A claim of 1 second has no number, and is told that it would be first."""
     forged = standing("forged", tta_seconds=1.0, evidence="claimed", check="none")
     slow = standing("slow", tta_seconds=30.0, evidence="claimed", check="epochs_agree")
@@ -295,7 +283,7 @@ def test_claims_follow_the_numbered_with_a_provisional_rank_among_all() -> None:
     ]
 
 
-def test_a_row_that_waits_for_its_fresh_runs_has_a_provisional_rank() -> None:
+def test_a_row_that_waits_for_its_fresh_runs_has_a_provisional_rank():
     why = "its 10 fresh runs are under way"
     (found,) = rank([standing("a", tta_seconds=1.0, held_back=why)], metric="tta")
     assert (found.rank, found.provisional_rank, found.unranked_reason) == (None, 1, why)
@@ -308,12 +296,12 @@ def test_a_row_that_waits_for_its_fresh_runs_has_a_provisional_rank() -> None:
         ("verified", "claimed, undecided: not calibrated at its batch size"),
     ],
 )
-def test_an_undecided_row_says_what_was_lacking(status: str, why: str) -> None:
+def test_an_undecided_row_says_what_was_lacking(status, why):
     row = standing("a", status=status, evidence="claimed", check="undecided", tta_seconds=1.0)
     assert rank([row], metric="tta")[0].unranked_reason == why
 
 
-def test_a_benchmark_may_number_less() -> None:
+def test_a_benchmark_may_number_less():
     board = [
         standing("ours", tta_seconds=10.0),
         standing("theirs", tta_seconds=5.0, evidence="published"),
@@ -325,9 +313,9 @@ def test_a_benchmark_may_number_less() -> None:
     ]
 
 
-def listing() -> list[Standing]:
+def listing():
     """What was measured, and claims of three checks, one of them without a ticket."""
-    agree: Any = {"evidence": "claimed", "check": "epochs_agree"}
+    agree = {"evidence": "claimed", "check": "epochs_agree"}
     return [
         standing("ours", tta_seconds=10.0),
         standing("second", tta_seconds=6.0, has_ticket=True, **agree),
@@ -338,7 +326,7 @@ def listing() -> list[Standing]:
     ]
 
 
-def test_a_benchmark_may_list_claims_of_a_check_apart_by_their_own_times() -> None:
+def test_a_benchmark_may_list_claims_of_a_check_apart_by_their_own_times():
     order = order_of(listing(), metric="tta", numbers=("measured", "published", "epochs_agree"))
     places = [order.place(position) for position in range(len(order))]
 
@@ -357,14 +345,14 @@ def test_a_benchmark_may_list_claims_of_a_check_apart_by_their_own_times() -> No
     assert [order.position(s) for s in listing()] == [0, 3, 1, 2, 4, 5]
 
 
-def test_the_list_of_claims_is_the_same_whether_it_is_sorted_or_changed() -> None:
+def test_the_list_of_claims_is_the_same_whether_it_is_sorted_or_changed():
     numbers = ("measured", "epochs_agree")
     whole = order_of(listing(), metric="tta", numbers=numbers)
     one = listing()[1]
     assert whole.changed(gone=[one], come=[]).changed(gone=[], come=[one]) == whole
 
 
-def test_no_claim_is_listed_unless_the_benchmark_says_so() -> None:
+def test_no_claim_is_listed_unless_the_benchmark_says_so():
     order = order_of(listing(), metric="tta")
     assert order.listed == ()
     assert len(order.claimed) == 5
@@ -373,23 +361,21 @@ def test_no_claim_is_listed_unless_the_benchmark_says_so() -> None:
 DAYS = [f"2026-11-{day:02d}" for day in range(1, 20)]
 
 
-def runs_of(seconds: float, *, count: int = 5, spread: float = 0.02) -> list[float]:
+def runs_of(seconds, *, count=5, spread=0.02):
     """Runs around a time; the middle one is at it."""
     return [seconds * math.exp(spread * x) for x in np.linspace(-1, 1, count)]
 
 
-def contender(
-    name: str, day: int, seconds: float | None, *, count: int = 5, eligible: bool = True
-) -> Contender:
+def contender(name, day, seconds, *, count=5, eligible=True):
     runs = [] if seconds is None else [seconds] if count == 1 else runs_of(seconds, count=count)
     return Contender(name, DAYS[day], seconds, runs, eligible)
 
 
-def holders(*contenders: Contender) -> list[str]:
+def holders(*contenders):
     return [record.submission_id for record in record_history(contenders).records]
 
 
-def test_a_record_must_beat_its_holder_beyond_chance() -> None:
+def test_a_record_must_beat_its_holder_beyond_chance():
     first, close, fast = contender("a", 0, 100.0), contender("b", 1, 99.5), contender("c", 2, 90.0)
 
     history = record_history([fast, close, first])
@@ -405,7 +391,7 @@ def test_a_record_must_beat_its_holder_beyond_chance() -> None:
     assert f"p = {oracle:.2g}, must be below 0.05" in missed.reason
 
 
-def test_a_record_tells_whom_it_beat_by_how_much_and_how_surely() -> None:
+def test_a_record_tells_whom_it_beat_by_how_much_and_how_surely():
     first, fast = contender("a", 0, 100.0), contender("b", 1, 90.0)
 
     opening, record = record_history([first, fast]).records
@@ -419,7 +405,7 @@ def test_a_record_tells_whom_it_beat_by_how_much_and_how_surely() -> None:
     assert record.p_value == pytest.approx(oracle)
 
 
-def test_the_holder_is_challenged_and_not_the_first() -> None:
+def test_the_holder_is_challenged_and_not_the_first():
     """Against "a" the last would win; against "b" it is chance."""
     assert holders(contender("a", 0, 100.0), contender("b", 1, 90.0), contender("c", 2, 89.8)) == [
         "a",
@@ -427,14 +413,14 @@ def test_the_holder_is_challenged_and_not_the_first() -> None:
     ]
 
 
-def test_two_runs_are_enough_to_hold_a_record_against_chance() -> None:
+def test_two_runs_are_enough_to_hold_a_record_against_chance():
     (record,) = record_history([contender("a", 0, 100.0, count=2), contender("b", 1, 99.9)]).records
 
     assert (record.submission_id, record.single_run) == ("a", False)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_single_run_takes_no_record_from_a_holder_of_several(count: int) -> None:
+def test_a_single_run_takes_no_record_from_a_holder_of_several(count):
     history = record_history([contender("a", 0, 100.0), contender("b", 1, 1.0, count=count)])
 
     assert [r.submission_id for r in history.records] == ["a"]
@@ -445,7 +431,7 @@ def test_a_single_run_takes_no_record_from_a_holder_of_several(count: int) -> No
     )
 
 
-def test_a_single_run_holds_until_anybody_is_faster() -> None:
+def test_a_single_run_holds_until_anybody_is_faster():
     opening, record, last = record_history(
         [
             contender("a", 0, 100.0, count=1),
@@ -460,7 +446,7 @@ def test_a_single_run_holds_until_anybody_is_faster() -> None:
     assert (last.submission_id, last.single_run) == ("c", False)
 
 
-def test_who_was_rejected_breaks_a_rule_or_never_arrived_holds_nothing() -> None:
+def test_who_was_rejected_breaks_a_rule_or_never_arrived_holds_nothing():
     assert holders(
         contender("rejected", 0, 1.0, eligible=False),
         contender("never", 1, None),
@@ -469,7 +455,7 @@ def test_who_was_rejected_breaks_a_rule_or_never_arrived_holds_nothing() -> None
     assert record_history([contender("never", 1, None)]).records == ()
 
 
-def test_an_equal_or_slower_time_is_nothing_to_tell_of() -> None:
+def test_an_equal_or_slower_time_is_nothing_to_tell_of():
     history = record_history(
         [contender("a", 0, 100.0), contender("b", 1, 100.0), contender("c", 2, 300.0)]
     )
@@ -478,7 +464,7 @@ def test_an_equal_or_slower_time_is_nothing_to_tell_of() -> None:
     assert history.not_records == ()
 
 
-def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id() -> None:
+def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id():
     """A round is published at once: within it nobody took a record from anybody."""
     round_of_one_day = [contender("b", 0, 90.0), contender("a", 0, 100.0), contender("c", 0, 95.0)]
     assert holders(*round_of_one_day) == ["b"]
@@ -486,22 +472,14 @@ def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id() -> Non
     assert holders(contender("never", 0, None), *round_of_one_day) == ["b"]
 
 
-def test_a_lower_mean_is_asked_for_even_where_the_logs_are_lower() -> None:
+def test_a_lower_mean_is_asked_for_even_where_the_logs_are_lower():
     """The figure that is ranked decides who is faster; the test says whether it is chance."""
     slower = Contender("b", DAYS[1], 101.0, runs_of(50.0), True)
 
     assert holders(contender("a", 0, 100.0), slower) == ["a"]
 
 
-def measured(
-    name: str,
-    date: str,
-    seconds: float,
-    *,
-    duels: Sequence[RecordDuel] = (),
-    on: str | None = "cpu",
-    attested: bool = True,
-) -> Contender:
+def measured(name, date, seconds, *, duels=(), on="cpu", attested=True):
     """A configuration with ten fresh runs close to its time; its pool has its name."""
     runs = [seconds * (1 + 0.001 * (number - 4.5)) for number in range(10)]
     return Contender(
@@ -518,7 +496,7 @@ def measured(
     )
 
 
-def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record() -> None:
+def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record():
     won = RecordDuel("d1", holder="b", date="5", p_value=0.001)
     alone = measured("a", "1", 50.0, attested=False)
     faster = measured("c", "3", 30.0, duels=[won], attested=False)
@@ -532,14 +510,14 @@ def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record() -> N
     assert {one.reason for one in history.not_records} == {ONE_OWNER}
 
 
-def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone() -> None:
+def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone():
     history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0)])
 
     assert [record.submission_id for record in history.records] == ["a"]
     assert history.not_records[0].reason == "no duel with the holder has decided yet"
 
 
-def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date() -> None:
+def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date():
     won = RecordDuel("d1", holder="a", date="5", p_value=0.009)
     history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0, duels=[won])])
 
@@ -549,7 +527,7 @@ def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date() -> None:
     assert history.not_records == ()
 
 
-def test_a_lost_duel_takes_nothing_and_a_later_one_may() -> None:
+def test_a_lost_duel_takes_nothing_and_a_later_one_may():
     lost = RecordDuel("d1", holder="a", date="5", p_value=0.01)
     won = RecordDuel("d2", holder="a", date="9", p_value=0.001)
     first = measured("a", "1", 50.0)
@@ -561,7 +539,7 @@ def test_a_lost_duel_takes_nothing_and_a_later_one_may() -> None:
     assert (history.records[-1].duel, history.records[-1].date) == ("d2", "9")
 
 
-def test_a_duel_with_one_that_lost_the_record_meanwhile_takes_nothing() -> None:
+def test_a_duel_with_one_that_lost_the_record_meanwhile_takes_nothing():
     early = RecordDuel("d1", holder="a", date="3", p_value=0.001)
     late = RecordDuel("d2", holder="a", date="4", p_value=0.001)
     rivals = [
@@ -573,7 +551,7 @@ def test_a_duel_with_one_that_lost_the_record_meanwhile_takes_nothing() -> None:
     assert [r.submission_id for r in measured_history(rivals).records] == ["a", "b"]
 
 
-def test_where_no_duel_is_possible_welch_counts_the_configurations_since() -> None:
+def test_where_no_duel_is_possible_welch_counts_the_configurations_since():
     """Two of another class: the second is the second draw since the record."""
     history = measured_history(
         [
@@ -589,7 +567,7 @@ def test_where_no_duel_is_possible_welch_counts_the_configurations_since() -> No
     assert history.records[-1].p_value == pytest.approx(2 * alone, rel=1e-6)
 
 
-def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times() -> None:
+def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times():
     holder = [50.0 + 0.7 * (number * 7 % 10) for number in range(10)]
     challenger = [48.5 + 0.9 * (number * 3 % 10) for number in range(10)]
     pairs = [

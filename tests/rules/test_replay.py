@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.scoring.run import Clock
@@ -50,8 +48,8 @@ from finishline.rules.verification.report_stream import StreamedEvent, check_str
 ENTROPY = bytes(range(32))
 
 
-def claim_of(**changes: Any) -> Claim:
-    settings: dict[str, Any] = {
+def claim_of(**changes):
+    settings = {
         "benchmark_id": "digits",
         "division": "closed",
         "model": "reference",
@@ -62,7 +60,7 @@ def claim_of(**changes: Any) -> Claim:
     return Claim(**(settings | changes))
 
 
-def test_a_plan_is_a_function_of_its_entropy(digits: Benchmark) -> None:
+def test_a_plan_is_a_function_of_its_entropy(digits):
     same = draw_replay(digits, claim_of(), entropy=ENTROPY)
 
     assert draw_replay(digits, claim_of(), entropy=ENTROPY) == same
@@ -70,9 +68,7 @@ def test_a_plan_is_a_function_of_its_entropy(digits: Benchmark) -> None:
     assert draw_replay(digits, claim_of(), entropy=bytes(32)).nonce != same.nonce
 
 
-def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
-    digits: Benchmark,
-) -> None:
+def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(digits):
     assert digits.replay is not None
     counts = Counter(
         len(draw_replay(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds)
@@ -84,7 +80,7 @@ def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
     assert min(counts.values()) > 0.8 * 600 / len(allowed)
 
 
-def test_without_calibration_twice_as_many_runs_are_made(digits: Benchmark) -> None:
+def test_without_calibration_twice_as_many_runs_are_made(digits):
     unusual = claim_of(hyperparameters={"batch_size": 48.0})
 
     calibrated = draw_replay(digits, claim_of(), entropy=ENTROPY)
@@ -93,16 +89,14 @@ def test_without_calibration_twice_as_many_runs_are_made(digits: Benchmark) -> N
 
 
 @given(st.binary(min_size=32, max_size=32))
-def test_seeds_are_distinct_and_fit_32_bits(digits: Benchmark, entropy: bytes) -> None:
+def test_seeds_are_distinct_and_fit_32_bits(digits, entropy):
     seeds = draw_replay(digits, claim_of(), entropy=entropy).seeds
 
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
 
 
-def test_a_seed_that_was_drawn_already_is_drawn_again(
-    digits: Benchmark, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_that_was_drawn_already_is_drawn_again(digits, monkeypatch):
     monkeypatch.setattr(job, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
 
     seeds = draw_replay(digits, claim_of(), entropy=ENTROPY).seeds
@@ -123,9 +117,7 @@ def test_a_seed_that_was_drawn_already_is_drawn_again(
         ({"division": "open"}, "Send it as a package to have it measured"),
     ],
 )
-def test_what_the_reference_cannot_train_is_not_planned(
-    digits: Benchmark, changes: dict[str, Any], reason: str
-) -> None:
+def test_what_the_reference_cannot_train_is_not_planned(digits, changes, reason):
     claim = claim_of(**changes)
 
     assert reason in (why_not_replayable(digits, claim) or "")
@@ -133,7 +125,7 @@ def test_what_the_reference_cannot_train_is_not_planned(
         draw_replay(digits, claim, entropy=ENTROPY)
 
 
-def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> None:
+def test_a_benchmark_without_a_reference_is_not_replayed(cifar10):
     cifar10 = dataclasses.replace(cifar10, replay=None)
     claim = claim_of(benchmark_id="cifar10", division="open")
 
@@ -145,7 +137,7 @@ def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> 
     assert band_for(cifar10, claim, runs=3) == []
 
 
-def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Benchmark) -> None:
+def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits):
     """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
     sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
@@ -157,7 +149,7 @@ def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Be
     assert seal(digits, "sub-1", sealed) == hashlib.sha256(content.encode()).hexdigest()
 
 
-def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Benchmark) -> None:
+def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits):
     sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
         f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
@@ -171,9 +163,7 @@ def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Bench
 
 
 @pytest.mark.parametrize("start", range(6))
-def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
-    digits: Benchmark, start: int
-) -> None:
+def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits, start):
     """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
     drawn = draw_replay(digits, claim_of(), entropy=bytes(range(start, start + 32)))
     entropy = bytes.fromhex(drawn.nonce)
@@ -191,7 +181,7 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
     assert list(drawn.seeds) == seeds
 
 
-def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
+def test_the_seal_changes_with_any_part_of_it(digits):
     sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     other = dataclasses.replace(digits, sha256="0" * 64)
 
@@ -208,7 +198,7 @@ def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
     assert len(set(seals)) == len(seals)
 
 
-def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
+def test_what_else_was_settled_is_sealed_under_its_name(digits):
     sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
     content = (
         f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32.0}},'
@@ -221,7 +211,7 @@ def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> No
     assert seal(digits, None, sealed, beside=beside) == hashlib.sha256(content.encode()).hexdigest()
 
 
-def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark) -> None:
+def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits):
     sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
 
     assert seal(digits, "s", sealed, beside={"seeds": [1]}) == seal(digits, "s", sealed)
@@ -241,8 +231,8 @@ def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark
     ],
 )
 def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(
-    digits: Benchmark, hyperparameters: dict[str, float], calibrated: bool
-) -> None:
+    digits, hyperparameters, calibrated
+):
     claim = claim_of(hyperparameters=hyperparameters)
 
     assert is_calibrated(digits, claim) is calibrated
@@ -250,9 +240,7 @@ def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(
     assert batch_size_of(digits, claim) == hyperparameters.get("batch_size", 64.0)
 
 
-def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(
-    digits: Benchmark,
-) -> None:
+def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(digits):
     assert digits.replay is not None
     curves = [run.quality for run in digits.reference_runs if run.batch_size == 32]
     alpha = digits.replay.alpha * 0.18
@@ -261,7 +249,7 @@ def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(
     assert band_for(digits, claim_of(hyperparameters={"batch_size": 32.0}), runs=4) == expected
 
 
-def test_own_seeds_come_first_and_follow_from_the_nonce(digits: Benchmark) -> None:
+def test_own_seeds_come_first_and_follow_from_the_nonce(digits):
     claimed = [7001, 7002, 7003, None, 2**32, -1]
 
     drawn = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
@@ -275,7 +263,7 @@ def test_own_seeds_come_first_and_follow_from_the_nonce(digits: Benchmark) -> No
     assert once.own_seeds == drawn.own_seeds[:1]
 
 
-def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> None:
+def test_which_own_seeds_are_trained_depends_on_the_nonce(digits):
     claimed = list(range(7000, 7010))
     found = {
         draw_replay(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed).own_seeds
@@ -285,14 +273,14 @@ def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> 
     assert len({seed for pair in found for seed in pair}) == 10
 
 
-def test_the_seal_holds_how_many_seeds_are_the_claims_own(digits: Benchmark) -> None:
+def test_the_seal_holds_how_many_seeds_are_the_claims_own(digits):
     sealed = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
     otherwise = dataclasses.replace(sealed, own_runs=1)
 
     assert seal(digits, "s", sealed) != seal(digits, "s", otherwise)
 
 
-def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations() -> None:
+def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations():
     curves = np.random.default_rng(1).normal([20.0, 80.0, 97.0], [5.0, 2.0, 0.4], (12, 3))
     n, m, runs, alpha = 12, 3, 4, 0.01
 
@@ -307,42 +295,40 @@ def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluation
     assert [p.upper for p in points] == pytest.approx((centre + half).tolist())
 
 
-def test_the_band_is_never_narrower_than_the_resolution_of_the_metric() -> None:
+def test_the_band_is_never_narrower_than_the_resolution_of_the_metric():
     points = control_points([[50.0, 90.0]] * 6, runs=3, alpha=0.01, resolution=0.25)
 
     assert [(p.lower, p.upper) for p in points] == [(49.75, 50.25), (89.75, 90.25)]
 
 
 @pytest.mark.parametrize(("curves", "runs", "known"), [(5, 3, False), (6, 3, True), (1, 1, False)])
-def test_a_band_takes_twice_as_many_reference_runs_as_replays(
-    curves: int, runs: int, known: bool
-) -> None:
+def test_a_band_takes_twice_as_many_reference_runs_as_replays(curves, runs, known):
     reference = [[50.0 + i, 90.0 + i] for i in range(curves)]
 
     assert bool(control_points(reference, runs=runs, alpha=0.01, resolution=0.1)) is known
 
 
-def test_without_reference_runs_there_is_no_band() -> None:
+def test_without_reference_runs_there_is_no_band():
     assert control_points([], runs=1, alpha=0.01, resolution=0.1) == []
 
 
-def test_curves_count_to_the_shortest() -> None:
+def test_curves_count_to_the_shortest():
     points = control_points([[1.0, 2.0, 3.0], [1.5, 2.5]], runs=1, alpha=0.1, resolution=0.0)
 
     assert len(points) == 2
 
 
-def test_more_replays_or_a_smaller_alpha_widen_the_band() -> None:
+def test_more_replays_or_a_smaller_alpha_widen_the_band():
     curves = np.random.default_rng(2).normal(90.0, 1.0, (20, 5)).tolist()
 
-    def width(*, runs: int, alpha: float) -> float:
+    def width(*, runs, alpha):
         point = control_points(curves, runs=runs, alpha=alpha, resolution=0.0)[0]
         return point.upper - point.lower
 
     assert width(runs=1, alpha=0.01) < width(runs=8, alpha=0.01) < width(runs=8, alpha=0.001)
 
 
-def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised() -> None:
+def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised():
     """Whole verifications of 3 replays of 8 evaluations at alpha = 0.1: at most 10 % break out."""
     random = np.random.default_rng(3)
     broken = 0
@@ -359,8 +345,8 @@ def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised() -> No
 
 @pytest.mark.parametrize("batch_size", [32, 64, 128])
 def test_at_most_one_shipped_reference_run_in_forty_leaves_the_band_of_the_others(
-    digits: Benchmark, batch_size: int
-) -> None:
+    digits, batch_size
+):
     """Each calibrated run held against all others of its batch size, as a replay would be.
 
     Real curves have stragglers that a normal distribution has not, which is why one replay below
@@ -381,9 +367,7 @@ POINTS = [ControlPoint(1, 50.0, 40.0, 60.0), ControlPoint(2, 90.0, 88.0, 92.0)]
 
 
 @pytest.mark.parametrize("curve", [[], [40.0], [60.0, 88.0], [50.0, 92.0], [50.0, 90.0, 0.0]])
-def test_the_edges_are_inside_and_what_has_no_control_point_is_not_judged(
-    curve: list[float],
-) -> None:
+def test_the_edges_are_inside_and_what_has_no_control_point_is_not_judged(curve):
     assert first_break(curve, POINTS, higher_is_better=True) is None
 
 
@@ -398,9 +382,7 @@ def test_the_edges_are_inside_and_what_has_no_control_point_is_not_judged(
         ([39.9], False, 1, "above"),
     ],
 )
-def test_the_first_break_tells_where_and_on_which_side(
-    curve: list[float], higher_is_better: bool, index: int, side: str
-) -> None:
+def test_the_first_break_tells_where_and_on_which_side(curve, higher_is_better, index, side):
     broken = first_break(curve, POINTS, higher_is_better=higher_is_better)
 
     assert broken is not None
@@ -409,7 +391,7 @@ def test_the_first_break_tells_where_and_on_which_side(
     assert (broken.lower, broken.upper) == (POINTS[index - 1].lower, POINTS[index - 1].upper)
 
 
-def test_a_quality_that_is_no_number_is_outside() -> None:
+def test_a_quality_that_is_no_number_is_outside():
     assert first_break([float("nan")], POINTS, higher_is_better=True) is not None
 
 
@@ -419,7 +401,7 @@ SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {})
 SEEDS = [11, 12]
 
 
-def make_run(index: int) -> ReplayRun:
+def make_run(index):
     evaluations = [ReplayEvaluation(float(j), j * 100, j * 0.5, 90.0 + j, {}) for j in (1, 2, 3)]
     return ReplayRun(
         index=index,
@@ -434,20 +416,20 @@ def make_run(index: int) -> ReplayRun:
     )
 
 
-def report(**changes: Any) -> ReplayReport:
+def report(**changes):
     """A consistent report, but for what is changed in its second run."""
     return ReplayReport([make_run(0), replace(make_run(1), **changes)], SYSTEM)
 
 
-def test_a_consistent_report_passes() -> None:
+def test_a_consistent_report_passes():
     check_report(report(), seeds=SEEDS)
 
 
-def test_a_run_that_did_not_reach_needs_no_time() -> None:
+def test_a_run_that_did_not_reach_needs_no_time():
     check_report(report(status="not_reached", tta_seconds=None), seeds=SEEDS)
 
 
-def test_two_evaluations_may_have_one_time_and_a_run_may_take_less_than_a_second() -> None:
+def test_two_evaluations_may_have_one_time_and_a_run_may_take_less_than_a_second():
     at_once = [ReplayEvaluation(j / 2, j, 0.4, 97.0 + j, {}) for j in (1, 2)]
     changes = {"tta_seconds": 0.4, "parent_seconds": 0.4, "child_seconds": 0.4}
     check_report(report(evaluations=at_once, **changes), seeds=SEEDS)
@@ -474,13 +456,13 @@ NEGATIVE = [ReplayEvaluation(1.0, 100, -0.1, 98.0, {})]
         ({"child_seconds": None}, "runs[1].child_seconds"),
     ],
 )
-def test_an_impossible_report_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
+def test_an_impossible_report_is_refused_by_field(changes, field):
     with pytest.raises(RuleError) as refused:
         check_report(report(**changes), seeds=SEEDS)
     assert refused.value.field == field
 
 
-def test_an_amount_that_no_worker_measures_is_refused_by_field() -> None:
+def test_an_amount_that_no_worker_measures_is_refused_by_field():
     check_amounts(report(telemetry=RunTelemetry(communication_share=1.0, energy_joules=1e12)))
     for telemetry in (
         {"energy_joules": 1e308},
@@ -494,19 +476,19 @@ def test_an_amount_that_no_worker_measures_is_refused_by_field() -> None:
         assert refused.value.field == f"runs[1].telemetry.{name}"
 
 
-def test_the_refusal_does_not_tell_the_seeds() -> None:
+def test_the_refusal_does_not_tell_the_seeds():
     with pytest.raises(RuleError) as refused:
         check_report(report(seed=13), seeds=SEEDS)
     assert "12" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5])
-def test_a_run_that_goes_on_to_its_end_may_have_reached_at_any_evaluation(seconds: float) -> None:
+def test_a_run_that_goes_on_to_its_end_may_have_reached_at_any_evaluation(seconds):
     check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.7, 2.0])
-def test_a_time_between_evaluations_is_refused_for_a_run_to_its_end_too(seconds: float) -> None:
+def test_a_time_between_evaluations_is_refused_for_a_run_to_its_end_too(seconds):
     with pytest.raises(RuleError) as refused:
         check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
     assert refused.value.field == "runs[1].tta_seconds"
@@ -533,19 +515,19 @@ RUN = ReplayRun(
 REPORT = ReplayReport([RUN], WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {}))
 
 
-def test_seconds_are_those_of_the_ledger_on_the_clock() -> None:
+def test_seconds_are_those_of_the_ledger_on_the_clock():
     check_ledgers(RUN, MLPERF, division="closed")
     with pytest.raises(RuleError, match=r"3\.0 s by its ledger on the dawnbench clock"):
         check_ledgers(RUN, DAWNBENCH, division="closed")
 
 
-def test_no_phase_loses_seconds_though_the_total_grows() -> None:
+def test_no_phase_loses_seconds_though_the_total_grows():
     moved = replace(RUN, ledger=LEDGER | {"eval": 0.0, "train": 9.0})
     with pytest.raises(RuleError, match=r"eval loses seconds"):
         check_ledgers(moved, MLPERF, division="closed")
 
 
-def test_a_ledger_has_known_phases_alone() -> None:
+def test_a_ledger_has_known_phases_alone():
     strange = replace(RUN, ledger=LEDGER | {"thinking": 1.0})
     with pytest.raises(
         RuleError, match=r"runs\[0\]\.ledger: no phase 'thinking'; expected .*train"
@@ -553,19 +535,19 @@ def test_a_ledger_has_known_phases_alone() -> None:
         check_ledgers(strange, MLPERF, division="closed")
 
 
-def test_the_clocks_of_a_run_span_its_ledger_after_the_preparation() -> None:
+def test_the_clocks_of_a_run_span_its_ledger_after_the_preparation():
     check_spans(RUN)
     with pytest.raises(RuleError, match=r"1\.500 s, as its ledger adds up"):
         check_spans(replace(RUN, parent_seconds=3.5))
 
 
-def test_what_each_clock_leaves_out() -> None:
+def test_what_each_clock_leaves_out():
     assert off_clock(RUN, MLPERF) == OffClock(preparation=2.0)
     assert off_clock(RUN, DAWNBENCH) == OffClock(evaluation=0.5)
 
 
 @pytest.mark.parametrize(("calibrated", "passes"), [(1.0, True), (0.8, False)])
-def test_preparation_takes_at_most_twice_the_calibrated(calibrated: float, passes: bool) -> None:
+def test_preparation_takes_at_most_twice_the_calibrated(calibrated, passes):
     # 2 * 1.0 + 0.25 = 2.25 s, 2 * 0.8 + 0.25 = 1.85 s; the run prepared for 2 s.
     if passes:
         check_off_clock(REPORT, MLPERF, [OffClock(preparation=calibrated)])
@@ -574,16 +556,14 @@ def test_preparation_takes_at_most_twice_the_calibrated(calibrated: float, passe
         check_off_clock(REPORT, MLPERF, [OffClock(preparation=calibrated)])
 
 
-def test_without_calibrated_seconds_nothing_is_compared() -> None:
+def test_without_calibrated_seconds_nothing_is_compared():
     check_off_clock(REPORT, MLPERF, [])
 
 
 @pytest.mark.parametrize(
     ("seen_seconds", "passes"), [(99.6, False), (99.7, True), (102.2, True), (102.3, False)]
 )
-def test_the_server_sees_no_less_than_a_run_tells_and_little_more(
-    seen_seconds: float, passes: bool
-) -> None:
+def test_the_server_sees_no_less_than_a_run_tells_and_little_more(seen_seconds, passes):
     """Of 100 s: 0.1 % and 0.25 s less, for two clocks and a late post; 2 % and 0.25 s more."""
     ledger = {"warmup": 1.0, "train": 100.0}
     evaluation = ReplayEvaluation(1.0, 1152, seconds=100.0, quality=98.0, ledger=ledger)

@@ -1,7 +1,5 @@
 """The program of a package: two that differ for their readers alone are the same."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from finishline.rules.trainings.package import read_package
@@ -20,7 +18,7 @@ def train(prepared, data, seed):
 """
 
 
-def program_of(files: Mapping[str, bytes]) -> str:
+def program_of(files):
     package, problems = read_package(files, benchmarks=["digits"])
     assert package is not None, problems
     return package.program_sha256
@@ -49,7 +47,7 @@ COMPILED = {"training.toml": MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")}
         (b"\n", b"\r\n"),
     ],
 )
-def test_comments_docstrings_and_layout_make_no_other_program(old: bytes, new: bytes) -> None:
+def test_comments_docstrings_and_layout_make_no_other_program(old, new):
     files = ORIGINAL | {"train.py": TRAIN.replace(old, new)}
     assert files != ORIGINAL
     assert program_of(files) == program_of(ORIGINAL)
@@ -65,12 +63,12 @@ def test_comments_docstrings_and_layout_make_no_other_program(old: bytes, new: b
         (b"        yield", b"        pass\n        yield"),
     ],
 )
-def test_another_token_or_block_makes_another_program(old: bytes, new: bytes) -> None:
+def test_another_token_or_block_makes_another_program(old, new):
     assert program_of(ORIGINAL | {"train.py": TRAIN.replace(old, new)}) != program_of(ORIGINAL)
 
 
-def test_words_of_the_manifest_make_no_other_program_and_its_environment_does() -> None:
-    def after(old: bytes, new: bytes) -> str:
+def test_words_of_the_manifest_make_no_other_program_and_its_environment_does():
+    def after(old, new):
         return program_of(ORIGINAL | {"training.toml": MANIFEST.replace(old, new)})
 
     same = program_of(ORIGINAL)
@@ -82,7 +80,7 @@ def test_words_of_the_manifest_make_no_other_program_and_its_environment_does() 
     assert program_of(reads | {"training.toml": with_factor}) != program_of(reads)
 
 
-def test_names_of_files_and_bytes_of_other_files_make_another_program() -> None:
+def test_names_of_files_and_bytes_of_other_files_make_another_program():
     same = program_of(ORIGINAL)
     renamed = ORIGINAL | {"training.toml": MANIFEST.replace(b'"train"', b'"start"')}
     renamed["start.py"] = renamed.pop("train.py")
@@ -105,9 +103,7 @@ def test_names_of_files_and_bytes_of_other_files_make_another_program() -> None:
         (b"float x", b"floatx", False),
     ],
 )
-def test_of_cpp_too_comments_and_layout_alone_make_no_other_program(
-    old: bytes, new: bytes, *, is_same: bool
-) -> None:
+def test_of_cpp_too_comments_and_layout_alone_make_no_other_program(old, new, *, is_same):
     kernel = KERNEL.replace(old, new)
     assert kernel != KERNEL
     one, other = (ORIGINAL | COMPILED | {"kernel.cpp": text} for text in (KERNEL, kernel))

@@ -5,8 +5,6 @@ import json
 import math
 import statistics
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy
 import numpy as np
@@ -35,7 +33,7 @@ from finishline.rules.scoring.measured_time import (
     variance_of_mean,
 )
 from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
-from finishline.rules.scoring.scoring import Result, score
+from finishline.rules.scoring.scoring import score
 
 MakeRun = Callable[..., Run]
 
@@ -44,7 +42,7 @@ MakeBenchmark = Callable[..., Benchmark]
 
 
 @pytest.fixture
-def five_runs(make_run: MakeRun) -> list[Run]:
+def five_runs(make_run):
     """Reach 94 % after 90, 100, 101, 105 and 500 s: two epochs of half that."""
     return [
         make_run([90.0, 94.5], name=f"run_{i}.log", seconds_per_epoch=seconds / 2, seed=i)
@@ -52,13 +50,11 @@ def five_runs(make_run: MakeRun) -> list[Run]:
     ]
 
 
-def score_of(
-    runs: list[Run], benchmark: Benchmark, *, price: float | None = None, **others: Any
-) -> Result:
+def score_of(runs, benchmark, *, price=None, **others):
     return score(runs, benchmark, division="open", price_usd_per_hour=price, **others)
 
 
-def test_a_dawnbench_entry_is_scored_as_published(make_benchmark: MakeBenchmark) -> None:
+def test_a_dawnbench_entry_is_scored_as_published(make_benchmark):
     """Source: dawn-bench-entries, BaiduNet9P: 0.01234526 h at 8.5058 USD/h, shown 0:00:45."""
     run = Run(
         "baidu.tsv",
@@ -82,8 +78,8 @@ def test_a_dawnbench_entry_is_scored_as_published(make_benchmark: MakeBenchmark)
 
 
 def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
-    make_benchmark: MakeBenchmark, five_runs: list[Run]
-) -> None:
+    make_benchmark, five_runs
+):
     result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
 
     assert result.tta_seconds == 102.0  # (100 + 101 + 105) / 3
@@ -94,7 +90,7 @@ def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
     assert result.evaluation_interval_seconds == 250.0
 
 
-def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs: list[Run]) -> None:
+def test_every_step_of_a_score_is_kept(make_benchmark, five_runs):
     result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
 
     assert [step.name for step in result.steps] == [
@@ -131,22 +127,15 @@ def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs:
     ],
 )
 def test_the_step_says_of_which_runs_the_mean_is(
-    make_benchmark: MakeBenchmark,
-    five_runs: list[Run],
-    count: int,
-    dropped: int,
-    started: int | None,
-    words: str,
-) -> None:
+    make_benchmark, five_runs, count, dropped, started, words
+):
     rule = RunsRule(count=count, dropped=dropped, started=started)
     result = score_of(five_runs, make_benchmark(runs=rule))
 
     assert next(step for step in result.steps if step.name == "TTA").formula == words
 
 
-def test_a_run_that_ended_without_success_has_no_epochs_to_the_target(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_a_run_that_ended_without_success_has_no_epochs_to_the_target(make_benchmark, make_run):
     aborted = make_run([90.0, 94.5], status="aborted")
     (run,) = score_of([aborted], make_benchmark()).runs
 
@@ -154,8 +143,8 @@ def test_a_run_that_ended_without_success_has_no_epochs_to_the_target(
 
 
 def test_a_target_measured_afterwards_converges_where_it_was_first_reached(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+    make_benchmark, make_run
+):
     run = make_run([90.0, 94.5, 95.0], status="success", clock="mlperf", stop_seconds=40.0)
     at_once = make_benchmark(clock="mlperf")
     afterwards = dataclasses.replace(at_once.target, offline=True)
@@ -166,9 +155,7 @@ def test_a_target_measured_afterwards_converges_where_it_was_first_reached(
     assert (last.convergence, first.convergence) == (3.0, 2.0)
 
 
-def test_a_run_that_never_reaches_the_target_is_no_error(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_a_run_that_never_reaches_the_target_is_no_error(make_benchmark, make_run):
     result = score_of([make_run([50.0, 93.99])], make_benchmark(), price=1.0)
 
     assert (result.reached, result.tta_seconds, result.tta_display) == (0, None, None)
@@ -178,8 +165,8 @@ def test_a_run_that_never_reaches_the_target_is_no_error(
 
 
 def test_one_failed_run_is_dropped_and_two_make_the_result_invalid(
-    make_benchmark: MakeBenchmark, make_run: MakeRun, five_runs: list[Run]
-) -> None:
+    make_benchmark, make_run, five_runs
+):
     benchmark = make_benchmark(count=5, dropped=1)
     failed = [make_run([50.0], name=f"failed_{i}.log") for i in range(2)]
 
@@ -191,9 +178,7 @@ def test_one_failed_run_is_dropped_and_two_make_the_result_invalid(
     assert (two.reached, two.tta_seconds) == (3, None)
 
 
-def test_of_more_runs_than_needed_the_median_window_counts(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_of_more_runs_than_needed_the_median_window_counts(make_benchmark, make_run):
     times = [50.0, 51.0, 52.0, 90.0, 91.0]
     runs = [
         make_run([94.0], name=f"run_{i}.log", seconds_per_epoch=seconds)
@@ -207,7 +192,7 @@ def test_of_more_runs_than_needed_the_median_window_counts(
     assert "of 3 runs in a row" in result.steps[5].formula
 
 
-def test_a_loss_is_scored_downwards(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+def test_a_loss_is_scored_downwards(make_benchmark, make_run):
     benchmark = make_benchmark(value=0.8, direction="lower")
 
     result = score_of([make_run([2.0, 0.9, 0.8, 0.85])], benchmark)
@@ -216,9 +201,7 @@ def test_a_loss_is_scored_downwards(make_benchmark: MakeBenchmark, make_run: Mak
     assert "<= 0.8" in result.steps[0].formula
 
 
-def test_the_same_runs_score_otherwise_under_another_clock(
-    make_benchmark: MakeBenchmark,
-) -> None:
+def test_the_same_runs_score_otherwise_under_another_clock(make_benchmark):
     ledger = Ledger(init=1, compile=2, warmup=4, data=8, train=16, eval=32, checkpoint=64, idle=128)
     run = Run("a.log", "mlperf", (Evaluation(1.0, 248.0, 94.0, ledger=ledger),), "success", 250.0)
     benchmark = make_benchmark(clock="mlperf")
@@ -229,9 +212,7 @@ def test_the_same_runs_score_otherwise_under_another_clock(
     assert (speedrun.tta_seconds, speedrun.clock) == (216.0, "speedrun")
 
 
-def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(make_benchmark, make_run):
     run = make_run([94.0], clock="mlperf", status="success", stop_seconds=11.0)
 
     result = score_of([run], make_benchmark(clock="mlperf"), clock=Clock("speedrun"))
@@ -240,9 +221,7 @@ def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(
     assert result.violations == ()
 
 
-def test_a_step_says_what_its_time_is_taken_to(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_a_step_says_what_its_time_is_taken_to(make_benchmark, make_run):
     stopped = make_run([94.0, 94.5], clock="mlperf", status="success", stop_seconds=30.0)
     of_mlperf = make_benchmark(clock="mlperf")
     [step, *_] = score_of([stopped], of_mlperf).steps
@@ -252,9 +231,7 @@ def test_a_step_says_what_its_time_is_taken_to(
     assert "clock to the first evaluation with" in step.formula
 
 
-def test_runs_without_any_time_at_all_have_no_spread(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_runs_without_any_time_at_all_have_no_spread(make_benchmark, make_run):
     runs = [make_run([94.0], name=f"{i}.log", seconds_per_epoch=0.0) for i in range(3)]
 
     result = score_of(runs, make_benchmark(count=3, dropped=1))
@@ -262,9 +239,7 @@ def test_runs_without_any_time_at_all_have_no_spread(
     assert (result.tta_seconds, result.cv_percent) == (0.0, None)
 
 
-def test_too_few_runs_are_told_and_still_explained(
-    make_benchmark: MakeBenchmark, make_run: MakeRun
-) -> None:
+def test_too_few_runs_are_told_and_still_explained(make_benchmark, make_run):
     result = score_of([make_run([94.0])], make_benchmark(count=5, dropped=1))
 
     assert [v.code for v in result.violations] == ["too_few_runs"]
@@ -272,7 +247,7 @@ def test_too_few_runs_are_told_and_still_explained(
     assert result.violations[0].expected == "5 runs of cifar10"
 
 
-def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark: MakeBenchmark) -> None:
+def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark):
     result = score_of([Run("a.log", "dawnbench", ())], make_benchmark())
 
     assert (result.started, result.reached, result.tta_seconds) == (1, 0, None)
@@ -280,14 +255,12 @@ def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark: MakeBen
     assert [(v.code, v.file) for v in result.violations] == [("no_evaluation", "a.log")]
 
 
-def test_there_is_no_score_of_nothing(make_benchmark: MakeBenchmark) -> None:
+def test_there_is_no_score_of_nothing(make_benchmark):
     with pytest.raises(RuleError, match="no runs"):
         score_of([], make_benchmark())
 
 
-def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(
-    digits: Benchmark,
-) -> None:
+def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(digits):
     """seconds * exp(+- t * s * sqrt(0.449)) for three runs; s here by numpy within batch sizes."""
     curve = (Evaluation(1.0, 1.0, 50.0), Evaluation(8.0, 8.0, 98.0))
     runs = [Run(f"{n}.log", "mlperf", curve, status="success", seed=n) for n in (1, 2, 3)]
@@ -308,61 +281,61 @@ def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(
 SECONDS = st.floats(0.01, 1e7)
 
 
-def test_the_fastest_and_the_slowest_run_are_dropped() -> None:
+def test_the_fastest_and_the_slowest_run_are_dropped():
     """Source: MLPerf training_rules.adoc, "Benchmark results"."""
     assert olympic_mean([90.0, 100.0, 101.0, 105.0, 500.0], dropped=1) == 102.0
 
 
-def test_one_run_that_did_not_converge_is_dropped_as_the_slowest() -> None:
+def test_one_run_that_did_not_converge_is_dropped_as_the_slowest():
     assert olympic_mean([100.0, None, 102.0, 90.0, 101.0], dropped=1) == 101.0
 
 
-def test_two_runs_that_did_not_converge_make_the_result_invalid() -> None:
+def test_two_runs_that_did_not_converge_make_the_result_invalid():
     assert olympic_mean([100.0, None, 102.0, None, 101.0], dropped=1) is None
 
 
-def test_four_may_fail_where_four_are_dropped() -> None:
-    times: list[float | None] = [float(t) for t in range(36)]  # unet3d: 40 runs, 4 + 4 dropped
+def test_four_may_fail_where_four_are_dropped():
+    times = [float(t) for t in range(36)]  # unet3d: 40 runs, 4 + 4 dropped
 
     assert olympic_mean([*times, None, None, None, None], dropped=4) == mean(range(4, 36))
     assert olympic_mean([*times[:35], *[None] * 5], dropped=4) is None
 
 
-def test_nothing_dropped_is_the_plain_mean_and_no_run_may_fail() -> None:
+def test_nothing_dropped_is_the_plain_mean_and_no_run_may_fail():
     assert olympic_mean([1.0, 2.0, 6.0], dropped=0) == 3.0
     assert olympic_mean([1.0, None], dropped=0) is None
 
 
-def test_one_run_alone_is_its_own_mean() -> None:
+def test_one_run_alone_is_its_own_mean():
     assert olympic_mean([27.9], dropped=0) == 27.9
 
 
-def test_equal_times_lose_one_at_each_end_all_the_same() -> None:
+def test_equal_times_lose_one_at_each_end_all_the_same():
     assert olympic_mean([5.0, 5.0, 5.0], dropped=1) == 5.0
 
 
 @pytest.mark.parametrize(("times", "dropped"), [([], 0), ([1.0, 2.0], 1), ([1.0] * 8, 4)])
-def test_too_few_runs_to_drop_from_are_an_error(times: list[float], dropped: int) -> None:
+def test_too_few_runs_to_drop_from_are_an_error(times, dropped):
     with pytest.raises(RuleError, match="to drop at each end"):
         olympic_mean(times, dropped=dropped)
 
 
 @given(st.lists(SECONDS, min_size=3, max_size=20), st.randoms(use_true_random=False))
-def test_the_olympic_mean_does_not_depend_on_the_order(times: list[float], random: object) -> None:
+def test_the_olympic_mean_does_not_depend_on_the_order(times, random):
     shuffled = list(times)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
 
     assert olympic_mean(shuffled, dropped=1) == olympic_mean(times, dropped=1)
 
 
 @given(st.lists(SECONDS, min_size=3, max_size=20))
-def test_the_olympic_mean_is_that_of_a_trimmed_sample(times: list[float]) -> None:
+def test_the_olympic_mean_is_that_of_a_trimmed_sample(times):
     oracle = scipy.stats.trim_mean(times, 1.0 / len(times) + 1e-9)
 
     assert olympic_mean(times, dropped=1) == pytest.approx(oracle, rel=1e-9)
 
 
-def test_published_olympic_means_come_out(archives: Path) -> None:
+def test_published_olympic_means_come_out(archives):
     """Source: mlperf-logging's own figures for MLPerf Training v5.1."""
     expected = json.loads((archives / "mlperf/expected_v51.json").read_text())
     checked = 0
@@ -379,22 +352,20 @@ def test_published_olympic_means_come_out(archives: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "dropped"), [(3, 1), (5, 1), (10, 1), (40, 4), (5, 0)])
-def test_an_olympic_mean_scatters_less_than_the_mean_of_as_many_runs_as_it_is_worth(
-    count: int, dropped: int
-) -> None:
+def test_an_olympic_mean_scatters_less_than_the_mean_of_as_many_runs_as_it_is_worth(count, dropped):
     figures = np.sort(np.random.default_rng(5).normal(size=(20_000, count)), axis=1)
     variance = figures[:, dropped : count - dropped].mean(axis=1).var()
 
     assert 0.8 < variance * olympic_weight(count, dropped=dropped) < 1.03
 
 
-def window_of(times: list[float | None], *, count: int, dropped: int) -> list[float | None]:
+def window_of(times, *, count, dropped):
     return times[median_window(times, count=count, dropped=dropped)]
 
 
-def test_of_more_runs_the_window_with_the_median_score_counts() -> None:
+def test_of_more_runs_the_window_with_the_median_score_counts():
     """Source: MLPerf training_rules.adoc, "Benchmark results": N runs in a row out of M."""
-    times: list[float | None] = [50.0, 51.0, 52.0, 90.0, 91.0]
+    times = [50.0, 51.0, 52.0, 90.0, 91.0]
     # Windows of 3, olympic: 51, 52, 90. The middle one is 51, 52, 90.
 
     assert window_of(times, count=3, dropped=1) == [51.0, 52.0, 90.0]
@@ -402,11 +373,11 @@ def test_of_more_runs_the_window_with_the_median_score_counts() -> None:
     assert window_of([50.0, 60.0, 40.0, 70.0, 45.0], count=3, dropped=1) == [50.0, 60.0, 40.0]
 
 
-def test_of_an_even_number_of_windows_the_slower_middle_one_counts() -> None:
+def test_of_an_even_number_of_windows_the_slower_middle_one_counts():
     assert window_of([1.0, 2.0, 3.0, 4.0], count=3, dropped=1) == [2.0, 3.0, 4.0]
 
 
-def test_windows_with_too_many_failures_count_as_infinite() -> None:
+def test_windows_with_too_many_failures_count_as_infinite():
     times = [50.0, 51.0, 52.0, None, None]
     # Olympic means: 51, 52 (the failure dropped), invalid. The median is the second.
 
@@ -416,7 +387,7 @@ def test_windows_with_too_many_failures_count_as_infinite() -> None:
     )
 
 
-def test_no_more_runs_than_needed_all_count() -> None:
+def test_no_more_runs_than_needed_all_count():
     assert window_of([3.0, 1.0, 2.0], count=3, dropped=1) == [3.0, 1.0, 2.0]
     assert window_of([3.0], count=3, dropped=1) == [3.0]
 
@@ -431,9 +402,7 @@ def test_no_more_runs_than_needed_all_count() -> None:
         ("google/cloud_v2.512/resnet-tpuv2-512/results/tpu/resnet", 6.748),
     ],
 )
-def test_published_variation_of_mlperf_v05_comes_out(
-    archives: Path, result_set: str, percent: float
-) -> None:
+def test_published_variation_of_mlperf_v05_comes_out(archives, result_set, percent):
     """Source: Verma et al., "Demystifying the MLPerf Training Benchmark Suite", and its logs."""
     runs = json.loads((archives / "mlperf/expected_v05.json").read_text())[result_set]
 
@@ -442,11 +411,11 @@ def test_published_variation_of_mlperf_v05_comes_out(
     assert cv == pytest.approx(percent, abs=0.0006)
 
 
-def test_variation_is_over_the_whole_population() -> None:
+def test_variation_is_over_the_whole_population():
     assert coefficient_of_variation_percent([2.0, 4.0]) == pytest.approx(100 / 3)
 
 
-def test_variation_takes_two_runs_and_a_time() -> None:
+def test_variation_takes_two_runs_and_a_time():
     assert coefficient_of_variation_percent([]) is None
     assert coefficient_of_variation_percent([5.0]) is None
     assert coefficient_of_variation_percent([0.0, 0.0]) is None
@@ -454,7 +423,7 @@ def test_variation_takes_two_runs_and_a_time() -> None:
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=30))
-def test_standard_deviations_are_those_of_the_statistics_module(values: list[float]) -> None:
+def test_standard_deviations_are_those_of_the_statistics_module(values):
     assert standard_deviation(values, ddof=0) == pytest.approx(
         statistics.pstdev(values), rel=1e-6, abs=1e-6
     )
@@ -466,38 +435,38 @@ def test_standard_deviations_are_those_of_the_statistics_module(values: list[flo
 @pytest.mark.parametrize(
     ("runs", "dropped"), [(3, 1), (4, 1), (10, 1), (14, 1), (15, 2), (20, 2), (25, 3), (30, 3)]
 )
-def test_a_tenth_is_dropped_at_each_end_and_at_least_one(runs: int, dropped: int) -> None:
+def test_a_tenth_is_dropped_at_each_end_and_at_least_one(runs, dropped):
     assert dropped_at_each_end(runs) == dropped
 
 
-def test_three_runs_are_measured_by_the_middle_one() -> None:
+def test_three_runs_are_measured_by_the_middle_one():
     assert measured_seconds([4.0, 2.0, 9.0]) == 4.0
 
 
-def test_two_runs_are_no_measurement() -> None:
+def test_two_runs_are_no_measurement():
     assert measured_seconds([4.0, 2.0]) is None
 
 
-def test_a_miss_counts_as_the_slowest_and_two_of_three_leave_no_time() -> None:
+def test_a_miss_counts_as_the_slowest_and_two_of_three_leave_no_time():
     assert measured_seconds([4.0, None, 2.0]) == 4.0
     assert measured_seconds([4.0, None, None]) is None
 
 
-def test_ten_runs_drop_one_at_each_end() -> None:
+def test_ten_runs_drop_one_at_each_end():
     assert measured_seconds([1.0, *[5.0] * 8, 100.0]) == 5.0
 
 
 @pytest.mark.parametrize(("runs", "c"), [(3, 0.449), (4, 0.298), (5, 0.227), (10, 0.105)])
-def test_variance_of_the_olympic_mean_is_that_of_trimmed_means(runs: int, c: float) -> None:
+def test_variance_of_the_olympic_mean_is_that_of_trimmed_means(runs, c):
     assert variance_of_mean(runs) == c
 
 
-def test_variance_between_the_known_numbers_is_one_over_runs_less_one() -> None:
+def test_variance_between_the_known_numbers_is_one_over_runs_less_one():
     assert variance_of_mean(6) == 1 / 5
     assert variance_of_mean(1) is None
 
 
-def test_interval_is_symmetric_on_the_log_scale() -> None:
+def test_interval_is_symmetric_on_the_log_scale():
     """Worked by hand: t(0.975, 9) = 2.262157, s = 5 %, c = 0.449 at three runs."""
     interval = interval_of(10.0, runs=3, spread=Spread(0.05, 9))
     assert interval is not None
@@ -506,13 +475,13 @@ def test_interval_is_symmetric_on_the_log_scale() -> None:
     assert interval.low == pytest.approx(10.0 / half, rel=1e-6)
 
 
-def test_no_interval_without_a_spread() -> None:
+def test_no_interval_without_a_spread():
     assert interval_of(10.0, runs=3, spread=None) is None
     assert interval_of(10.0, runs=1, spread=Spread(0.05, 9)) is None
     assert interval_of(10.0, runs=3, spread=Spread(1e4, 9)) is None
 
 
-def test_spread_is_within_pools_and_needs_ten_runs() -> None:
+def test_spread_is_within_pools_and_needs_ten_runs():
     """Two pools far apart scatter no more for it: each holds x and x * e^0.2 five times."""
     pool = [1.0, math.exp(0.2)] * 3
     spread = pooled_spread([pool, [100 * seconds for seconds in pool]])
@@ -523,7 +492,7 @@ def test_spread_is_within_pools_and_needs_ten_runs() -> None:
     assert pooled_spread([[1.0]] * 10) is None
 
 
-def test_spread_is_never_below_the_resolution() -> None:
+def test_spread_is_never_below_the_resolution():
     """Equal times of ten seconds read off a step of one second: 0.1 / sqrt(12)."""
     resolution = resolution_of(step_seconds=1.0, seconds=10.0)
     assert resolution == pytest.approx(0.0288675, rel=1e-5)
@@ -541,10 +510,10 @@ def test_spread_is_never_below_the_resolution() -> None:
     ],
 )
 def test_a_run_of_a_round_converged_if_its_run_stop_says_so(
-    make_run: MakeRun, make_benchmark: MakeBenchmark, benchmark_id: str, reached: list[bool]
-) -> None:
+    make_run, make_benchmark, benchmark_id, reached
+):
     """Source: MLPerf training_rules.adoc, "Benchmark results"."""
-    ends: list[dict[str, Any]] = [{"stop_seconds": 300.0, "status": "success"}]
+    ends = [{"stop_seconds": 300.0, "status": "success"}]
     ends += [{"stop_seconds": 300.0}, {}]
     runs = [make_run([90.0, 94.5], clock="mlperf", seed=i, **end) for i, end in enumerate(ends)]
     benchmark = make_benchmark(clock="mlperf", benchmark_id=benchmark_id)

@@ -8,7 +8,7 @@ PACKAGE = [1.0, 1.1, 0.9, 1.0]
 REFERENCE = [2.0, 2.1, 1.9, 2.3]
 
 
-def test_the_ratio_has_the_interval_of_the_paired_t_test_on_log_seconds() -> None:
+def test_the_ratio_has_the_interval_of_the_paired_t_test_on_log_seconds():
     found = speed_up(PACKAGE, REFERENCE)
 
     assert found is not None
@@ -19,7 +19,7 @@ def test_the_ratio_has_the_interval_of_the_paired_t_test_on_log_seconds() -> Non
     assert found.pairs == 4
 
 
-def test_the_other_way_round_it_is_the_inverse() -> None:
+def test_the_other_way_round_it_is_the_inverse():
     found, inverse = speed_up(PACKAGE, REFERENCE), speed_up(REFERENCE, PACKAGE)
     assert found is not None
     assert inverse is not None
@@ -27,7 +27,7 @@ def test_the_other_way_round_it_is_the_inverse() -> None:
     assert inverse.low == pytest.approx(1 / found.high)
 
 
-def test_a_miss_on_either_side_leaves_no_ratio_and_neither_does_one_pair() -> None:
+def test_a_miss_on_either_side_leaves_no_ratio_and_neither_does_one_pair():
     assert speed_up([*PACKAGE, None], [*REFERENCE, 2.0]) is None
     assert speed_up([*PACKAGE, 1.0], [*REFERENCE, None]) is None
     assert speed_up([1.0], [2.0]) is None

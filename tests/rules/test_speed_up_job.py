@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.job import Case, Request
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.speed_up import (
     SPEED_UP,
     judge_speed_up,
@@ -20,11 +19,11 @@ from tests.rules.test_ablation import ENTRY, case_of
 ENTROPY, REFERENCE = bytes(range(32)), "b" * 64
 
 
-def requested(benchmark: Benchmark) -> Request:
+def requested(benchmark):
     return Request(benchmark, ENTROPY, claims=[ENTRY], reference=REFERENCE)
 
 
-def case_with(benchmark: Benchmark, pairs: list[tuple[float | None, float | None]]) -> Case:
+def case_with(benchmark, pairs):
     """A report of these pairs of the reference's and the package's seconds."""
     plan = SPEED_UP.plan(requested(benchmark))[: 2 * len(pairs)]
     seconds = [
@@ -34,7 +33,7 @@ def case_with(benchmark: Benchmark, pairs: list[tuple[float | None, float | None
     return case_of(benchmark, plan, seconds)
 
 
-def test_reference_and_package_are_trained_in_turn_on_one_seed_and_draw(digits: Benchmark) -> None:
+def test_reference_and_package_are_trained_in_turn_on_one_seed_and_draw(digits):
     plan = SPEED_UP.plan(requested(digits))
 
     # Five runs of an entry of digits: an even number of pairs, so that a drift cancels.
@@ -47,7 +46,7 @@ def test_reference_and_package_are_trained_in_turn_on_one_seed_and_draw(digits: 
     assert len({one.seed for one, _ in pairs}) == len({one.data_nonce for one, _ in pairs}) == 6
 
 
-def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits: Benchmark) -> None:
+def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits):
     reference, package = [3.0, 3.1, 2.95, 3.2], [2.0, 2.2, 1.9, 2.1]
     case = case_with(digits, list(zip(reference, package, strict=True)))
 
@@ -72,16 +71,14 @@ def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits: Benchmark)
         ([(None, 2.0), (3.0, 2.0)], "the reference missed the target in 1 of its 2 runs"),
     ],
 )
-def test_a_missed_run_leaves_the_speed_up_open(
-    digits: Benchmark, pairs: list[tuple[float | None, float | None]], told: str
-) -> None:
+def test_a_missed_run_leaves_the_speed_up_open(digits, pairs, told):
     verdict = judge_speed_up(case_with(digits, pairs))
 
     assert verdict.outcome == "inconclusive"
     assert told in verdict.reasons[0].message
 
 
-def test_a_benchmark_without_a_reference_package_says_so(digits: Benchmark) -> None:
+def test_a_benchmark_without_a_reference_package_says_so(digits):
     policy = digits.trainings
     assert policy is not None
     bare = replace(digits, trainings=replace(policy, files={"task.py": "0" * 64}))

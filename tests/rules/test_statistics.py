@@ -37,14 +37,14 @@ FIRST = [1.02, 0.97, 1.10, 1.05]
 SECOND = [0.81, 0.90, 0.85, 0.79, 0.88]
 
 
-def test_the_reference_of_a_sample_has_the_sample_deviation() -> None:
+def test_the_reference_of_a_sample_has_the_sample_deviation():
     reference = reference_of([7.0, 8.0, 8.0, 9.0])
 
     assert (reference.mean, reference.count) == (8.0, 4)
     assert reference.stdev == pytest.approx(np.std([7, 8, 8, 9], ddof=1))
 
 
-def test_the_closed_form_of_the_limit_gives_the_worked_example_of_mlperf() -> None:
+def test_the_closed_form_of_the_limit_gives_the_worked_example_of_mlperf():
     """Source: MLPerf training_rules.adoc, RCP appendix, batch size 128.
 
     There the deviation is 0.433 (population, trimmed) and the degrees of freedom are those of
@@ -64,7 +64,7 @@ def test_the_closed_form_of_the_limit_gives_the_worked_example_of_mlperf() -> No
     assert as_published == pytest.approx(15.21, abs=0.005)
 
 
-def test_one_more_run_below_the_limit_is_as_unlikely_as_alpha_says() -> None:
+def test_one_more_run_below_the_limit_is_as_unlikely_as_alpha_says():
     """With a sample of one, the limit is the prediction limit of Student."""
     values = [7.0, 8.0, 7.5, 8.0, 9.0, 7.0]
     reference = reference_of(values)
@@ -77,7 +77,7 @@ def test_one_more_run_below_the_limit_is_as_unlikely_as_alpha_says() -> None:
     assert not limit.is_too_low
 
 
-def test_too_low_is_below_the_limit_not_at_it() -> None:
+def test_too_low_is_below_the_limit_not_at_it():
     reference = Reference(8.0, 0.5, 40)
     limit = lowest_mean(8.0, reference, weight=2, alpha=0.01).lowest
 
@@ -86,7 +86,7 @@ def test_too_low_is_below_the_limit_not_at_it() -> None:
     assert lowest_mean(below, reference, weight=2, alpha=0.01).is_too_low
 
 
-def test_a_mean_of_more_runs_may_stray_less() -> None:
+def test_a_mean_of_more_runs_may_stray_less():
     reference = Reference(8.0, 0.5, 40)
 
     limits = [lowest_mean(8.0, reference, weight=w, alpha=0.01).lowest for w in (1, 2, 8)]
@@ -95,7 +95,7 @@ def test_a_mean_of_more_runs_may_stray_less() -> None:
     assert limits[2] - limits[0] > 0.5
 
 
-def test_a_mean_one_evaluation_early_is_rounding_however_sure_the_reference() -> None:
+def test_a_mean_one_evaluation_early_is_rounding_however_sure_the_reference():
     """Ninety of a hundred runs take 8 epochs, ten take 7: three of 7 are chance enough."""
     reference = Reference(7.9, 0.3, 1000)
 
@@ -105,7 +105,7 @@ def test_a_mean_one_evaluation_early_is_rounding_however_sure_the_reference() ->
     assert not limit.is_too_low
 
 
-def test_equal_references_still_scatter_by_rounding_to_their_quantum() -> None:
+def test_equal_references_still_scatter_by_rounding_to_their_quantum():
     reference = Reference(8.0, 0.0, 4)
 
     assert lowest_mean(8.0, reference, weight=1, alpha=0.01).lowest == 8.0
@@ -114,12 +114,12 @@ def test_equal_references_still_scatter_by_rounding_to_their_quantum() -> None:
     assert rounded == pytest.approx(8.0 - margin)
 
 
-def test_the_limit_is_never_negative() -> None:
+def test_the_limit_is_never_negative():
     assert lowest_mean(1.0, Reference(1.0, 50.0, 2), weight=1, alpha=0.001).lowest == 0.0
 
 
 @pytest.mark.parametrize("null_ratio", [1.0, 1.2, 1.5])
-def test_welch_on_log_times_is_that_of_scipy(null_ratio: float) -> None:
+def test_welch_on_log_times_is_that_of_scipy(null_ratio):
     oracle = scipy.stats.ttest_ind(
         np.log(FIRST) - math.log(null_ratio), np.log(SECOND), equal_var=False, alternative="greater"
     )
@@ -132,12 +132,12 @@ def test_welch_on_log_times_is_that_of_scipy(null_ratio: float) -> None:
     assert test.ratio == pytest.approx(scipy.stats.gmean(FIRST) / scipy.stats.gmean(SECOND))
 
 
-def test_welch_takes_two_values_each() -> None:
+def test_welch_takes_two_values_each():
     assert welch_slower([1.0], SECOND) is None
     assert welch_slower(FIRST, [1.0]) is None
 
 
-def test_welch_without_any_scatter_is_certain() -> None:
+def test_welch_without_any_scatter_is_certain():
     slower = welch_slower([2.0, 2.0], [1.0, 1.0], null_ratio=1.5)
     equal = welch_slower([1.0, 1.0], [1.0, 1.0])
 
@@ -147,23 +147,23 @@ def test_welch_without_any_scatter_is_certain() -> None:
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])
-def test_a_mean_beyond_the_limit_is_tested_as_scipy_does(direction: str) -> None:
+def test_a_mean_beyond_the_limit_is_tested_as_scipy_does(direction):
     values = [94.05, 94.11, 93.98, 94.20, 94.07]
     alternative = "greater" if direction == "higher" else "less"
     oracle = scipy.stats.ttest_1samp(values, 94.0, alternative=alternative)
 
-    p_value = p_value_of_mean_beyond(values, 94.0, direction=direction)  # type: ignore[arg-type]
+    p_value = p_value_of_mean_beyond(values, 94.0, direction=direction)
 
     assert p_value == pytest.approx(oracle.pvalue)
 
 
-def test_a_single_value_proves_no_mean_and_equal_values_are_certain() -> None:
+def test_a_single_value_proves_no_mean_and_equal_values_are_certain():
     assert p_value_of_mean_beyond([99.0], 94.0, direction="higher") is None
     assert p_value_of_mean_beyond([94.5, 94.5], 94.0, direction="higher") == 0.0
     assert p_value_of_mean_beyond([94.0, 94.0], 94.0, direction="higher") == 1.0
 
 
-def test_replays_against_a_claim_of_like_scatter_are_a_pooled_t_test() -> None:
+def test_replays_against_a_claim_of_like_scatter_are_a_pooled_t_test():
     """Claimed 1.0 s as mean of two runs whose scatter on the log scale is that of the replays."""
     replayed = [1.9, 2.1]
     claimed = [2.0 / 2.1, 2.0 / 1.9]  # the same logarithms but for the sign and a shift
@@ -182,10 +182,10 @@ def test_replays_against_a_claim_of_like_scatter_are_a_pooled_t_test() -> None:
     assert test.ratio == pytest.approx(scipy.stats.gmean(replayed) / claimed_seconds)
 
 
-def test_one_absurd_run_in_a_claim_does_not_widen_the_test() -> None:
+def test_one_absurd_run_in_a_claim_does_not_widen_the_test():
     replayed = [0.85, 0.80, 0.91]
 
-    def p_value(claimed_runs: list[float]) -> float:
+    def p_value(claimed_runs):
         test = slower_than_claimed(
             replayed, 0.2, claimed_runs=claimed_runs, weight=1, tolerated_ratio=1.5
         )
@@ -196,7 +196,7 @@ def test_one_absurd_run_in_a_claim_does_not_widen_the_test() -> None:
     assert p_value([0.2, 0.2, 900.0]) < 0.0025
 
 
-def test_a_claim_of_no_time_at_all_is_compared_at_the_shortest_time_a_log_can_tell() -> None:
+def test_a_claim_of_no_time_at_all_is_compared_at_the_shortest_time_a_log_can_tell():
     test = slower_than_claimed(
         [0.8, 0.9], 0.0, claimed_runs=[0.0, 0.0], weight=2, tolerated_ratio=1.5
     )
@@ -205,15 +205,15 @@ def test_a_claim_of_no_time_at_all_is_compared_at_the_shortest_time_a_log_can_te
     assert test.ratio == pytest.approx(math.sqrt(0.8 * 0.9) / 0.001)
 
 
-def test_a_single_replay_is_not_compared() -> None:
+def test_a_single_replay_is_not_compared():
     assert (
         slower_than_claimed([0.8], 0.8, claimed_runs=[0.8, 0.8], weight=2, tolerated_ratio=1.5)
         is None
     )
 
 
-def test_replays_without_scatter_are_slower_only_beyond_the_tolerance() -> None:
-    def p_value(replayed: float) -> float:
+def test_replays_without_scatter_are_slower_only_beyond_the_tolerance():
+    def p_value(replayed):
         test = slower_than_claimed(
             [replayed, replayed], 1.0, claimed_runs=[1.0], weight=1, tolerated_ratio=1.5
         )
@@ -232,7 +232,7 @@ SECOND_TIMES = [121.0, 130.0, 115.0, 119.0, 128.0]
 RUNS = st.lists(st.floats(1.0, 1e7), min_size=2, max_size=8)
 
 
-def test_a_comparison_is_welchs_test_on_log_seconds_as_scipy_does_it() -> None:
+def test_a_comparison_is_welchs_test_on_log_seconds_as_scipy_does_it():
     oracle = scipy.stats.ttest_ind(np.log(FIRST_TIMES), np.log(SECOND_TIMES), equal_var=False)
     one_sided = scipy.stats.ttest_ind(
         np.log(FIRST_TIMES), np.log(SECOND_TIMES), equal_var=False, alternative="less"
@@ -253,7 +253,7 @@ def test_a_comparison_is_welchs_test_on_log_seconds_as_scipy_does_it() -> None:
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
-def test_the_interval_has_the_confidence_that_is_asked_for(confidence: float) -> None:
+def test_the_interval_has_the_confidence_that_is_asked_for(confidence):
     oracle = scipy.stats.ttest_ind(np.log(FIRST_TIMES), np.log(SECOND_TIMES), equal_var=False)
 
     found = compare(FIRST_TIMES, SECOND_TIMES, confidence=confidence).ratio_interval
@@ -263,14 +263,14 @@ def test_the_interval_has_the_confidence_that_is_asked_for(confidence: float) ->
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5, math.nan])
-def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
+def test_a_confidence_that_is_no_probability_is_refused(confidence):
     with pytest.raises(RuleError) as raised:
         compare(FIRST_TIMES, SECOND_TIMES, confidence=confidence)
     assert raised.value.field == "confidence"
     assert raised.value.expected == "a number between 0 and 1"
 
 
-def test_the_share_of_pairs_is_mann_whitneys_u_over_the_pairs() -> None:
+def test_the_share_of_pairs_is_mann_whitneys_u_over_the_pairs():
     first, second = [3.0, 5.0, 5.0, 9.0], [4.0, 5.0, 11.0]
     # scipy counts the pairs in which its first argument is larger, ties half.
     u = scipy.stats.mannwhitneyu(second, first, method="asymptotic").statistic
@@ -283,9 +283,7 @@ def test_the_share_of_pairs_is_mann_whitneys_u_over_the_pairs() -> None:
 @pytest.mark.parametrize(
     ("first", "second"), [([100.0], SECOND_TIMES), (FIRST_TIMES, [100.0]), ([1.0], [2.0])]
 )
-def test_a_single_run_has_a_ratio_and_proves_nothing(
-    first: list[float], second: list[float]
-) -> None:
+def test_a_single_run_has_a_ratio_and_proves_nothing(first, second):
     found = compare(first, second)
 
     assert found.ratio == pytest.approx(scipy.stats.gmean(first) / scipy.stats.gmean(second))
@@ -294,21 +292,21 @@ def test_a_single_run_has_a_ratio_and_proves_nothing(
     assert proof == (None, None, None, None)
 
 
-def test_a_side_without_a_run_that_reached_has_nothing_to_compare() -> None:
+def test_a_side_without_a_run_that_reached_has_nothing_to_compare():
     found = compare([], SECOND_TIMES)
 
     assert (found.first_runs, found.second_runs) == (0, 5)
     assert (found.ratio, found.p_value, found.p_one_run_faster) == (None, None, None)
 
 
-def test_equal_runs_without_scatter_are_as_likely_the_one_as_the_other() -> None:
+def test_equal_runs_without_scatter_are_as_likely_the_one_as_the_other():
     found = compare([50.0, 50.0, 50.0], [50.0, 50.0])
 
     assert (found.ratio, found.p_value, found.p_faster) == (1.0, 1.0, 0.5)
     assert found.runs_needed is None
 
 
-def test_runs_that_do_not_scatter_are_told_apart_beyond_the_milliseconds_of_a_log_alone() -> None:
+def test_runs_that_do_not_scatter_are_told_apart_beyond_the_milliseconds_of_a_log_alone():
     """Welch's statistic is undefined there; rounding to 1 ms has a deviation of 1 ms / sqrt(12)."""
     far = compare([50.0, 50.0, 50.0], [51.0, 51.0, 51.0])
     near = compare([50.0, 50.0], [50.0004, 50.0004])
@@ -320,11 +318,11 @@ def test_runs_that_do_not_scatter_are_told_apart_beyond_the_milliseconds_of_a_lo
     assert near.p_value == pytest.approx(2 * scipy.stats.t.sf(0.4 * math.sqrt(12), 2), rel=1e-4)
 
 
-def test_a_run_of_no_time_at_all_counts_as_the_shortest_a_log_can_tell() -> None:
+def test_a_run_of_no_time_at_all_counts_as_the_shortest_a_log_can_tell():
     assert compare([0.0, 0.0], [0.001, 0.001]).ratio == 1.0
 
 
-def exact_power(count: int, gap: float, deviation: float) -> float:
+def exact_power(count, gap, deviation):
     """Of a two-sided t-test of two equal samples: by the noncentral t distribution."""
     freedom = 2 * (count - 1)
     limit = scipy.stats.t.ppf(0.975, freedom)
@@ -333,7 +331,7 @@ def exact_power(count: int, gap: float, deviation: float) -> float:
 
 
 @pytest.mark.parametrize("effect", [0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0])
-def test_the_runs_needed_are_within_one_of_those_with_the_exact_power(effect: float) -> None:
+def test_the_runs_needed_are_within_one_of_those_with_the_exact_power(effect):
     """Two logs at a distance of 2 d / sqrt(2) have the deviation d."""
     deviation = 0.01
     half = deviation / math.sqrt(2)
@@ -349,11 +347,11 @@ def test_the_runs_needed_are_within_one_of_those_with_the_exact_power(effect: fl
         assert needed == oracle
 
 
-def test_the_runs_needed_of_a_hopeless_gap_are_not_told() -> None:
+def test_the_runs_needed_of_a_hopeless_gap_are_not_told():
     assert compare([1.0, 1000.0], [1.0, 1001.0]).runs_needed is None
 
 
-def test_with_unequal_scatter_more_runs_are_needed_than_the_equal_formula_says() -> None:
+def test_with_unequal_scatter_more_runs_are_needed_than_the_equal_formula_says():
     """One side without scatter: the freedom is that of the other alone, so it is a z^2 / 2."""
     logs = [4.0 - 0.01 / math.sqrt(2), 4.0 + 0.01 / math.sqrt(2)]
     first = [math.exp(x) for x in logs]
@@ -366,7 +364,7 @@ def test_with_unequal_scatter_more_runs_are_needed_than_the_equal_formula_says()
 
 
 @given(RUNS, RUNS)
-def test_the_two_ways_round_say_the_same(first: list[float], second: list[float]) -> None:
+def test_the_two_ways_round_say_the_same(first, second):
     one, other = compare(first, second), compare(second, first)
 
     assert one.ratio is not None
@@ -381,9 +379,7 @@ def test_the_two_ways_round_say_the_same(first: list[float], second: list[float]
 
 
 @given(RUNS, RUNS, st.floats(0.1, 10.0))
-def test_another_unit_of_time_changes_nothing(
-    first: list[float], second: list[float], factor: float
-) -> None:
+def test_another_unit_of_time_changes_nothing(first, second, factor):
     """As long as neither side is at the resolution of a log."""
     if any(np.log(runs).std() < 0.005 for runs in (first, second)):
         return
@@ -395,9 +391,7 @@ def test_another_unit_of_time_changes_nothing(
 
 
 @given(RUNS, RUNS)
-def test_the_interval_leaves_out_1_just_when_the_p_value_is_below_its_level(
-    first: list[float], second: list[float]
-) -> None:
+def test_the_interval_leaves_out_1_just_when_the_p_value_is_below_its_level(first, second):
     found = compare(first, second, confidence=0.95)
 
     assert found.ratio_interval is not None
@@ -409,11 +403,11 @@ def test_the_interval_leaves_out_1_just_when_the_p_value_is_below_its_level(
         assert (low > 1.0 or high < 1.0) == (found.p_value < 0.05)
 
 
-def test_nobody_is_told_to_make_fewer_than_two_runs() -> None:
+def test_nobody_is_told_to_make_fewer_than_two_runs():
     assert compare(FIRST_TIMES, [s * 100 for s in FIRST_TIMES]).runs_needed == 2
 
 
-def test_an_interval_too_wide_for_a_number_ends_at_a_large_one() -> None:
+def test_an_interval_too_wide_for_a_number_ends_at_a_large_one():
     found = compare([1.0, 1e9], [1.0, 1e9], confidence=0.9999999).ratio_interval
 
     assert found is not None
@@ -424,7 +418,7 @@ def test_an_interval_too_wide_for_a_number_ends_at_a_large_one() -> None:
 P_VALUES = st.lists(st.floats(0.0, 1.0), max_size=6)
 
 
-def by_closed_testing(p_values: list[float]) -> list[float]:
+def by_closed_testing(p_values):
     """The adjusted p-value is the largest Bonferroni p-value of any set that holds the test."""
     places = range(len(p_values))
     sets = [c for size in range(1, len(p_values) + 1) for c in combinations(places, size)]
@@ -434,7 +428,7 @@ def by_closed_testing(p_values: list[float]) -> list[float]:
     ]
 
 
-def test_the_example_of_four_tests_rejects_the_first_two() -> None:
+def test_the_example_of_four_tests_rejects_the_first_two():
     """0.005 <= 0.05 / 4 and 0.01 <= 0.05 / 3 are rejected; 0.03 > 0.05 / 2 stops the procedure."""
     adjusted = holm([0.01, 0.04, 0.03, 0.005])
 
@@ -442,25 +436,25 @@ def test_the_example_of_four_tests_rejects_the_first_two() -> None:
     assert [p <= 0.05 for p in adjusted] == [True, False, False, True]
 
 
-def test_one_test_alone_is_not_adjusted_and_none_are_none() -> None:
+def test_one_test_alone_is_not_adjusted_and_none_are_none():
     assert holm([0.04]) == [0.04]
     assert holm([]) == []
 
 
 @given(P_VALUES)
-def test_it_is_the_closure_of_bonferronis_test(p_values: list[float]) -> None:
+def test_it_is_the_closure_of_bonferronis_test(p_values):
     assert holm(p_values) == pytest.approx(by_closed_testing(p_values))
 
 
 FINE = 1e-9  # A reading so fine that rounding adds nothing.
 
 
-def gap_with(*, effect: float, stdev: float = 0.04) -> PairedGap:
+def gap_with(*, effect, stdev=0.04):
     """A gap whose log mean is `effect` standard deviations from none."""
     return PairedGap(10, 1.0, 0.9, 1.1, 0.5, 0.5, log_mean=effect * stdev, log_stdev=stdev)
 
 
-def test_a_gap_of_three_pairs_worked_by_hand() -> None:
+def test_a_gap_of_three_pairs_worked_by_hand():
     """Log ratios 0.1, 0.2, 0.3: mean 0.2, s 0.1, t = 0.2 / (0.1 / sqrt 3) = 3.4641, 2 df."""
     gap = paired_gap([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], quantum=FINE)
 
@@ -473,7 +467,7 @@ def test_a_gap_of_three_pairs_worked_by_hand() -> None:
     assert gap.p_value == pytest.approx(2 * gap.p_more)
 
 
-def test_a_gap_agrees_with_an_independent_paired_test() -> None:
+def test_a_gap_agrees_with_an_independent_paired_test():
     draw = random.Random(4)
     pairs = [(draw.lognormvariate(0.05, 0.1), draw.lognormvariate(0.0, 0.1)) for _ in range(9)]
     logs = [[math.log(side) for side in sides] for sides in zip(*pairs, strict=True)]
@@ -486,7 +480,7 @@ def test_a_gap_agrees_with_an_independent_paired_test() -> None:
     assert (gap.low, gap.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
 
-def test_exchanging_the_sides_turns_the_gap_over() -> None:
+def test_exchanging_the_sides_turns_the_gap_over():
     pairs = [(1.0, 1.3), (1.1, 1.2), (0.9, 1.25)]
     gap = paired_gap(pairs, quantum=FINE)
     turned = paired_gap([(second, first) for first, second in pairs], quantum=FINE)
@@ -498,12 +492,12 @@ def test_exchanging_the_sides_turns_the_gap_over() -> None:
     assert turned.p_more == pytest.approx(gap.p_less)
 
 
-def test_one_pair_has_no_spread() -> None:
+def test_one_pair_has_no_spread():
     assert paired_gap([(1.0, 2.0)], quantum=FINE) is None
     assert paired_gap([], quantum=FINE) is None
 
 
-def test_equal_readings_are_no_certainty() -> None:
+def test_equal_readings_are_no_certainty():
     """Eight epochs against nine, every time, in steps of one epoch: both are rounded figures."""
     gap = paired_gap([(8.0, 9.0)] * 2, quantum=1.0)
 
@@ -512,7 +506,7 @@ def test_equal_readings_are_no_certainty() -> None:
     assert gap.p_value > 0.05
 
 
-def test_a_wild_spread_has_a_finite_interval() -> None:
+def test_a_wild_spread_has_a_finite_interval():
     gap = paired_gap([(1e-3, 1e300), (1e300, 1e-3)], quantum=FINE)
 
     assert gap is not None
@@ -521,18 +515,18 @@ def test_a_wild_spread_has_a_finite_interval() -> None:
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])
-def test_pairs_needed_are_those_of_the_published_tables(effect: float, pairs: int) -> None:
+def test_pairs_needed_are_those_of_the_published_tables(effect, pairs):
     """Small, medium and large effects at p = 0.05 and power 0.8 (G*Power, matched pairs)."""
     assert pairs_to_separate(gap_with(effect=effect), alpha=0.05) == pairs
     assert pairs_to_separate(gap_with(effect=-effect), alpha=0.05) == pairs
 
 
 @pytest.mark.parametrize("effect", [0.3, 0.6, 1.0, 1.4])
-def test_as_many_pairs_as_needed_have_the_power_asked_for(effect: float) -> None:
+def test_as_many_pairs_as_needed_have_the_power_asked_for(effect):
     needed = pairs_to_separate(gap_with(effect=effect), alpha=0.05)
     assert needed is not None
 
-    def power(pairs: int) -> float:
+    def power(pairs):
         limit = stats.t.ppf(0.975, pairs - 1)
         return float(stats.nct.sf(limit, pairs - 1, effect * math.sqrt(pairs)))
 
@@ -541,12 +535,12 @@ def test_as_many_pairs_as_needed_have_the_power_asked_for(effect: float) -> None
 
 
 @pytest.mark.parametrize("effect", [0.0, 1e-9, 5e-324])
-def test_no_count_of_pairs_is_named_for_no_difference(effect: float) -> None:
+def test_no_count_of_pairs_is_named_for_no_difference(effect):
     assert pairs_to_separate(gap_with(effect=effect), alpha=0.05) is None
 
 
 @pytest.mark.parametrize(("won", "of"), [(6, 6), (5, 6), (9, 10), (0, 3), (0, 0)])
-def test_wins_are_counted_as_by_an_independent_test(won: int, of: int) -> None:
+def test_wins_are_counted_as_by_an_independent_test(won, of):
     expected = stats.binomtest(won, of, alternative="greater").pvalue if of else 1.0
     assert p_of_so_many_wins(won, of=of) == pytest.approx(expected)
 
@@ -557,35 +551,35 @@ SPREAD = Spread(0.05, 20)
 ROW = RankedTime("a", 1, 10.0, runs=3, spread=SPREAD, convergence_values=3)
 
 
-def row(name: str, rank: int, figure: float, **other: object) -> RankedTime:
-    return replace(ROW, submission_id=name, rank=rank, figure=figure, **other)  # type: ignore[arg-type]
+def row(name, rank, figure, **other):
+    return replace(ROW, submission_id=name, rank=rank, figure=figure, **other)
 
 
-def test_visible_gap_is_that_of_both_means() -> None:
+def test_visible_gap_is_that_of_both_means():
     """Worked by hand: t(0.975, 20) = 2.085963, both means of three runs at 5 %."""
     gap = visible_gap(ROW, ROW)
     assert gap == pytest.approx(math.expm1(2.085963 * 0.05 * math.sqrt(2 * 0.449)), rel=1e-6)
 
 
-def test_a_close_row_keeps_its_number_and_says_what_could_not_be_seen() -> None:
+def test_a_close_row_keeps_its_number_and_says_what_could_not_be_seen():
     first, second = separate([ROW, row("b", 2, 10.3)])
     assert (first.number, first.not_separated_from) == (1, None)
     assert (second.number, second.not_separated_from) == (2, 1)
     assert second.visible_gap_percent == pytest.approx(10.39, abs=0.01)
 
 
-def test_a_row_beyond_the_gap_leads_the_next_stretch() -> None:
+def test_a_row_beyond_the_gap_leads_the_next_stretch():
     found = list(separate([ROW, row("b", 2, 12.0), row("c", 3, 12.1)]))
     assert [each.not_separated_from for each in found] == [None, None, 2]
 
 
-def test_five_runs_and_three_values_on_both_sides_share_a_number() -> None:
+def test_five_runs_and_three_values_on_both_sides_share_a_number():
     many = {"runs": 5}
     rows = [row("a", 1, 10.0, **many), row("b", 2, 10.1, **many)]
     assert [(each.number, each.shares) for each in separate(rows)] == [(1, True), (1, True)]
 
 
-def test_nobody_shares_a_number_past_a_row_that_may_not() -> None:
+def test_nobody_shares_a_number_past_a_row_that_may_not():
     """Else the third row, slower than the second, would have the better number."""
     rows = [row("a", 1, 10.0, runs=5), row("b", 2, 10.1, runs=3), row("c", 3, 10.2, runs=5)]
     found = list(separate(rows))
@@ -594,16 +588,16 @@ def test_nobody_shares_a_number_past_a_row_that_may_not() -> None:
 
 
 @pytest.mark.parametrize("fewer", [{"runs": 4}, {"runs": 5, "convergence_values": 2}])
-def test_fewer_runs_or_values_do_not_earn_the_better_number(fewer: dict[str, object]) -> None:
+def test_fewer_runs_or_values_do_not_earn_the_better_number(fewer):
     rows = [row("a", 1, 10.0, runs=5), row("b", 2, 10.1, **fewer)]
     assert [each.number for each in separate(rows)] == [1, 2]
 
 
-def test_nothing_is_said_where_no_spread_is_known() -> None:
+def test_nothing_is_said_where_no_spread_is_known():
     found = list(separate([row("a", 1, 10.0, spread=None), row("b", 2, 10.0, spread=None)]))
     assert [each.not_separated_from for each in found] == [None, None]
 
 
-def test_single_runs_are_not_compared() -> None:
+def test_single_runs_are_not_compared():
     found = list(separate([row("a", 1, 10.0, runs=1), row("b", 2, 10.0, runs=1)]))
     assert [each.not_separated_from for each in found] == [None, None]

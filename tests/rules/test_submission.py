@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from finishline.rules.logs.mllog import write_run_log
 from finishline.rules.scoring.run import Evaluation, Run
@@ -22,7 +21,6 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.verdict import Verdict
 
 MakeRun = Callable[..., Run]
 
@@ -44,11 +42,11 @@ CLAIM: dict[str, Any] = {
 
 
 @pytest.fixture
-def make_log(make_run: MakeRun, digits: Benchmark) -> Callable[..., bytes]:
+def make_log(make_run, digits):
     """The bytes of an MLPerf log of a run on digits that reaches 98 % at the third evaluation."""
 
-    def build(index: int, *, seconds_per_epoch: float = 10.0, **changes: Any) -> bytes:
-        settings: dict[str, Any] = {
+    def build(index, *, seconds_per_epoch=10.0, **changes):
+        settings = {
             "qualities": [50.0, 90.0, 98.0],
             "clock": "mlperf",
             "status": "success",
@@ -65,25 +63,23 @@ def make_log(make_run: MakeRun, digits: Benchmark) -> Callable[..., bytes]:
 
 
 @pytest.fixture
-def logs(make_log: Callable[..., bytes]) -> dict[str, bytes]:
+def logs(make_log):
     """Three good logs: 30, 33 and 36 s."""
     return {f"run_{i}.log": make_log(i, seconds_per_epoch=10.0 + i) for i in range(3)}
 
 
 @pytest.fixture
-def submit(digits: Benchmark, cifar10: Benchmark) -> Callable[..., ScoredSubmission]:
+def submit(digits, cifar10):
     """Scores a claim given as a table."""
 
-    def build(claim: dict[str, Any], logs: dict[str, bytes], **others: Any) -> ScoredSubmission:
+    def build(claim, logs, **others):
         known = {"digits": digits, "cifar10": cifar10}
         return score_submission(json.dumps(claim).encode(), logs, known, **others)
 
     return build
 
 
-def test_a_good_submission_is_read_and_scored(
-    submit: Callable[..., ScoredSubmission], logs: dict[str, bytes]
-) -> None:
+def test_a_good_submission_is_read_and_scored(submit, logs):
     scored = submit(CLAIM, logs)
 
     assert scored.claim.run_files == ("run_0.log", "run_1.log", "run_2.log")
@@ -94,9 +90,7 @@ def test_a_good_submission_is_read_and_scored(
     assert (scored.result.reached, scored.result.violations) == (3, ())
 
 
-def test_runs_count_in_the_order_of_the_claim_not_of_the_upload(
-    submit: Callable[..., ScoredSubmission], logs: dict[str, bytes]
-) -> None:
+def test_runs_count_in_the_order_of_the_claim_not_of_the_upload(submit, logs):
     backwards = dict(reversed(logs.items()))
 
     assert submit(CLAIM, backwards).runs == submit(CLAIM, logs).runs
@@ -114,14 +108,7 @@ def test_runs_count_in_the_order_of_the_claim_not_of_the_upload(
         ({"division": "half"}, None, "division", "unknown value"),
     ],
 )
-def test_a_claim_that_does_not_fit_its_logs_is_refused(
-    submit: Callable[..., ScoredSubmission],
-    logs: dict[str, bytes],
-    claim: dict[str, Any],
-    keep: list[str] | None,
-    field: str,
-    message: str,
-) -> None:
+def test_a_claim_that_does_not_fit_its_logs_is_refused(submit, logs, claim, keep, field, message):
     sent = logs if keep is None else {name: logs[name] for name in keep}
 
     with pytest.raises(RuleError, match=message) as caught:
@@ -131,9 +118,7 @@ def test_a_claim_that_does_not_fit_its_logs_is_refused(
     assert caught.value.expected
 
 
-def test_every_bad_log_is_told_at_once(
-    submit: Callable[..., ScoredSubmission], logs: dict[str, bytes]
-) -> None:
+def test_every_bad_log_is_told_at_once(submit, logs):
     broken = logs | {"run_0.log": b"", "run_2.log": b"hello"}
 
     with pytest.raises(SubmissionError) as caught:
@@ -142,20 +127,14 @@ def test_every_bad_log_is_told_at_once(
     assert [problem.file for problem in caught.value.problems] == ["run_0.log", "run_2.log"]
 
 
-def test_one_bad_log_is_told_as_itself(
-    submit: Callable[..., ScoredSubmission], logs: dict[str, bytes]
-) -> None:
+def test_one_bad_log_is_told_as_itself(submit, logs):
     with pytest.raises(LogFormatError) as caught:
         submit(CLAIM, logs | {"run_1.log": b" \n"})
 
     assert caught.value.file == "run_1.log"
 
 
-def test_broken_rules_refuse_a_submission_and_are_all_told(
-    submit: Callable[..., ScoredSubmission],
-    logs: dict[str, bytes],
-    make_log: Callable[..., bytes],
-) -> None:
+def test_broken_rules_refuse_a_submission_and_are_all_told(submit, logs, make_log):
     """Two runs for three, with one seed between them."""
     two = {name: make_log(7) for name in ("run_0.log", "run_1.log")}
 
@@ -169,11 +148,7 @@ def test_broken_rules_refuse_a_submission_and_are_all_told(
     ]
 
 
-def test_a_log_of_another_division_or_batch_size_contradicts_the_claim(
-    submit: Callable[..., ScoredSubmission],
-    logs: dict[str, bytes],
-    make_log: Callable[..., bytes],
-) -> None:
+def test_a_log_of_another_division_or_batch_size_contradicts_the_claim(submit, logs, make_log):
     changed = logs | {
         "run_0.log": make_log(0, division="open"),
         "run_2.log": make_log(2, batch_size=128),
@@ -188,9 +163,7 @@ def test_a_log_of_another_division_or_batch_size_contradicts_the_claim(
     ]
 
 
-def test_the_claimed_batch_size_is_the_one_the_logs_must_have(
-    submit: Callable[..., ScoredSubmission], make_log: Callable[..., bytes]
-) -> None:
+def test_the_claimed_batch_size_is_the_one_the_logs_must_have(submit, make_log):
     claim = CLAIM | {"hyperparameters": {"batch_size": 128}}
     logs = {f"run_{i}.log": make_log(i, batch_size=128) for i in range(3)}
 
@@ -198,24 +171,20 @@ def test_the_claimed_batch_size_is_the_one_the_logs_must_have(
 
 
 @pytest.mark.parametrize("beside", [{"benchmark_id": "cifar10"}, {"division": "open"}])
-def test_what_is_said_beside_a_claim_may_not_contradict_it(
-    submit: Callable[..., ScoredSubmission], logs: dict[str, bytes], beside: dict[str, str]
-) -> None:
+def test_what_is_said_beside_a_claim_may_not_contradict_it(submit, logs, beside):
     assert submit(CLAIM, logs, benchmark_id="digits", division="closed")
 
     with pytest.raises(ClaimError, match="given beside it"):
         submit(CLAIM, logs, **beside)
 
 
-def published(archives: Path, name: str) -> tuple[bytes, dict[str, bytes]]:
+def published(archives, name):
     folder = archives / "dawnbench/entries/CIFAR10/train"
     logs = {f"{name}.tsv": (folder / f"{name}.tsv").read_bytes()}
     return (folder / f"{name}.json").read_bytes(), logs
 
 
-def test_every_published_cifar10_entry_is_scored_as_published(
-    archives: Path, cifar10: Benchmark
-) -> None:
+def test_every_published_cifar10_entry_is_scored_as_published(archives, cifar10):
     """Source: the entries and leaderboards of stanford-futuredata/dawn-bench-entries."""
     expected = json.loads((archives / "dawnbench/expected.json").read_text())["entries"]
     training = [entry for entry in expected if entry["kind"] == "train"]
@@ -239,9 +208,7 @@ def test_every_published_cifar10_entry_is_scored_as_published(
             assert result.cost_usd == pytest.approx(entry["cost_usd"], rel=1e-9), name
 
 
-def test_a_dawnbench_entry_needs_to_be_told_its_benchmark(
-    archives: Path, cifar10: Benchmark
-) -> None:
+def test_a_dawnbench_entry_needs_to_be_told_its_benchmark(archives, cifar10):
     claim_json, logs = published(archives, "fastai_pytorch")
     known = {"cifar10": cifar10}
 
@@ -255,7 +222,7 @@ def test_a_dawnbench_entry_needs_to_be_told_its_benchmark(
     assert (caught.value.field, caught.value.expected) == ("division", "open")
 
 
-def test_a_claim_of_our_own_is_not_taken_for_a_dawnbench_entry() -> None:
+def test_a_claim_of_our_own_is_not_taken_for_a_dawnbench_entry():
     ours = json.dumps(CLAIM | {"author": "someone"}).encode()
 
     assert not is_dawnbench(ours, file="submission.json")
@@ -279,17 +246,15 @@ REPLAYED = (30, 31, 32, 33)  # Shipped runs at batch size 64 that stand for the 
 Score = Callable[..., ScoredSubmission]
 
 
-def honest_logs() -> dict[str, bytes]:
+def honest_logs():
     return {name: (CHEATS / "honest" / name).read_bytes() for name in NAMES}
 
 
 @pytest.fixture
-def score(digits: Benchmark) -> Score:
+def score(digits):
     """Scores the honest set, or one with other logs, as a server does."""
 
-    def score_logs(
-        logs: dict[str, bytes] | None = None, *, archive: bool = False
-    ) -> ScoredSubmission:
+    def score_logs(logs=None, *, archive=False):
         claim = (CHEATS / "honest" / "submission.json").read_bytes()
         sent = honest_logs() if logs is None else logs
         return score_submission(claim, sent, {"digits": digits}, archive=archive)
@@ -297,7 +262,7 @@ def score(digits: Benchmark) -> Score:
     return score_logs
 
 
-def run_of(digits: Benchmark, qualities: Sequence[float], index: int, *, pace: float) -> Run:
+def run_of(digits, qualities, index, *, pace):
     """A run that stops at the target, or after all of its qualities."""
     reached = next((j for j, q in enumerate(qualities, 1) if q >= 97.5), len(qualities))
     curve = tuple(
@@ -306,7 +271,7 @@ def run_of(digits: Benchmark, qualities: Sequence[float], index: int, *, pace: f
     return Run(NAMES[index % 3], "mlperf", curve, status="success", seed=index)
 
 
-def verdict_on(digits: Benchmark, runs: Sequence[Run], **others: object) -> Verdict:
+def verdict_on(digits, runs, **others):
     """The verdict on runs whose replays are four shipped ones on the same hardware class."""
     claim = score_submission(
         (CHEATS / "honest" / "submission.json").read_bytes(), honest_logs(), {"digits": digits}
@@ -324,27 +289,27 @@ def verdict_on(digits: Benchmark, runs: Sequence[Run], **others: object) -> Verd
     system = WorkerSystem("w", claim.system.hardware_class, "any", 2, 24.0, None, 0, 1, {})
     curves = [run.evaluations for run in runs]
     report = ReplayReport(replays, system)
-    return judge(digits, claim, scores, report, curves=curves, **others)  # type: ignore[arg-type]
+    return judge(digits, claim, scores, report, curves=curves, **others)
 
 
-def codes(verdict: Verdict) -> set[str]:
+def codes(verdict):
     return {r.code for r in verdict.reasons if r.weight in ("rejects", "leaves_open")}
 
 
-def held_out(digits: Benchmark, places: Sequence[int]) -> Benchmark:
+def held_out(digits, places):
     """The benchmark without some of its calibrated runs at batch size 64."""
     known = digits.reference_runs_at(64)
     left = tuple(run for i, run in enumerate(known) if i not in places)
     return dataclasses.replace(digits, reference_runs=left)
 
 
-def refused(score: Score, logs: dict[str, bytes]) -> list[RuleError]:
+def refused(score, logs):
     with pytest.raises(RuleError) as caught:
         score(logs)
     return caught.value.problems
 
 
-def with_cheat(name: str) -> dict[str, bytes]:
+def with_cheat(name):
     """The honest set with its first log replaced by a cheat."""
     return honest_logs() | {"run_0.log": (CHEATS / name).read_bytes()}
 
@@ -369,9 +334,7 @@ def with_cheat(name: str) -> dict[str, bytes]:
         ("other_system.log", "system_contradicts_claim", "submission_platform", None),
     ],
 )
-def test_an_edited_log_is_refused_with_its_line(
-    score: Score, cheat: str, code: str, field: str, line: int | None
-) -> None:
+def test_an_edited_log_is_refused_with_its_line(score, cheat, code, field, line):
     problems = refused(score, with_cheat(cheat))
 
     problem = next(p for p in problems if p.code == code)
@@ -379,7 +342,7 @@ def test_an_edited_log_is_refused_with_its_line(
     assert problem.expected
 
 
-def test_one_log_handed_in_three_times_is_refused(score: Score) -> None:
+def test_one_log_handed_in_three_times_is_refused(score):
     one = honest_logs()["run_0.log"]
 
     problems = refused(score, dict.fromkeys(NAMES, one))
@@ -390,14 +353,14 @@ def test_one_log_handed_in_three_times_is_refused(score: Score) -> None:
     ]
 
 
-def test_one_training_under_another_seed_is_refused(score: Score) -> None:
+def test_one_training_under_another_seed_is_refused(score):
     (problem,) = refused(score, with_cheat("run_1_with_another_seed.log"))
 
     assert (problem.code, problem.file) == ("same_log", "run_1.log")
     assert problem.message == "every quality and time equals that of run_0.log"
 
 
-def test_one_seed_for_two_trainings_is_refused(score: Score) -> None:
+def test_one_seed_for_two_trainings_is_refused(score):
     logs = honest_logs()
     logs["run_1.log"] = logs["run_1.log"].replace(b'"value":7002', b'"value":7001')
 
@@ -406,7 +369,7 @@ def test_one_seed_for_two_trainings_is_refused(score: Score) -> None:
     assert (problem.code, problem.file, problem.field) == ("same_seed", "run_1.log", "seed")
 
 
-def test_other_accelerators_than_claimed_are_refused(score: Score) -> None:
+def test_other_accelerators_than_claimed_are_refused(score):
     line = b':::MLLOG {"time_ms":1,"event_type":"POINT_IN_TIME","key":"accelerators_per_node","value":8}\n'  # noqa: E501
     logs = honest_logs()
 
@@ -417,7 +380,7 @@ def test_other_accelerators_than_claimed_are_refused(score: Score) -> None:
     assert problem.expected == "0 as in the claim"
 
 
-def test_logs_of_two_platforms_are_no_set(score: Score, digits: Benchmark) -> None:
+def test_logs_of_two_platforms_are_no_set(score, digits):
     scored = score()
     runs = [
         dataclasses.replace(run, platform=name)
@@ -431,21 +394,21 @@ def test_logs_of_two_platforms_are_no_set(score: Score, digits: Benchmark) -> No
     assert (violation.code, violation.file) == ("platform_differs", "run_2.log")
 
 
-def test_in_an_archive_the_same_training_twice_is_told_and_not_refused(score: Score) -> None:
+def test_in_an_archive_the_same_training_twice_is_told_and_not_refused(score):
     scored = score(with_cheat("run_1_with_another_seed.log"), archive=True)
 
     assert [violation.code for violation in scored.result.violations] == ["same_log"]
 
 
 # Caught by the replay.
-def test_the_honest_set_is_verified(score: Score, digits: Benchmark) -> None:
+def test_the_honest_set_is_verified(score, digits):
     verdict = verdict_on(digits, score().runs)
 
     assert verdict.outcome == "verified"
     assert codes(verdict) == set()
 
 
-def test_edited_times_are_told_beside_the_measured_time(score: Score, digits: Benchmark) -> None:
+def test_edited_times_are_told_beside_the_measured_time(score, digits):
     logs = {name: (CHEATS / "edited_times" / name).read_bytes() for name in NAMES}
 
     verdict = verdict_on(digits, score(logs).runs)
@@ -455,7 +418,7 @@ def test_edited_times_are_told_beside_the_measured_time(score: Score, digits: Be
     assert reason.numbers["ratio"] > 1.5
 
 
-def test_edited_epochs_are_caught_by_convergence(score: Score, digits: Benchmark) -> None:
+def test_edited_epochs_are_caught_by_convergence(score, digits):
     """Half of the evaluations are left out, the rest renumbered, the samples too."""
     logs = {name: (CHEATS / "edited_epochs" / name).read_bytes() for name in NAMES}
 
@@ -466,7 +429,7 @@ def test_edited_epochs_are_caught_by_convergence(score: Score, digits: Benchmark
 
 
 # Honest runs trip nothing.
-def test_no_shipped_run_looks_like_a_cheat_at_the_door(score: Score, digits: Benchmark) -> None:
+def test_no_shipped_run_looks_like_a_cheat_at_the_door(score, digits):
     claim = score().claim
     for batch_size in (32, 64, 128):
         settings = {"batch_size": float(batch_size)}
@@ -477,7 +440,7 @@ def test_no_shipped_run_looks_like_a_cheat_at_the_door(score: Score, digits: Ben
         assert check_claim(own, runs, digits) == []
 
 
-def test_no_shipped_run_is_a_copy_a_jump_or_a_lucky_crossing(digits: Benchmark) -> None:
+def test_no_shipped_run_is_a_copy_a_jump_or_a_lucky_crossing(digits):
     """Each three runs in a row are a claim that the others judge."""
     tripped = []
     for first in range(0, 30, 3):

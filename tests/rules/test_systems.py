@@ -1,9 +1,7 @@
 """Systems: their descriptions and their prices."""
 
 import json
-from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.submissions.claim import read_claim
 from finishline.rules.submissions.descriptions import (
     REQUIRED_FIELDS,
-    SystemDescription,
     read_entry_system,
     read_system,
 )
@@ -48,15 +45,15 @@ GOOD: dict[str, Any] = dict.fromkeys(REQUIRED_FIELDS, "") | {
 }
 
 
-def read(**changes: Any) -> SystemDescription:
+def read(**changes):
     return read_system(json.dumps(GOOD | changes).encode(), file="one.json")
 
 
-def codes(description: SystemDescription) -> list[tuple[str | None, str | None]]:
+def codes(description):
     return [(problem.code, problem.field) for problem in description.problems]
 
 
-def test_a_good_file_is_read_with_numbers_as_text_and_text_as_numbers() -> None:
+def test_a_good_file_is_read_with_numbers_as_text_and_text_as_numbers():
     system = read()
 
     assert (system.submitter, system.division, system.framework) == ("EXAMPLE", "closed", "PyTorch")
@@ -79,9 +76,7 @@ def test_a_good_file_is_read_with_numbers_as_text_and_text_as_numbers() -> None:
         ([], {}),
     ],
 )
-def test_the_software_stack_is_a_table_a_list_of_tables_or_prose(
-    stack: object, software: dict[str, str]
-) -> None:
+def test_the_software_stack_is_a_table_a_list_of_tables_or_prose(stack, software):
     system = read(other_software_stack=stack)
 
     assert (system.software, system.problems) == (software, ())
@@ -105,9 +100,7 @@ def test_the_software_stack_is_a_table_a_list_of_tables_or_prose(
         ({"other_software_stack": {"a": {}}}, "wrong_type", "other_software_stack.a"),
     ],
 )
-def test_what_is_wrong_is_listed_and_the_rest_is_read(
-    changes: dict[str, Any], code: str, field: str
-) -> None:
+def test_what_is_wrong_is_listed_and_the_rest_is_read(changes, code, field):
     system = read(**changes)
 
     assert codes(system) == [(code, field)]
@@ -116,25 +109,25 @@ def test_what_is_wrong_is_listed_and_the_rest_is_read(
     assert system.system_name == "One node"
 
 
-def test_every_missing_field_is_listed() -> None:
+def test_every_missing_field_is_listed():
     system = read_system(b"{}", file="one.json")
 
     assert codes(system) == [("missing_field", name) for name in REQUIRED_FIELDS]
     assert system.accelerators is None
 
 
-def test_a_field_that_is_there_twice_is_listed() -> None:
+def test_a_field_that_is_there_twice_is_listed():
     content = json.dumps(GOOD)[:-1] + ', "division": "open"}'
     system = read_system(content.encode(), file="one.json")
 
     assert codes(system) == [("repeated_field", "division")]
 
 
-def test_control_characters_do_not_come_through() -> None:
+def test_control_characters_do_not_come_through():
     assert read(system_name="a\x1b[2Jb").system_name == "a [2Jb"
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_a_byte_order_mark_is_passed_over():
     content = b"\xef\xbb\xbf" + json.dumps(GOOD).encode()
 
     assert read_system(content, file="one.json").problems == ()
@@ -144,7 +137,7 @@ def test_a_byte_order_mark_is_passed_over() -> None:
     "content",
     [b"", b"[]", b"{", b'{"a": NaN}', b" " * 2**21, b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"],
 )
-def test_what_is_no_json_object_is_refused(content: bytes) -> None:
+def test_what_is_no_json_object_is_refused(content):
     with pytest.raises(RuleError) as caught:
         read_system(content, file="one.json")
     assert caught.value.file == "one.json"
@@ -158,7 +151,7 @@ _JSON = st.recursive(
 
 
 @given(changes=st.dictionaries(st.sampled_from(REQUIRED_FIELDS) | st.text(), _JSON))
-def test_any_json_object_gives_a_description_or_a_rule_error(changes: dict[str, Any]) -> None:
+def test_any_json_object_gives_a_description_or_a_rule_error(changes):
     try:
         system = read(**changes)
     except RuleError:
@@ -166,7 +159,7 @@ def test_any_json_object_gives_a_description_or_a_rule_error(changes: dict[str, 
     assert all(problem.code for problem in system.problems)
 
 
-def test_every_published_description_is_read(archives: Path) -> None:
+def test_every_published_description_is_read(archives):
     """Expected: the figures the reference tools took from the same files."""
     root = archives / "mlperf"
     expected = json.loads((root / "expected_v51.json").read_text())
@@ -180,7 +173,7 @@ def test_every_published_description_is_read(archives: Path) -> None:
         assert system.division == group["division"]
 
 
-def test_what_is_odd_about_the_published_descriptions(archives: Path) -> None:
+def test_what_is_odd_about_the_published_descriptions(archives):
     """One of 21 files has a field twice; nothing else is wrong with any."""
     paths = sorted((archives / "mlperf").glob("*/*/systems/*.json"))
     assert len(paths) == 21
@@ -205,12 +198,12 @@ ENTRY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def read_entry(*nodes: object, **entry: object) -> SystemDescription:
+def read_entry(*nodes, **entry):
     content = json.dumps(ENTRY | {"nodes": list(nodes)} | entry).encode()
     return read_entry_system(content, file="entry.json")
 
 
-def test_an_entry_is_told_in_the_words_of_later_rounds() -> None:
+def test_an_entry_is_told_in_the_words_of_later_rounds():
     system = read_entry(NODE)
     assert (system.system_name, system.division, system.framework) == ("DGX-1V", "closed", "MXNet")
     assert (system.operating_system, system.software) == ("Ubuntu 16.04", {"": "cuda 10"})
@@ -232,15 +225,13 @@ def test_an_entry_is_told_in_the_words_of_later_rounds() -> None:
         (36, "Tesla V100-SXM3-H-32GB", 16, 576),
     ],
 )
-def test_a_slice_has_its_accelerators_in_all_nodes_together(
-    nodes: int, name: str, count: int, accelerators: int
-) -> None:
+def test_a_slice_has_its_accelerators_in_all_nodes_together(nodes, name, count, accelerators):
     """Expected: what the submitters' names say of their systems."""
     node = NODE | {"num_nodes": nodes, "accelerator": name, "num_accelerators": count}
     assert read_entry(node).accelerators == accelerators
 
 
-def test_a_system_without_accelerators_has_its_processors_in_its_name() -> None:
+def test_a_system_without_accelerators_has_its_processors_in_its_name():
     node = NODE | {"num_nodes": 4, "cpu": "Intel(R) Xeon(R) Platinum 8180", "num_vcpus": "NA",
                    "accelerator": "NA", "num_accelerators": 0, "num_cores": 112,
                    "sys_mem_size": "768G"}  # fmt: skip
@@ -251,13 +242,13 @@ def test_a_system_without_accelerators_has_its_processors_in_its_name() -> None:
     assert system.problems == ()
 
 
-def test_accelerators_in_the_name_are_no_processors() -> None:
+def test_accelerators_in_the_name_are_no_processors():
     assert (
         read_entry(NODE | {"cpu": "Skylake"}, hardware="w/8xV100").host_processors_per_node is None
     )
 
 
-def test_nodes_of_several_kinds_are_added_up_and_keep_what_they_share() -> None:
+def test_nodes_of_several_kinds_are_added_up_and_keep_what_they_share():
     system = read_entry(NODE | {"num_nodes": 3}, NODE | {"num_nodes": 1, "num_cores": 8})
     assert (system.number_of_nodes, system.accelerators) == (4, 32)
     assert (system.host_processor_core_count, system.host_processors_per_node) == (None, 2)
@@ -265,19 +256,19 @@ def test_nodes_of_several_kinds_are_added_up_and_keep_what_they_share() -> None:
 
 
 @pytest.mark.parametrize("nodes", [None, [], "two", [3], [NODE, 3]])
-def test_nodes_that_are_none_are_a_problem_and_nothing_is_refused(nodes: object) -> None:
+def test_nodes_that_are_none_are_a_problem_and_nothing_is_refused(nodes):
     [problem] = read_entry(nodes=nodes).problems
     assert (problem.file, problem.field) == ("entry.json", "nodes")
 
 
-def test_counts_that_are_none_are_left_out() -> None:
+def test_counts_that_are_none_are_left_out():
     system = read_entry(NODE | {"num_nodes": -1, "num_cores": [], "num_accelerators": "8 or so"})
     assert (system.number_of_nodes, system.accelerators) == (None, None)
     assert system.host_processor_core_count is None
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"[" * 9999])
-def test_what_is_no_object_is_refused(content: bytes) -> None:
+def test_what_is_no_object_is_refused(content):
     with pytest.raises(RuleError):
         read_entry_system(content, file="entry.json")
 
@@ -291,13 +282,13 @@ STATED = {"price_usd_per_hour": 30.0, "price_source": "a list", "cloud": CLOUD}
 MARCH = st.integers(1, 31).map(lambda day: date(2026, 3, day))
 
 
-def entry(number: int, usd: float, starts: date, **others: Any) -> PriceEntry:
+def entry(number, usd, starts, **others):
     names = {"provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand"}
     values = names | {"source_url": "https://cloud.example"} | others
     return PriceEntry(number, Price(usd_per_hour=usd, effective_on=starts, **values))
 
 
-def test_the_book_goes_before_what_a_system_states_from_its_first_day_on() -> None:
+def test_the_book_goes_before_what_a_system_states_from_its_first_day_on():
     found = entry(1, 12.5, date(2026, 3, 5))
     book = PriceBook([found])
 
@@ -307,7 +298,7 @@ def test_the_book_goes_before_what_a_system_states_from_its_first_day_on() -> No
     assert price_of_system(elsewhere, book, on=date(2026, 3, 5)) == SystemPrice(30.0)
 
 
-def test_a_spot_price_never_ranks_but_the_book_may_price_the_same_system() -> None:
+def test_a_spot_price_never_ranks_but_the_book_may_price_the_same_system():
     spot = STATED | {"pricing": "spot"}
     assert price_of_system(spot, PriceBook([]), on=date(2026, 3, 5)).usd_per_hour is None
 
@@ -317,7 +308,7 @@ def test_a_spot_price_never_ranks_but_the_book_may_price_the_same_system() -> No
     assert price_of_system(spot, both, on=date(2026, 3, 5)).usd_per_hour == 20.0
 
 
-def test_a_system_that_was_not_rented_has_the_price_it_states() -> None:
+def test_a_system_that_was_not_rented_has_the_price_it_states():
     book = PriceBook([entry(1, 12.5, date(2026, 3, 5))])
     owned = {"price_usd_per_hour": 3.0, "price_source": "a list"}  # as stored before clouds
     assert price_of_system(owned, book, on=date(2026, 3, 9)) == SystemPrice(3.0)
@@ -327,9 +318,7 @@ def test_a_system_that_was_not_rented_has_the_price_it_states() -> None:
 
 
 @given(starts=st.lists(MARCH, max_size=8), on=MARCH, replaced=st.integers(1, 8))
-def test_a_sorted_book_finds_what_a_search_of_all_entries_finds(
-    starts: list[date], on: date, replaced: int
-) -> None:
+def test_a_sorted_book_finds_what_a_search_of_all_entries_finds(starts, on, replaced):
     entries = [entry(number, number * 1.5, day) for number, day in enumerate(starts, start=1)]
     if replaced <= len(entries):
         late = len(entries) + 1
@@ -349,19 +338,17 @@ def test_a_sorted_book_finds_what_a_search_of_all_entries_finds(
         ({"pricing": "reserved"}, "system.pricing"),
     ],
 )
-def test_a_cloud_that_cannot_be_looked_up_is_refused_by_its_field(
-    change: dict[str, Any], field: str, read_claim_of: Callable[..., Any]
-) -> None:
+def test_a_cloud_that_cannot_be_looked_up_is_refused_by_its_field(change, field, read_claim_of):
     with pytest.raises(ClaimError) as refused:
         read_claim_of(**change)
     assert refused.value.field == field
 
 
 @pytest.fixture
-def read_claim_of(digits: Any) -> Callable[..., Any]:
+def read_claim_of(digits):
     """Reads a claim whose system has these fields beside the needed ones."""
 
-    def read(**system: Any) -> Any:
+    def read(**system):
         table = {
             "benchmark": "digits", "division": "closed", "model": "m", "framework": "f",
             "system": {"name": "n", "hardware_class": "cpu", "processor": "p"} | system,
@@ -372,7 +359,7 @@ def read_claim_of(digits: Any) -> Callable[..., Any]:
     return read
 
 
-def test_a_claim_names_what_was_rented(read_claim_of: Callable[..., Any]) -> None:
+def test_a_claim_names_what_was_rented(read_claim_of):
     system = read_claim_of(cloud=CLOUD).system
     assert vars(system.cloud) == CLOUD
     assert (system.pricing, read_claim_of().system.cloud) == ("on_demand", None)
@@ -385,25 +372,25 @@ ROW = {
 
 
 @pytest.fixture
-def make_price() -> Callable[..., PriceEntry]:
+def make_price():
     """Builds entries of one instance: number, price, and the day of March it starts on."""
 
-    def build(number: int, usd_per_hour: float, day: int, **others: Any) -> PriceEntry:
+    def build(number, usd_per_hour, day, **others):
         written = ROW | {"usd_per_hour": usd_per_hour, "effective_on": date(2026, 3, day)}
         return PriceEntry(number, read_price(written | others, file="test"))
 
     return build
 
 
-def usd(found: PriceEntry | None) -> float | None:
+def usd(found):
     return found.price.usd_per_hour if found is not None else None
 
 
-def on(book: list[PriceEntry], day: int, name: str = "gpu.8") -> float | None:
+def on(book, day, name="gpu.8"):
     return usd(price_on(book, "cloud", name, "north", on=date(2026, 3, day)))
 
 
-def test_the_latest_price_that_has_started_holds(make_price: Callable[..., PriceEntry]) -> None:
+def test_the_latest_price_that_has_started_holds(make_price):
     book = [make_price(2, 20.0, 10), make_price(1, 10.0, 5)]
 
     assert [on(book, day) for day in (4, 5, 9, 10, 31)] == [None, 10.0, 10.0, 20.0, 20.0]
@@ -412,26 +399,22 @@ def test_the_latest_price_that_has_started_holds(make_price: Callable[..., Price
 
 
 @pytest.mark.parametrize("field", ["provider", "instance", "region"])
-def test_a_price_of_another_name_does_not_hold(
-    make_price: Callable[..., PriceEntry], field: str
-) -> None:
+def test_a_price_of_another_name_does_not_hold(make_price, field):
     assert on([make_price(1, 10.0, 5, **{field: "Other"})], 6) is None
 
 
-def test_spot_never_holds_however_late_it_is(make_price: Callable[..., PriceEntry]) -> None:
+def test_spot_never_holds_however_late_it_is(make_price):
     book = [make_price(1, 10.0, 5), make_price(2, 3.0, 6, pricing="spot")]
 
     assert on(book, 7) == 10.0
     assert on(book[1:], 7) is None
 
 
-def test_of_two_from_the_same_day_the_one_added_later_holds(
-    make_price: Callable[..., PriceEntry],
-) -> None:
+def test_of_two_from_the_same_day_the_one_added_later_holds(make_price):
     assert on([make_price(2, 11.0, 5), make_price(1, 10.0, 5)], 5) == 11.0
 
 
-def test_what_is_superseded_holds_on_no_day(make_price: Callable[..., PriceEntry]) -> None:
+def test_what_is_superseded_holds_on_no_day(make_price):
     wrong, right = make_price(1, 100.0, 5), make_price(2, 10.0, 7, supersedes=1)
 
     assert [on([wrong, right], day) for day in (5, 6, 7)] == [None, None, 10.0]
@@ -442,7 +425,7 @@ def test_what_is_superseded_holds_on_no_day(make_price: Callable[..., PriceEntry
     assert (on([wrong, renamed], 6), on([wrong, renamed], 6, "gpu.4")) == (None, 100.0)
 
 
-def test_a_row_is_read_whole() -> None:
+def test_a_row_is_read_whole():
     more = {"pricing": "spot", "note": "from the list", "supersedes": 3}
 
     assert read_price(ROW, file="p.csv") == Price(
@@ -462,7 +445,7 @@ def test_a_row_is_read_whole() -> None:
      ("source_url", "javascript:alert(1)"), ("source_url", "https://"), ("supersedes", 0),
      ("note", "x" * 2001), ("price", 1)],
 )  # fmt: skip
-def test_a_wrong_field_is_named_with_file_and_line(field: str, value: object) -> None:
+def test_a_wrong_field_is_named_with_file_and_line(field, value):
     with pytest.raises(RuleError) as refused:
         read_price(ROW | {field: value}, file="p.csv", line=4)
 
@@ -476,11 +459,11 @@ def test_a_wrong_field_is_named_with_file_and_line(field: str, value: object) ->
     [("https://a.example/x?y#z", True), ("HTTP://a", True), ("ftp://a", False), ("//a", False),
      ("https:///x", False), ("https://a b", False), ("https://?x", False), ("", False)],
 )  # fmt: skip
-def test_a_source_is_an_address_that_can_be_followed(text: str, good: bool) -> None:
+def test_a_source_is_an_address_that_can_be_followed(text, good):
     assert is_web_address(text) is good
 
 
-def test_cost_is_hours_to_the_target_times_the_price_per_hour() -> None:
+def test_cost_is_hours_to_the_target_times_the_price_per_hour():
     # dawn-bench-entries, CIFAR10/train/BAIDU-USA-GAIT_BaiduNet9P_8GV100: 0.01234526 h at
     # 8.5058 USD/h is shown as 0.11 USD.
     cost = training_cost_usd(44.442936, 8.5058)
@@ -489,21 +472,19 @@ def test_cost_is_hours_to_the_target_times_the_price_per_hour() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "price"), [(None, 3.06), (44.0, None), (None, None)])
-def test_without_a_time_or_a_price_there_is_no_cost(
-    seconds: float | None, price: float | None
-) -> None:
+def test_without_a_time_or_a_price_there_is_no_cost(seconds, price):
     assert training_cost_usd(seconds, price) is None
 
 
-def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown() -> None:
+def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown():
     assert training_cost_usd(44.0, 0.0) == 0.0
 
 
-def test_inference_is_priced_by_ten_thousand_items() -> None:
+def test_inference_is_priced_by_ten_thousand_items():
     assert inference_cost_usd_per_10000(1.5e-6) == pytest.approx(0.015)
     assert inference_cost_usd_per_10000(None) is None
 
 
-def test_a_system_costs_as_much_as_its_accelerators_and_without_any_as_one() -> None:
+def test_a_system_costs_as_much_as_its_accelerators_and_without_any_as_one():
     assert system_price_usd_per_hour(2.5, 8) == 20.0
     assert system_price_usd_per_hour(2.5, 0) == 2.5

@@ -43,13 +43,13 @@ def train(prepared, data, seed):
 GOOD = {"training.toml": MANIFEST, "train.py": TRAIN}
 
 
-def problems_of(files: dict[str, bytes]) -> list[str]:
+def problems_of(files):
     package, problems = read_package(files, benchmarks=["digits"])
     assert (package is None) == bool(problems)
     return [str(problem) for problem in problems]
 
 
-def test_files_to_compile_need_an_environment_with_a_compiler() -> None:
+def test_files_to_compile_need_an_environment_with_a_compiler():
     compiled = GOOD | {"fast.cpp": b"int one() { return 1; }\n", "fast.h": b"int one();\n"}
     with_gcc = MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")
 
@@ -64,7 +64,7 @@ def test_files_to_compile_need_an_environment_with_a_compiler() -> None:
     ]
 
 
-def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
+def test_a_package_without_problems_has_a_hash_over_its_sorted_files():
     package, problems = read_package(GOOD, benchmarks=["digits"])
 
     assert problems == []
@@ -133,15 +133,13 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files() -> None:
         ({"a.txt": b"x\n" * (65 << 10)}, "a.txt: 133120 bytes; expected at most 131072 bytes"),
     ],
 )
-def test_every_problem_names_file_line_and_the_expected(
-    change: dict[str, bytes | None], expected: str
-) -> None:
+def test_every_problem_names_file_line_and_the_expected(change, expected):
     files = {name: content for name, content in (GOOD | change).items() if content is not None}
 
     assert any(problem.startswith(expected) for problem in problems_of(files)), problems_of(files)
 
 
-def test_all_problems_are_listed_at_once() -> None:
+def test_all_problems_are_listed_at_once():
     files = GOOD | {"train.py": b"import torch\nimport pandas\n", "a.bin": b"\0"}
 
     found = problems_of(files)
@@ -149,7 +147,7 @@ def test_all_problems_are_listed_at_once() -> None:
     assert len(found) == 6  # two imports, two functions, the binary's name and its NUL
 
 
-def test_all_wrong_fields_of_a_manifest_are_listed_at_once_a_misspelt_one_once() -> None:
+def test_all_wrong_fields_of_a_manifest_are_listed_at_once_a_misspelt_one_once():
     manifest = MANIFEST.replace(b"license", b"licence").replace(b'"numpy-2.4"', b"4")
     manifest += b'speed = 1\n[factors]\nMuon = "x"\nwide = 3\n'
 
@@ -162,7 +160,7 @@ def test_all_wrong_fields_of_a_manifest_are_listed_at_once_a_misspelt_one_once()
     ]
 
 
-def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused() -> None:
+def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused():
     large = {f"f{n}.txt": b"x\n" * (32 << 10) for n in range(4)} | {"more.txt": b"x" * 1000}
     many = {f"f{n}.txt": b"" for n in range(31)}  # beside train.py
 
@@ -174,7 +172,7 @@ def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused() -> No
     ]
 
 
-def test_own_modules_and_folders_may_be_imported() -> None:
+def test_own_modules_and_folders_may_be_imported():
     files = GOOD | {
         "train.py": b"from mine.net import prepare\nimport helper\ntrain = helper.train\n",
         "mine/net.py": b"def prepare(task): pass\n",
@@ -185,7 +183,7 @@ def test_own_modules_and_folders_may_be_imported() -> None:
 
 
 @pytest.mark.parametrize("field", ["benchmark", "title", "environment"])
-def test_a_text_of_the_manifest_is_one_line(field: str) -> None:
+def test_a_text_of_the_manifest_is_one_line(field):
     opening = f'{field} = "'.encode()
     two_lines = MANIFEST.replace(opening, opening + b"a\\nb")
 
@@ -193,7 +191,7 @@ def test_a_text_of_the_manifest_is_one_line(field: str) -> None:
         read_manifest(two_lines)
 
 
-def test_factors_are_at_most_eight_with_a_word_each() -> None:
+def test_factors_are_at_most_eight_with_a_word_each():
     good = read_manifest(MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n')
     nine = b"[factors]\n" + b"".join(b'f%d = "idea"\n' % n for n in range(9))
 
@@ -202,7 +200,7 @@ def test_factors_are_at_most_eight_with_a_word_each() -> None:
         read_manifest(MANIFEST + nine)
 
 
-def test_a_factor_that_no_file_reads_is_refused_with_its_line() -> None:
+def test_a_factor_that_no_file_reads_is_refused_with_its_line():
     manifest = MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n'
     reads = b'def prepare(task): return task["factors"]["muon"]\n'
     train = b"def train(prepared, data, seed): yield\n"
@@ -214,11 +212,11 @@ def test_a_factor_that_no_file_reads_is_refused_with_its_line() -> None:
     assert problems_of({"training.toml": manifest, "train.py": reads + train}) == []
 
 
-def conversation() -> Conversation:
+def conversation():
     return Conversation(599, max_evaluations=2)
 
 
-def test_a_conversation_goes_from_hello_to_done() -> None:
+def test_a_conversation_goes_from_hello_to_done():
     talk = conversation()
     frames = [(1, 20), (2, 0), (4, 0), (6, 599), (4, 0), (6, 599), (7, 0)]
 
@@ -230,7 +228,7 @@ def test_a_conversation_goes_from_hello_to_done() -> None:
 
 
 @pytest.mark.parametrize("length", [2, 4096])
-def test_a_hello_has_2_to_4096_bytes(length: int) -> None:
+def test_a_hello_has_2_to_4096_bytes(length):
     header = header_of(FrameType.HELLO, 0, length)
 
     assert conversation().accept(header) == (FrameType.HELLO, length)
@@ -254,9 +252,7 @@ def test_a_hello_has_2_to_4096_bytes(length: int) -> None:
         ([1, 2], HEADER.pack(b"FLE1", 7, 2, 1), "done has 1 bytes; expected 0"),
     ],
 )
-def test_a_frame_out_of_order_or_of_a_wrong_length_breaks_the_protocol(
-    before: list[int], header: bytes, message: str
-) -> None:
+def test_a_frame_out_of_order_or_of_a_wrong_length_breaks_the_protocol(before, header, message):
     talk = conversation()
     lengths = {1: 20, 6: 599}
     for sequence, kind in enumerate(before):
@@ -266,7 +262,7 @@ def test_a_frame_out_of_order_or_of_a_wrong_length_breaks_the_protocol(
         talk.accept(header)
 
 
-def test_a_task_sends_the_frames_that_are_expected_in_their_order() -> None:
+def test_a_task_sends_the_frames_that_are_expected_in_their_order():
     talk = TaskConversation()
     for header in (
         HEADER.pack(b"FLE2", FrameType.HELLO, 0, 2),
@@ -282,7 +278,7 @@ def test_a_task_sends_the_frames_that_are_expected_in_their_order() -> None:
     assert talk.accept(header_of(FrameType.SCORED, 1, 20)) == (FrameType.SCORED, 20)
 
 
-def test_arrays_begin_at_multiples_of_64_bytes() -> None:
+def test_arrays_begin_at_multiples_of_64_bytes():
     specs = {"x": ArraySpec("uint8", (1198, 8, 8)), "y": ArraySpec("uint8", (1198,))}
 
     assert offsets(specs) == {"x": 0, "y": 76_672}  # 1,198 x 64 = 76,672
@@ -298,11 +294,11 @@ def test_arrays_begin_at_multiples_of_64_bytes() -> None:
         ArraySpec("float16", (1,))
 
 
-def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock() -> None:
+def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock():
     assert Limits(prepare_seconds=20).prepare_clock_seconds == 60
 
 
-def test_processor_seconds_are_counted_for_each_thread_with_a_minute_to_spare() -> None:
+def test_processor_seconds_are_counted_for_each_thread_with_a_minute_to_spare():
     limits = Limits(prepare_seconds=20, run_seconds=80, cpu_factor=2.5, threads=3)
 
     assert limits.cpu_seconds == 810  # 2.5 x 100 x 3 + 60
@@ -312,7 +308,7 @@ DIGITS = Path(__file__).parents[2] / "benchmarks/digits.toml"
 
 
 @pytest.mark.parametrize("folder", sorted(DIGITS.parent.glob("*/task.py")))
-def test_a_shipped_definition_pins_the_files_of_its_folder(folder: Path) -> None:
+def test_a_shipped_definition_pins_the_files_of_its_folder(folder):
     """A task that changes changes the hash of its definition."""
     benchmark = load_benchmark(folder.parent.with_suffix(".toml"))
     assert benchmark.trainings is not None
@@ -333,7 +329,7 @@ def test_a_shipped_definition_pins_the_files_of_its_folder(folder: Path) -> None
         ('divisions = ["closed", "open"]', 'divisions = ["closed"]', "divisions"),
     ],
 )
-def test_a_policy_that_cannot_hold_names_its_field(written: str, instead: str, field: str) -> None:
+def test_a_policy_that_cannot_hold_names_its_field(written, instead, field):
     """Also where the rest of the definition does not go with packages."""
     text = DIGITS.read_text().replace(written, instead)
     with pytest.raises(BenchmarkError) as caught:
@@ -354,9 +350,7 @@ def test_a_policy_that_cannot_hold_names_its_field(written: str, instead: str, f
         ("numpy", None),
     ],
 )
-def test_a_shipped_package_trains_in_this_version_or_the_newest_of_its_family(
-    named: str, closest: str | None
-) -> None:
+def test_a_shipped_package_trains_in_this_version_or_the_newest_of_its_family(named, closest):
     installed = ["torch-2.13-cpu", "torch-2.14-cpu", "torch-2.9-cpu", "numpy-2.9", "numpy-2.10"]
     installed.append("torch-2.13-cpu-gcc")
     assert closest_environment(named, installed) == closest

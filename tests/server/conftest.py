@@ -4,23 +4,18 @@ import json
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import orjson
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, NullPool, create_engine, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import NullPool, create_engine, func, select
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
@@ -48,27 +43,27 @@ SECONDS_PER_EPOCH = 0.11
 
 
 @pytest.fixture(scope="session", autouse=True)
-def servers_share_what_is_the_same() -> Iterator[None]:
+def servers_share_what_is_the_same():
     """Hundreds of tests start a server: what they have in common is made by the first."""
     with made_once():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def rooms_are_connected() -> None:
+def rooms_are_connected():
     """Rooms react to each other's events also where a test needs no application."""
     connect_rooms()
 
 
 @pytest.fixture(autouse=True)
-def every_database_is_closed() -> Iterator[None]:
+def every_database_is_closed():
     """A test closes what it opens. Set up before all else it looks when all else is ended."""
     with databases_closed():
         yield
 
 
 @pytest.fixture(autouse=True)
-def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def workers_are_confirmed(request, monkeypatch):
     """Each worker is confirmed, as by the server for its own, when it first says hello.
 
     Not in tests marked `unconfirmed`, which are about that.
@@ -76,7 +71,7 @@ def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     if request.node.get_closest_marker("unconfirmed") is not None:
         return
 
-    def insert_confirmed(session: Session, model: Any, **values: Any) -> Any:
+    def insert_confirmed(session, model, **values):
         confirmed = {"confirmed_at": utc_now(), "confirmed_by": None}
         return insert_missing(session, model, **(values | confirmed))
 
@@ -84,7 +79,7 @@ def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def migrated_file(tmp_path_factory):
     """A SQLite file at the newest schema, to be copied."""
     path = tmp_path_factory.mktemp("schema") / "empty.db"
     database = Database(f"sqlite:///{path}")
@@ -94,14 +89,14 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path, migrated_file: Path) -> str:
+def sqlite_url(tmp_path, migrated_file):
     """A migrated SQLite file of the test's own."""
     shutil.copy(migrated_file, tmp_path / "finishline.db")
     return f"sqlite:///{tmp_path / 'finishline.db'}"
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Engine]:
+def postgresql():
     """A real PostgreSQL for the session; the engine makes and drops databases."""
     with running_postgresql() as url:
         engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
@@ -110,7 +105,7 @@ def postgresql() -> Iterator[Engine]:
 
 
 @contextmanager
-def postgresql_database(server: Engine, template: str = "template1") -> Iterator[str]:
+def postgresql_database(server, template="template1"):
     """The address of a database that is a copy of another, for as long as the block lasts."""
     name = f"test_{secrets.token_hex(6)}"
     with server.connect() as connection:
@@ -121,14 +116,14 @@ def postgresql_database(server: Engine, template: str = "template1") -> Iterator
 
 
 @pytest.fixture
-def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
+def empty_postgresql_url(postgresql):
     """An empty PostgreSQL database of the test's own."""
     with postgresql_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def migrated_postgresql(postgresql: Engine) -> Iterator[str]:
+def migrated_postgresql(postgresql):
     """The name of a PostgreSQL database at the newest schema, to be copied."""
     with postgresql_database(postgresql) as url:
         database = Database(url)
@@ -138,7 +133,7 @@ def migrated_postgresql(postgresql: Engine) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def empty_database(request, tmp_path):
     """A database of either kind, for a test of one migration to bring to where it begins."""
     if request.param == "sqlite":
         database = Database(f"sqlite:///{tmp_path / 'new' / 'old.db'}")
@@ -149,24 +144,23 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[D
 
 
 @pytest.fixture
-def postgresql_url(postgresql: Engine, migrated_postgresql: str) -> Iterator[str]:
+def postgresql_url(postgresql, migrated_postgresql):
     """A migrated PostgreSQL database of the test's own."""
     with postgresql_database(postgresql, migrated_postgresql) as url:
         yield url
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
+def database_url(request):
     """The database of `client`: SQLite, or the kind that a test names by an indirect parameter.
 
     A file whose tests run on both imports tests.support.both_databases.
     """
-    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
-    return url
+    return request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
 
 
 @pytest.fixture
-def settings(tmp_path: Path, database_url: str) -> Settings:
+def settings(tmp_path, database_url):
     """Settings of a server of its own, with small limits."""
     return Settings(
         database_url=database_url,
@@ -180,17 +174,17 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
+def client(settings):
     """The application, without its dispatch loop."""
     with TestClient(create_app(settings, dispatch=False)) as made:
         yield made
 
 
 @pytest.fixture
-def offer_archive(client: TestClient) -> Callable[[str], None]:
+def offer_archive(client):
     """Offers the shipped definition of an archive, as the import of one of its results does."""
 
-    def offer(benchmark_id: str) -> None:
+    def offer(benchmark_id):
         services = services_of(client)
         services.benchmarks.offer(shipped_definition(benchmark_id))
 
@@ -198,10 +192,9 @@ def offer_archive(client: TestClient) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def database(client: TestClient) -> Database:
+def database(client):
     """The database of `client`."""
-    found: Database = services_of(client).database
-    return found
+    return services_of(client).database
 
 
 @dataclass(frozen=True)
@@ -212,16 +205,16 @@ class Person:
     secret: str
 
     @property
-    def headers(self) -> dict[str, str]:
+    def headers(self):
         """What makes a request this person's."""
         return {"Authorization": f"Bearer {self.secret}"}
 
 
 @pytest.fixture
-def make_person(database: Database) -> Callable[..., Person]:
+def make_person(database):
     """Makes people by name and role."""
 
-    def make(name: str, role: str) -> Person:
+    def make(name, role):
         with database.write() as session:
             made = create_token(session, user_name=name, role=role, expires_in=None)
         return Person(name, made.secret)
@@ -230,53 +223,53 @@ def make_person(database: Database) -> Callable[..., Person]:
 
 
 @pytest.fixture
-def alice(make_person: Callable[..., Person]) -> Person:
+def alice(make_person):
     """A submitter."""
     return make_person("alice", "submitter")
 
 
 @pytest.fixture
-def bob(make_person: Callable[..., Person]) -> Person:
+def bob(make_person):
     """Another submitter."""
     return make_person("bob", "submitter")
 
 
 @pytest.fixture
-def olivia(make_person: Callable[..., Person]) -> Person:
+def olivia(make_person):
     """An organiser."""
     return make_person("olivia", "organiser")
 
 
 @pytest.fixture
-def ada(make_person: Callable[..., Person]) -> Person:
+def ada(make_person):
     """An admin."""
     return make_person("ada", "admin")
 
 
 @pytest.fixture
-def walter(make_person: Callable[..., Person]) -> Person:
+def walter(make_person):
     """A worker."""
     return make_person("walter", "worker")
 
 
 def build_log(
-    digits: Benchmark,
-    seed: int,
+    digits,
+    seed,
     *,
-    name: str = "run_0.log",
-    epochs: int = 8,
-    qualities: list[float] | None = None,
-    division: str = "closed",
-    batch_size: int = 64,
-    seconds_per_epoch: float = SECONDS_PER_EPOCH,
-) -> bytes:
+    name="run_0.log",
+    epochs=8,
+    qualities=None,
+    division="closed",
+    batch_size=64,
+    seconds_per_epoch=SECONDS_PER_EPOCH,
+):
     """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
     curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
     if not qualities and len(curve) > 2:
         # Nor in every quality: early ones differ most.
         curve = [curve[0], curve[1] + seed % 7, *curve[2:]]
 
-    def train_seconds(epoch: int) -> float:
+    def train_seconds(epoch):
         # No two trainings agree in every time: two evaluations differ by the seed, which they
         # tell to the base of 20.
         digit = {2: seed % 20, 3: seed // 20 % 20}.get(epoch, 0)
@@ -301,14 +294,14 @@ class SubmissionParts:
     logs: dict[str, bytes]
     form: dict[str, str] = field(default_factory=dict)
 
-    def files(self) -> list[tuple[str, tuple[str, bytes]]]:
+    def files(self):
         """The multipart parts."""
         parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
         return parts + [("logs", (name, content)) for name, content in self.logs.items()]
 
 
 @pytest.fixture
-def digits_submission(digits: Benchmark) -> SubmissionParts:
+def digits_submission(digits):
     """Three honest digits runs in the closed division."""
     names = [f"run_{index}.log" for index in range(3)]
     return SubmissionParts(
@@ -340,22 +333,16 @@ def digits_submission(digits: Benchmark) -> SubmissionParts:
 
 
 @pytest.fixture
-def submit(client: TestClient, alice: Person) -> Callable[..., Any]:
+def submit(client, alice):
     """Sends a submission as alice, or as somebody else, and returns the response.
 
     The logs of one that is sent twice are of other trainings the second time; `as_is` or with a
     key they are the same.
     """
-    sent: Counter[bytes] = Counter()
+    sent = Counter()
     counting = Lock()
 
-    def send(
-        parts: SubmissionParts,
-        *,
-        by: Person | None = None,
-        key: str | None = None,
-        as_is: bool = False,
-    ) -> Any:
+    def send(parts, *, by=None, key=None, as_is=False):
         own = {} if as_is else parts.logs
         with counting:
             times = {name: sent[log] for name, log in own.items()}
@@ -384,7 +371,7 @@ WORKER_SYSTEM = WorkerSystem(
 )
 
 
-def curve_of(seed: int, curve: list[float]) -> list[float]:
+def curve_of(seed, curve):
     """A curve that only this seed has; one that stands still is that of every seed."""
     if len(set(curve)) < 2:
         return curve
@@ -395,13 +382,13 @@ def curve_of(seed: int, curve: list[float]) -> list[float]:
 
 
 def build_report(
-    seeds: list[int],
+    seeds,
     *,
-    qualities: list[float] | None = None,
-    seconds_per_epoch: float = SECONDS_PER_EPOCH,
-    cpu_share: float = 1.0,
-    system: WorkerSystem = WORKER_SYSTEM,
-) -> ReplayReport:
+    qualities=None,
+    seconds_per_epoch=SECONDS_PER_EPOCH,
+    cpu_share=1.0,
+    system=WORKER_SYSTEM,
+):
     """The report of an honest replay of the reference."""
     runs = []
     for index, seed in enumerate(seeds):
@@ -435,7 +422,7 @@ def build_report(
     return ReplayReport(runs=runs, system=system)
 
 
-def list_stored_files(settings: Settings) -> list[str]:
+def list_stored_files(settings):
     """Every file in the artifact store."""
     return sorted(
         str(path.relative_to(settings.artifacts_dir))
@@ -445,7 +432,7 @@ def list_stored_files(settings: Settings) -> list[str]:
 
 
 @pytest.fixture
-def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+def claims_are_numbered(monkeypatch):
     """For tests of what a board does with numbered rows, whatever their evidence and price."""
     monkeypatch.setattr(
         "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
@@ -456,34 +443,34 @@ def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.boards.rows.is_own_price", lambda *_: False)
 
 
-def without_place(view: dict[str, Any]) -> dict[str, Any]:
+def without_place(view):
     """A submission as it was answered when it came: its place is told when it is read."""
     return view | {"rank": None, "provisional_rank": None}
 
 
 @pytest.fixture
-def make_log(digits: Benchmark) -> Callable[..., bytes]:
+def make_log(digits):
     """Writes the log of a digits run: see build_log."""
     return partial(build_log, digits)
 
 
 @pytest.fixture
-def make_report() -> Callable[..., ReplayReport]:
+def make_report():
     """Builds the report of a replay: see build_report."""
     return build_report
 
 
 @pytest.fixture
-def stored_files(settings: Settings) -> Callable[[], list[str]]:
+def stored_files(settings):
     """Lists what is in the artifact store."""
     return partial(list_stored_files, settings)
 
 
 @pytest.fixture
-def row_counts(database: Database) -> Callable[[], dict[str, int]]:
+def row_counts(database):
     """Counts the rows of every table."""
 
-    def count() -> dict[str, int]:
+    def count():
         with database.read() as session:
             return {
                 table.name: session.scalar(select(func.count()).select_from(table)) or 0
@@ -493,7 +480,7 @@ def row_counts(database: Database) -> Callable[[], dict[str, int]]:
     return count
 
 
-def claim_headers(grant: dict[str, Any]) -> dict[str, str]:
+def claim_headers(grant):
     """What makes a post that of a claim."""
     return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
 
@@ -508,30 +495,27 @@ class Replay:
     submission_id: str
     verification_id: str
 
-    def view(self) -> dict[str, Any]:
+    def view(self):
         """The verification as the API shows it."""
-        view: dict[str, Any] = self.client.get(
-            f"/api/v1/verifications/{self.verification_id}"
-        ).json()
-        return view
+        return self.client.get(f"/api/v1/verifications/{self.verification_id}").json()
 
-    def status(self) -> str:
+    def status(self):
         """The submission's status."""
         view = self.client.get(f"/api/v1/submissions/{self.submission_id}").json()
         return str(view["status"])
 
-    def seeds(self) -> list[int]:
+    def seeds(self):
         """The seeds that were drawn, as a worker finds them in its job."""
         with self.database.read() as session:
             found = session.get_one(Verification, self.verification_id)
             return list(found.seeds)
 
-    def pool_id(self) -> str | None:
+    def pool_id(self):
         """The pool that measures the submission."""
         with self.database.read() as session:
             return session.get_one(Submission, self.submission_id).pool_id
 
-    def change(self, attempt_id: str, **values: Any) -> None:
+    def change(self, attempt_id, **values):
         """Change an attempt's row behind the server's back: time that passed, for example."""
         with self.database.write() as session:
             attempt = session.get_one(Attempt, attempt_id)
@@ -539,11 +523,11 @@ class Replay:
                 setattr(attempt, name, value)
 
     @property
-    def attempt_id(self) -> str:
+    def attempt_id(self):
         """The latest attempt."""
         return latest_attempt(self.database, self.verification_id)
 
-    def claim(self, attempt_id: str | None = None, *, worker: str = "walter-1") -> Any:
+    def claim(self, attempt_id=None, *, worker="walter-1"):
         """Ask for an attempt, the latest if none is named, as the worker it was sent to."""
         wanted = attempt_id or self.attempt_id
         send_to(self.database, wanted, worker)
@@ -553,7 +537,7 @@ class Replay:
             headers=self.worker.headers,
         )
 
-    def post(self, grant: dict[str, Any], events: list[dict[str, Any]]) -> Any:
+    def post(self, grant, events):
         """Post events with a claim's token."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
@@ -561,7 +545,7 @@ class Replay:
             headers=claim_headers(grant) | {"Content-Type": "application/json"},
         )
 
-    def report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
+    def report(self, grant, report):
         """Send a report with a claim's token, after the events of its trainings."""
         stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
         with self.database.read() as session:
@@ -570,7 +554,7 @@ class Replay:
             greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
         return self.post_report(grant, report)
 
-    def post_report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
+    def post_report(self, grant, report):
         """Send a report alone."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/report",
@@ -580,14 +564,7 @@ class Replay:
 
 
 @pytest.fixture
-def replay(
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    olivia: Person,
-    walter: Person,
-) -> Replay:
+def replay(digits_submission, submit, client, database, olivia, walter):
     """A digits submission whose verification an organiser has asked for."""
     submission_id = submit(digits_submission).json()["id"]
     answer = client.post(
@@ -600,10 +577,10 @@ def replay(
 
 
 @pytest.fixture
-def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
+def embargo(client, olivia):
     """Sets the end of an embargo as a distance from this moment; None takes it away."""
 
-    def change(until: timedelta | None) -> None:
+    def change(until):
         at = None if until is None else (utc_now() + until).isoformat()
         body = {"embargo_until": at, "reason": "the round is not over"}
         answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)

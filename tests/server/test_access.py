@@ -1,18 +1,16 @@
 """Every address for everybody, against the table of access_table.py."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import cycle
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Token
-from server.base.settings import Settings
 from server.pages import endpoints as pages
 from server.people.accounts import SCOPES_OF, create_token
 from server.people.sessions import csrf_token
@@ -60,16 +58,16 @@ QUERIES = {
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """So many tokens that are not known would be too many."""
     return settings.model_copy(update={"rate_limits": False})
 
 
 @pytest.fixture
-def make_token(database: Database) -> Callable[..., str]:
+def make_token(database):
     """Makes tokens by role, with every scope of it but one."""
 
-    def make(name: str, role: str, *, without: str | None = None) -> str:
+    def make(name, role, *, without=None):
         with database.write() as session:
             made = create_token(session, user_name=name, role=role, expires_in=None)
             made.token.scopes = [scope for scope in SCOPES_OF[role] if scope != without]
@@ -79,10 +77,10 @@ def make_token(database: Database) -> Callable[..., str]:
 
 
 @pytest.fixture
-def end(database: Database) -> Callable[[str, str], None]:
+def end(database):
     """Ends the tokens of a user in the way that a column is called."""
 
-    def end_all(name: str, column: str) -> None:
+    def end_all(name, column):
         with database.write() as session:
             for token in session.query(Token).filter(Token.user.has(name=name)):
                 if column == "expired":
@@ -96,17 +94,13 @@ def end(database: Database) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def named(
-    replay: Any, client: TestClient, olivia: Any, make_token: Callable[..., str],
-    make_report: Callable[..., Any], submit: Callable[..., Any], digits_submission: Any,
-    alice: Any, bob: Any,
-) -> dict[str, str]:  # fmt: skip
+def named(replay, client, olivia, make_token, make_report, submit, digits_submission, alice, bob):
     """What the parameters of addresses stand for: things of alice's, and a verdict."""
     hello = {"system": asdict(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
     replay.report(replay.claim().json(), make_report(replay.seeds()))
 
-    def ask(path: str, body: dict[str, Any]) -> str:
+    def ask(path, body):
         answer = client.post(f"/api/v1{path}", json=body, headers=olivia.headers)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
@@ -143,9 +137,7 @@ def named(
 
 
 @pytest.fixture
-def secrets(
-    alice: Any, bob: Any, olivia: Any, ada: Any, walter: Any, make_token: Callable[..., str]
-) -> dict[str, str]:
+def secrets(alice, bob, olivia, ada, walter, make_token):
     """The tokens of the columns; those that are to end are good as yet."""
     people = {"owner": alice, "other": bob, "organiser": olivia, "admin": ada, "worker": walter}
     ending = {
@@ -156,19 +148,19 @@ def secrets(
     return {column: person.secret for column, person in people.items()} | ending
 
 
-def whose(column: str, policy: str) -> str:
+def whose(column, policy):
     """Whose token or session a column stands for at a route."""
     role, _ = NEEDED.get(policy, ("organiser", "organise"))
     return f"{column} {'worker' if role == 'worker' else 'admin'}" if column in ENDED else column
 
 
-def lacking(route: str, policy: str) -> tuple[str, str]:
+def lacking(route, policy):
     """The role of a narrow token at a route, and the scope that it lacks."""
     role, scope = NEEDED.get(policy, ("organiser", "organise"))
     return role, "read" if route.startswith("GET") else scope
 
 
-def mark_of(answer: Any) -> str:
+def mark_of(answer):
     """What an answer is in the table."""
     if answer.headers.get("location", "").startswith("/console/sign-in?next="):
         return "s"
@@ -177,7 +169,7 @@ def mark_of(answer: Any) -> str:
     return told or ("." if fine and answer.status_code < 500 else str(answer.status_code))
 
 
-def differences(table: dict[str, str], send: Send) -> list[str]:
+def differences(table, send):
     """Each place where an answer is another than the table says.
 
     Tokens that have ended are answered alike: each route is asked with one of them, by turns.
@@ -198,18 +190,15 @@ def differences(table: dict[str, str], send: Send) -> list[str]:
 
 
 @pytest.fixture
-def ask_api(
-    client: TestClient, named: dict[str, str], secrets: dict[str, str], replay: Any,
-    make_token: Callable[..., str], make_report: Callable[..., Any],
-) -> Send:  # fmt: skip
+def ask_api(client, named, secrets, replay, make_token, make_report):
     """Sends a request to the API as a column, with a body that says nothing."""
-    narrow: dict[tuple[str, str], str] = {}
-    bodies: dict[str, Any] = {
+    narrow = {}
+    bodies = {
         "POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []},
         "POST /api/v1/attempts/{attempt_id}/report": asdict(make_report(replay.seeds())),
     }
 
-    def send(route: str, column: str) -> Any:
+    def send(route, column):
         method, path = route.split(" ")
         headers = {"Finishline-Fence": "1"}
         secret = secrets.get(whose(column, API[route]))
@@ -231,9 +220,7 @@ def ask_api(
     return send
 
 
-def test_the_api_lets_in_whom_the_table_says(
-    ask_api: Send, client: TestClient, end: Callable[[str, str], None]
-) -> None:
+def test_the_api_lets_in_whom_the_table_says(ask_api, client, end):
     described = client.get("/openapi.json").json()["paths"]
     routes = {
         f"{method.upper()} {path}"
@@ -249,7 +236,7 @@ def test_the_api_lets_in_whom_the_table_says(
     assert differences(API, ask_api) == []
 
 
-def console_routes(router: Any) -> Iterator[str]:
+def console_routes(router):
     """The routes for signed-in users of a router and of those it includes."""
     for route in router.routes:
         if hasattr(route, "original_router"):
@@ -259,25 +246,22 @@ def console_routes(router: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def ask_console(
-    client: TestClient, named: dict[str, str], secrets: dict[str, str],
-    make_token: Callable[..., str], end: Callable[[str, str], None],
-) -> Send:  # fmt: skip
+def ask_console(client, named, secrets, make_token, end):
     """Sends a request to the console from the browser of a column, with an empty form."""
     origin = {"Origin": "http://testserver", "Accept": "text/html"}
 
-    def sign_in(secret: str) -> str | None:
+    def sign_in(secret):
         client.cookies.clear()
         services_of(client).put(FailedSignIns())
         client.post("/console/sign-in", data={"token": secret}, headers=origin)
         return client.cookies.get(COOKIE)
 
-    narrow: dict[tuple[str, str], str | None] = {}
+    narrow = {}
     sessions = {name: sign_in(secret) for name, secret in secrets.items()}
     for column in ENDED:
         end(f"{column} admin", column)
 
-    def send(route: str, column: str) -> Any:
+    def send(route, column):
         method, path = route.split(" ")
         session = sessions.get(whose(column, CONSOLE[route]))
         if column == "narrow":
@@ -298,7 +282,7 @@ def ask_console(
     return send
 
 
-def test_the_console_lets_in_whom_the_table_says(ask_console: Send) -> None:
+def test_the_console_lets_in_whom_the_table_says(ask_console):
     assert {route for router in pages.ROUTERS for route in console_routes(router)} == set(CONSOLE)
 
     # Signing out ends the sessions that the others need.

@@ -2,16 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from html import unescape
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Token, User
 from server.pages import console_account
 from server.people.last_use import LastUses
@@ -24,7 +21,7 @@ from tests.support.statements import statements_of
 TOKENS = "/api/v1/tokens"
 
 
-def test_me_tells_user_and_role(client: TestClient, alice: Any, olivia: Any) -> None:
+def test_me_tells_user_and_role(client, alice, olivia):
     me = client.get("/api/v1/me", headers=alice.headers).json()
     assert me == {
         "user": "alice", "display_name": None, "organisation": None, "email": None,
@@ -36,9 +33,7 @@ def test_me_tells_user_and_role(client: TestClient, alice: Any, olivia: Any) -> 
     assert client.get("/api/v1/me").status_code == 401
 
 
-def test_a_token_is_shown_once_and_kept_as_a_hash(
-    client: TestClient, olivia: Any, database: Database
-) -> None:
+def test_a_token_is_shown_once_and_kept_as_a_hash(client, olivia, database):
     body = {"user": "carol", "role": "submitter", "expires_in_days": 90}
     response = client.post(TOKENS, json=body, headers=olivia.headers)
 
@@ -59,9 +54,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(
         assert kept.token_sha256 == hashlib.sha256(made["token"].encode()).hexdigest()
 
 
-def test_a_user_may_have_several_tokens(
-    client: TestClient, olivia: Any, database: Database
-) -> None:
+def test_a_user_may_have_several_tokens(client, olivia, database):
     for role in ("submitter", "worker"):
         client.post(TOKENS, json={"user": "carol", "role": role}, headers=olivia.headers)
 
@@ -69,9 +62,7 @@ def test_a_user_may_have_several_tokens(
         assert sorted(session.scalars(select(User.name))) == ["carol", "olivia"]
 
 
-def test_a_revoked_token_is_refused_from_then_on(
-    client: TestClient, alice: Any, olivia: Any
-) -> None:
+def test_a_revoked_token_is_refused_from_then_on(client, alice, olivia):
     listed = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
     token_id = next(token["id"] for token in listed if token["user"] == "alice")
 
@@ -84,16 +75,14 @@ def test_a_revoked_token_is_refused_from_then_on(
     assert client.get("/api/v1/me", headers=olivia.headers).status_code == 200
 
 
-def test_a_token_that_is_not_there_cannot_be_revoked(client: TestClient, olivia: Any) -> None:
+def test_a_token_that_is_not_there_cannot_be_revoked(client, olivia):
     assert client.delete(f"{TOKENS}/999", headers=olivia.headers).status_code == 404
     assert client.delete(f"{TOKENS}/x", headers=olivia.headers).status_code == 422
     assert client.delete(f"{TOKENS}/{2**40}", headers=olivia.headers).status_code == 422
 
 
 @pytest.mark.parametrize("method", ["get", "post", "delete"])
-def test_only_organisers_see_make_or_end_tokens(
-    method: str, client: TestClient, alice: Any, walter: Any
-) -> None:
+def test_only_organisers_see_make_or_end_tokens(method, client, alice, walter):
     address = f"{TOKENS}/1" if method == "delete" else TOKENS
     body = {"json": {"user": "x", "role": "organiser"}} if method == "post" else {}
     call = getattr(client, method)
@@ -106,8 +95,8 @@ def test_only_organisers_see_make_or_end_tokens(
 
 
 def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
-    client: TestClient, ada: Any, olivia: Any, alice: Any, make_person: Callable[..., Any]
-) -> None:
+    client, ada, olivia, alice, make_person
+):
     make_person("otto", "organiser")
     for role, by_olivia in (
         ("submitter", 201),
@@ -142,8 +131,8 @@ def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
 
 
 def test_admins_end_anybodys_token_and_organisers_their_own_beside(
-    client: TestClient, ada: Any, olivia: Any, make_person: Callable[..., Any]
-) -> None:
+    client, ada, olivia, make_person
+):
     make_person("otto", "organiser")
     every = client.get(TOKENS, headers=ada.headers).json()["tokens"]
     ids = {token["user"]: token["id"] for token in every}
@@ -153,15 +142,13 @@ def test_admins_end_anybodys_token_and_organisers_their_own_beside(
     assert client.get(TOKENS, headers=olivia.headers).status_code == 401
 
 
-def test_what_takes_over_from_a_token_ends_as_told_or_as_that_would_have(
-    client: TestClient, olivia: Any
-) -> None:
-    def rotate(**how: Any) -> float:
+def test_what_takes_over_from_a_token_ends_as_told_or_as_that_would_have(client, olivia):
+    def rotate(**how):
         body = {"user": "carol", "role": "submitter", "expires_in_days": 30}
         made = client.post(TOKENS, json=body, headers=olivia.headers).json()
         address = f"{TOKENS}/{made['id']}/rotate"
         ends_at = client.post(address, json=how, headers=olivia.headers).json()["expires_at"]
-        left: timedelta = datetime.fromisoformat(ends_at) - utc_now()
+        left = datetime.fromisoformat(ends_at) - utc_now()
         return round(left / timedelta(days=1), 2)
 
     assert rotate() == 30
@@ -169,9 +156,7 @@ def test_what_takes_over_from_a_token_ends_as_told_or_as_that_would_have(
     assert rotate(expires_in_days=60) == 60
 
 
-def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(
-    client: TestClient, ada: Any, olivia: Any
-) -> None:
+def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(client, ada, olivia):
     body = {"user": "ada", "role": "submitter"}
     lesser = client.post(TOKENS, json=body, headers=ada.headers).json()["id"]
     listed = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
@@ -184,9 +169,9 @@ def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(
 
 
 def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
-    client: TestClient, ada: Any, olivia: Any, walter: Any, database: Database
-) -> None:
-    def make(person: Any, **body: Any) -> Any:
+    client, ada, olivia, walter, database
+):
+    def make(person, **body):
         return client.post(TOKENS, json={"user": "walter"} | body, headers=person.headers)
 
     for person in (ada, olivia):
@@ -228,9 +213,7 @@ def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
         ({"user": "x", "role": "worker", "scope": "all"}, "body.scope"),
     ],
 )
-def test_a_bad_body_is_422_and_makes_no_token(
-    body: dict[str, Any], field: str, client: TestClient, olivia: Any
-) -> None:
+def test_a_bad_body_is_422_and_makes_no_token(body, field, client, olivia):
     response = client.post(TOKENS, json=body, headers=olivia.headers)
 
     assert response.status_code == 422
@@ -239,7 +222,7 @@ def test_a_bad_body_is_422_and_makes_no_token(
     assert len(client.get(TOKENS, headers=olivia.headers).json()["tokens"]) == 1
 
 
-def test_a_body_that_is_no_json_is_422(client: TestClient, olivia: Any) -> None:
+def test_a_body_that_is_no_json_is_422(client, olivia):
     headers = olivia.headers | {"Content-Type": "application/json"}
     response = client.post(TOKENS, content=b'{"user": ', headers=headers)
 
@@ -257,37 +240,35 @@ USERS = "/console/users"
 
 
 @pytest.fixture
-def alices(client: TestClient, alice: Any) -> Console:
+def alices(client, alice):
     """The browser of a submitter."""
     return Console(client, alice)
 
 
 @pytest.fixture
-def adas(client: TestClient, ada: Any) -> Console:
+def adas(client, ada):
     """The browser of an admin."""
     return Console(client, ada)
 
 
-def secret_in(page: str) -> str:
+def secret_in(page):
     """The token that a page shows, once."""
     found = re.findall(r"fl_[\w-]{43}", page)
     assert len(found) == 1
     return str(found[0])
 
 
-def me(client: TestClient, secret: str) -> Any:
+def me(client, secret):
     return client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
 
 
-def navigation(page: str) -> list[str]:
+def navigation(page):
     """Where the console's own links lead."""
     links = page[page.index('class="console-nav"') :].split("</nav>")[0]
     return re.findall(r'href="([^"]+)"', links)
 
 
-def test_everybody_makes_rotates_and_revokes_their_own_tokens(
-    alices: Console, client: TestClient, alice: Any
-) -> None:
+def test_everybody_makes_rotates_and_revokes_their_own_tokens(alices, client, alice):
     page = alices.get(ACCOUNT).text
     assert (navigation(page), unnamed(page)) == (
         [ACCOUNT],
@@ -325,9 +306,7 @@ def test_everybody_makes_rotates_and_revokes_their_own_tokens(
     assert alices.post(f"{ACCOUNT}/tokens/999/revoke").status_code == 404
 
 
-def test_a_session_goes_on_with_the_token_that_takes_over_from_its_own(
-    alices: Console, client: TestClient, alice: Any
-) -> None:
+def test_a_session_goes_on_with_the_token_that_takes_over_from_its_own(alices, client, alice):
     number = me(client, alice.secret).json()["token_id"]
     page = alices.done(f"{ACCOUNT}/tokens/{number}/rotate", overlap_hours="0")
 
@@ -339,9 +318,7 @@ def test_a_session_goes_on_with_the_token_that_takes_over_from_its_own(
     assert client.get(ACCOUNT, follow_redirects=False).status_code == 303
 
 
-def test_a_token_that_only_reads_shows_pages_and_changes_nothing(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_token_that_only_reads_shows_pages_and_changes_nothing(client, olivia):
     made = client.post("/api/v1/me/tokens", json={"scopes": ["read"]}, headers=olivia.headers)
     reader = Console(client, type("Reader", (), {"secret": made.json()["token"]}))
 
@@ -354,9 +331,7 @@ def test_a_token_that_only_reads_shows_pages_and_changes_nothing(
     assert reader.post(f"{ACCOUNT}/tokens", scopes_read="on").status_code == 403
 
 
-def test_an_admin_keeps_users_and_organisations(
-    adas: Console, client: TestClient, alice: Any, bob: Any
-) -> None:
+def test_an_admin_keeps_users_and_organisations(adas, client, alice, bob):
     assert navigation(adas.get("/console").text) == [
         "/console",
         "/console/submissions",
@@ -406,7 +381,7 @@ def test_an_admin_keeps_users_and_organisations(
     assert adas.get(f"{USERS}/nobody").status_code == 404
 
 
-def test_users_are_paged_by_name(adas: Console, make_person: Callable[..., Any]) -> None:
+def test_users_are_paged_by_name(adas, make_person):
     for number in range(101):
         make_person(f"user {number:03}", "submitter")
     first = adas.get(USERS, q="user").text
@@ -416,13 +391,8 @@ def test_users_are_paged_by_name(adas: Console, make_person: Callable[..., Any])
 
 
 def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
-    judged: Callable[..., str],
-    alices: Console,
-    monkeypatch: pytest.MonkeyPatch,
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    bob: Any,
-) -> None:
+    judged, alices, monkeypatch, submit, digits_submission, bob
+):
     first = judged(hardware_class="gpu-elsewhere").rpartition("/")[2]
     second, third = (submit(digits_submission).json()["id"] for _ in range(2))
     others = submit(digits_submission, by=bob).json()["id"]
@@ -442,9 +412,7 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     assert alices.get(ACCOUNT, before="yesterday").status_code == 422
 
 
-def test_ones_own_submission_that_was_measured_is_shown_as_measured(
-    judged: Callable[..., str], alices: Console
-) -> None:
+def test_ones_own_submission_that_was_measured_is_shown_as_measured(judged, alices):
     judged()
     assert '<span class="evidence is-measured"' in alices.get(ACCOUNT).text
 
@@ -453,19 +421,16 @@ ME = "/api/v1/me"
 
 
 @pytest.fixture
-def last_uses(client: TestClient) -> LastUses:
+def last_uses(client):
     """Those of `client`, which has no thread to write them."""
-    found: LastUses = services_of(client).of(LastUses)
-    return found
+    return services_of(client).of(LastUses)
 
 
-def last_used(client: TestClient, person: Any) -> Any:
+def last_used(client, person):
     return client.get(f"{ME}/tokens", headers=person.headers).json()["tokens"][0]["last_used_at"]
 
 
-def test_a_use_is_written_once_a_minute_and_never_by_a_request(
-    client: TestClient, alice: Any, last_uses: LastUses, database: Database
-) -> None:
+def test_a_use_is_written_once_a_minute_and_never_by_a_request(client, alice, last_uses, database):
     with statements_of(database, lambda text: "UPDATE" in text) as written:
         for _ in range(3):
             assert client.get(ME, headers=alice.headers).status_code == 200
@@ -480,8 +445,8 @@ def test_a_use_is_written_once_a_minute_and_never_by_a_request(
 
 
 def test_of_two_processes_the_later_use_within_a_minute_writes_nothing(
-    client: TestClient, alice: Any, last_uses: LastUses, database: Database
-) -> None:
+    client, alice, last_uses, database
+):
     client.get(ME, headers=alice.headers)
     last_uses.write()
     first = last_used(client, alice)
@@ -501,8 +466,8 @@ def test_of_two_processes_the_later_use_within_a_minute_writes_nothing(
 
 
 def test_a_request_is_answered_when_its_use_cannot_be_written(
-    client: TestClient, alice: Any, last_uses: LastUses, database: Database, caplog: Any
-) -> None:
+    client, alice, last_uses, database, caplog
+):
     client.get(ME, headers=alice.headers)
     with database.write() as session:
         session.connection().exec_driver_sql(
@@ -514,8 +479,8 @@ def test_a_request_is_answered_when_its_use_cannot_be_written(
 
 
 def test_the_thread_writes_what_was_noted_also_at_its_end(
-    client: TestClient, alice: Any, bob: Any, last_uses: LastUses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    client, alice, bob, last_uses, monkeypatch
+):
     monkeypatch.setattr(LastUses, "gathered_seconds", 0.01)
     last_uses.thread.start()
     client.get(ME, headers=alice.headers)
@@ -526,7 +491,7 @@ def test_the_thread_writes_what_was_noted_also_at_its_end(
     assert last_used(client, bob) is not None
 
 
-def test_boards_note_no_use(client: TestClient, alice: Any, last_uses: LastUses) -> None:
+def test_boards_note_no_use(client, alice, last_uses):
     for address in ("/api/v1/leaderboards/digits", "/benchmarks/digits"):
         assert client.get(address, headers=alice.headers).status_code == 200
     assert last_uses.write() == 0

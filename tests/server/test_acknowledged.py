@@ -1,8 +1,6 @@
 """Acknowledged means stored: while a server is killed, and over an update, with people writing."""
 
 import hashlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, select
@@ -20,13 +18,13 @@ KILLS = 2
 BETWEEN = 12
 
 
-def make_submitters(server: ServerProcess, submission: Any, *, clients: int) -> Submitters:
+def make_submitters(server, submission, *, clients):
     """Clients who send variants of a submission, with a token made as an operator makes one."""
     token = server.run_admin("token", "--user", "ada", "--role", "submitter")["token"]
     return Submitters(server, token, submission.claim, submission.logs, clients=clients)
 
 
-def assert_all_there_once(database: Database, server: ServerProcess, sent: Submitters) -> None:
+def assert_all_there_once(database, server, sent):
     """Every acknowledged submission is stored once, with its logs by hash, and no other."""
     with database.read(ORGANISER) as session:  # Runs of a claim are hidden from others.
         stored = {
@@ -35,7 +33,7 @@ def assert_all_there_once(database: Database, server: ServerProcess, sent: Submi
                 select(Submission.id, Submission.idempotency_key)
             )
         }
-        logs: dict[str, set[str]] = {}
+        logs = {}
         for submission_id, sha256 in session.execute(
             select(RunRow.submission_id, RunRow.log_sha256)
         ):
@@ -49,8 +47,8 @@ def assert_all_there_once(database: Database, server: ServerProcess, sent: Submi
 
 
 def test_what_was_acknowledged_outlives_a_killed_server_and_is_there_once(
-    sqlite_url: str, tmp_path: Path, digits_submission: Any
-) -> None:
+    sqlite_url, tmp_path, digits_submission
+):
     server = ServerProcess(sqlite_url, tmp_path)
     submitters = make_submitters(server, digits_submission, clients=8)
     try:
@@ -70,17 +68,17 @@ def test_what_was_acknowledged_outlives_a_killed_server_and_is_there_once(
     database.close()
 
 
-def shared(these: list[Any], those: list[Any]) -> list[Any]:
+def shared(these, those):
     """These rows by the columns that those have too: a migration's own test holds what it moves."""
     columns = set(those[0])
     return [{name: row[name] for name in row if name in columns} for row in these]
 
 
-def rows(database: Database) -> dict[str, list[Any]]:
+def rows(database):
     """Every row of every table."""
     found = MetaData()
     found.reflect(database.engine)
-    read: dict[str, list[Any]] = {}
+    read = {}
     with database.engine.connect() as connection:
         for table in found.sorted_tables:
             if table.name == "alembic_version":
@@ -90,9 +88,7 @@ def rows(database: Database) -> dict[str, list[Any]]:
     return read
 
 
-def test_an_update_loses_nothing_while_people_submit(
-    postgresql_url: str, tmp_path: Path, digits_submission: Any
-) -> None:
+def test_an_update_loses_nothing_while_people_submit(postgresql_url, tmp_path, digits_submission):
     server = ServerProcess(postgresql_url, tmp_path)
     database = Database(postgresql_url)
     newest = known_revisions(database)[0]

@@ -1,16 +1,9 @@
 """Organisers' own benchmarks: added over HTTP, stored, offered by every server, read by anybody."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database
 from server.base.models import AddedBenchmark, AuditRecord, BenchmarkFile, Board
-from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
@@ -27,10 +20,10 @@ LATER = DEFINITION.replace('version = "1"', 'version = "2"')
 
 
 @pytest.fixture
-def add(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def add(client, olivia):
     """Adds a benchmark as an organiser."""
 
-    def send(files: dict[str, bytes] | None = None, *, to: TestClient | None = None) -> Any:
+    def send(files=None, *, to=None):
         parts = [("files", each) for each in (own_files() if files is None else files).items()]
         return (to or client).post(
             BENCHMARKS, files=parts, data={"reason": "a course"}, headers=olivia.headers
@@ -40,9 +33,7 @@ def add(client: TestClient, olivia: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
-def test_an_added_benchmark_is_offered_with_its_files(
-    client: TestClient, add: Callable[..., Any], database: Database
-) -> None:
+def test_an_added_benchmark_is_offered_with_its_files(client, add, database):
     answer = add()
 
     assert answer.status_code == 201, answer.text
@@ -66,9 +57,7 @@ def test_an_added_benchmark_is_offered_with_its_files(
     )
 
 
-def test_the_same_content_changes_nothing(
-    client: TestClient, add: Callable[..., Any], row_counts: Callable[[], dict[str, int]]
-) -> None:
+def test_the_same_content_changes_nothing(client, add, row_counts):
     add()
     before = row_counts()
 
@@ -78,9 +67,7 @@ def test_the_same_content_changes_nothing(
     assert row_counts() == before
 
 
-def test_a_lost_file_is_stored_again_by_adding_the_same(
-    client: TestClient, add: Callable[..., Any]
-) -> None:
+def test_a_lost_file_is_stored_again_by_adding_the_same(client, add):
     add()
     services = services_of(client)
     with services.database.read() as session:
@@ -94,15 +81,13 @@ def test_a_lost_file_is_stored_again_by_adding_the_same(
     assert client.get(f"{BENCHMARKS}/mine/files/points.csv").content == FILES["points.csv"]
 
 
-def added(database: Database) -> str:
+def added(database):
     """The definition of the added benchmark."""
     with database.read() as session:
         return session.get_one(AddedBenchmark, "mine").definition_sha256
 
 
-def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(
-    client: TestClient, add: Callable[..., Any]
-) -> None:
+def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(client, add):
     first = add().json()["sha256"]
 
     second = add(own_files(LATER))
@@ -113,9 +98,7 @@ def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(
     assert client.get(f"{BENCHMARKS}/mine").json()["version"] == "1"
 
 
-def test_a_benchmark_of_the_folder_is_not_replaced(
-    client: TestClient, add: Callable[..., Any]
-) -> None:
+def test_a_benchmark_of_the_folder_is_not_replaced(client, add):
     before = client.get(f"{BENCHMARKS}/digits").json()
     files = {
         name: text.replace(b'"mine"', b'"digits"') if name.endswith(".toml") else text
@@ -129,7 +112,7 @@ def test_a_benchmark_of_the_folder_is_not_replaced(
     assert client.get(f"{BENCHMARKS}/digits").json() == before
 
 
-def test_frozen_rules_stay(client: TestClient, add: Callable[..., Any], olivia: Any) -> None:
+def test_frozen_rules_stay(client, add, olivia):
     first = add().json()["sha256"]
     dates = {"freezes_at": "2026-01-01T00:00:00Z", "reason": "the round"}
     path = f"{BENCHMARKS}/mine/phases"
@@ -146,15 +129,13 @@ def test_frozen_rules_stay(client: TestClient, add: Callable[..., Any], olivia: 
 
 
 @pytest.fixture
-def second_server(settings: Settings, client: TestClient) -> Iterator[TestClient]:
+def second_server(settings, client):
     """Another server process on the same database."""
     with serving(settings) as second:
         yield second
 
 
-def test_another_server_offers_it_after_its_next_look(
-    client: TestClient, second_server: TestClient, add: Callable[..., Any], settings: Settings
-) -> None:
+def test_another_server_offers_it_after_its_next_look(client, second_server, add, settings):
     sha256 = add().json()["sha256"]
     services = services_of(second_server)
     services.of(PhaseWatch).look_once()
@@ -169,10 +150,7 @@ def test_another_server_offers_it_after_its_next_look(
         assert started_later.get(f"{BENCHMARKS}/mine").json()["version"] == "2"
 
 
-def test_every_problem_is_told_and_nothing_is_stored(
-    client: TestClient, add: Callable[..., Any], row_counts: Callable[[], dict[str, int]],
-    stored_files: Callable[[], list[str]],
-) -> None:  # fmt: skip
+def test_every_problem_is_told_and_nothing_is_stored(client, add, row_counts, stored_files):
     before = row_counts()
     files = own_files()
     files["task.py"] += b"import torch\n"
@@ -191,18 +169,14 @@ def test_every_problem_is_told_and_nothing_is_stored(
     assert stored_files() == []
 
 
-def test_a_file_without_a_name_and_an_unknown_part_are_refused(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_file_without_a_name_and_an_unknown_part_are_refused(client, olivia):
     for parts in ({"files": "text"}, {"other": "text"}):
         answer = client.post(BENCHMARKS, files={"x": ("", b"")}, data=parts, headers=olivia.headers)
         assert answer.status_code == 422
         assert answer.json()["problems"][0]["field"] in ("files", "other", "x")
 
 
-def test_a_check_a_backup_and_a_restore_have_its_files(
-    client: TestClient, add: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_check_a_backup_and_a_restore_have_its_files(client, add, tmp_path):
     add()
     services = services_of(client)
     findings = check_server(services, files=True, proofs=False)
@@ -224,20 +198,18 @@ def test_a_check_a_backup_and_a_restore_have_its_files(
     assert "benchmark mine as task.py" in findings.faults[0]
 
 
-def files_of(database: Database) -> dict[str, str]:
+def files_of(database):
     """The hashes of the stored files by name."""
     with database.read() as session:
         return {row.name: row.file_sha256 for row in session.scalars(select(BenchmarkFile))}
 
 
-def test_a_later_version_raises_the_version_of_its_board(
-    client: TestClient, add: Callable[..., Any]
-) -> None:
+def test_a_later_version_raises_the_version_of_its_board(client, add):
     add()
     assert client.get("/api/v1/leaderboards/mine").json()["entries"] == []
     database = services_of(client).database
 
-    def version() -> int:
+    def version():
         with database.read() as session:
             return session.get_one(Board, "mine").version
 
@@ -249,13 +221,11 @@ def test_a_later_version_raises_the_version_of_its_board(
     assert version() > before
 
 
-def test_a_benchmark_is_added_and_changed_in_the_browser(
-    client: TestClient, sign_in: Callable[..., str], olivia: Any
-) -> None:
+def test_a_benchmark_is_added_and_changed_in_the_browser(client, sign_in, olivia):
     csrf = sign_in(olivia)
     address = "/console/benchmarks"
 
-    def send(definition: str, files: dict[str, bytes], **fields: str) -> Any:
+    def send(definition, files, **fields):
         parts = [("folder", (f"mine/{name}", content)) for name, content in files.items()]
         data = {"csrf": csrf, "definition": definition, "reason": "a course", **fields}
         return client.post(address, data=data, files=parts, headers=ORIGIN)

@@ -1,15 +1,12 @@
 """Definitions of archives: the import of a published result installs the one that it needs."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_file
 from server.app import create_app
-from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.export import Wanted, export_everything
 from tests.conftest import OWN_BENCHMARKS
@@ -33,7 +30,7 @@ EVENTS = [
 ]
 
 
-def log(seed: int) -> bytes:
+def log(seed):
     """A run that reached the target."""
     lines = [("seed", seed, {}), *EVENTS]
     return "".join(
@@ -42,7 +39,7 @@ def log(seed: int) -> bytes:
     ).encode()
 
 
-def send(client: TestClient, by: Any, claim: dict[str, Any] = CLAIM, **form: str) -> Any:
+def send(client, by, claim=CLAIM, **form):
     logs = {f"result_{number}.txt": log(number) for number in range(5)}
     document = json.dumps(claim | {"runs": list(logs)})
     files = [("submission", ("submission.json", document.encode()))]
@@ -50,13 +47,11 @@ def send(client: TestClient, by: Any, claim: dict[str, Any] = CLAIM, **form: str
     return client.post("/api/v1/submissions", files=files, data=form, headers=by.headers)
 
 
-def offered(client: TestClient) -> list[str]:
+def offered(client):
     return [each["id"] for each in client.get("/api/v1/benchmarks").json()["benchmarks"]]
 
 
-def test_an_import_installs_the_definition_that_its_result_needs(
-    client: TestClient, olivia: Any
-) -> None:
+def test_an_import_installs_the_definition_that_its_result_needs(client, olivia):
     assert offered(client) == OWN_BENCHMARKS
     sent = send(client, olivia, archive="true")
 
@@ -78,21 +73,17 @@ def test_an_import_installs_the_definition_that_its_result_needs(
         ({"archive": "true"}, {"division": "ajar"}, 422),
     ],
 )
-def test_what_is_no_archives_result_installs_nothing(
-    client: TestClient, olivia: Any, form: dict[str, str], changes: dict[str, Any], status: int
-) -> None:
+def test_what_is_no_archives_result_installs_nothing(client, olivia, form, changes, status):
     assert send(client, olivia, CLAIM | changes, **form).status_code == status
     assert offered(client) == OWN_BENCHMARKS
 
 
-def test_only_an_organiser_installs_a_definition(client: TestClient, alice: Any) -> None:
+def test_only_an_organiser_installs_a_definition(client, alice):
     assert send(client, alice, archive="true").status_code == 403
     assert offered(client) == OWN_BENCHMARKS
 
 
-def test_every_server_of_a_database_offers_what_was_installed(
-    client: TestClient, olivia: Any, settings: Settings
-) -> None:
+def test_every_server_of_a_database_offers_what_was_installed(client, olivia, settings):
     with TestClient(create_app(settings, dispatch=False)) as other:
         assert send(client, olivia, archive="true").status_code == 201
         assert offered(other) == OWN_BENCHMARKS
@@ -104,8 +95,8 @@ def test_every_server_of_a_database_offers_what_was_installed(
 
 
 def test_a_file_of_the_servers_own_is_used_instead_of_the_shipped_one(
-    client: TestClient, olivia: Any, settings: Settings, tmp_path: Path
-) -> None:
+    client, olivia, settings, tmp_path
+):
     settings.benchmarks_dir = tmp_path / "own"
     settings.benchmarks_dir.mkdir()
     own = settings.benchmarks_dir / f"{ROUND}.toml"
@@ -116,9 +107,7 @@ def test_a_file_of_the_servers_own_is_used_instead_of_the_shipped_one(
         assert with_own.get(f"/api/v1/benchmarks/{ROUND}.toml").content == own.read_bytes()
 
 
-def test_an_export_has_the_installed_definitions(
-    client: TestClient, olivia: Any, tmp_path: Path
-) -> None:
+def test_an_export_has_the_installed_definitions(client, olivia, tmp_path):
     send(client, olivia, archive="true")
     export_everything(services_of(client), tmp_path / "export", Wanted())
     names = sorted(path.stem for path in (tmp_path / "export" / "benchmarks").iterdir())

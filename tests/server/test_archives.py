@@ -4,14 +4,10 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
 from server.base.settings import MIB, Settings
 from server.benchmarks.queries import count_submissions
 
@@ -20,7 +16,7 @@ ARCHIVE = {"archive": "true"}
 
 
 @pytest.fixture
-def settings(tmp_path: Path, database_url: str) -> Settings:
+def settings(tmp_path, database_url):
     """Limits that whole packages fit into."""
     return Settings(
         database_url=database_url,
@@ -33,7 +29,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 
 @pytest.fixture
-def archived(digits_submission: Any) -> Any:
+def archived(digits_submission):
     """Three digits runs of the archive of an organisation, two with the same seed."""
     digits_submission.form = dict(ARCHIVE)
     digits_submission.claim |= {"organisation": "Ex & Co <b>", "submitted_on": "2018-04-20"}
@@ -45,7 +41,7 @@ def archived(digits_submission: Any) -> Any:
 
 
 @pytest.fixture
-def mlperf() -> Path:
+def mlperf():
     """The MLPerf packages, which are not in the repository."""
     beside = Path(__file__).parents[3] / "shared" / "archives"
     folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside)) / "mlperf"
@@ -54,9 +50,7 @@ def mlperf() -> Path:
     return folder
 
 
-def test_only_an_organiser_hands_in_an_archive(
-    archived: Any, submit: Callable[..., Any], row_counts: Callable[[], dict[str, int]]
-) -> None:
+def test_only_an_organiser_hands_in_an_archive(archived, submit, row_counts):
     response = submit(archived)
 
     assert response.status_code == 403
@@ -65,8 +59,8 @@ def test_only_an_organiser_hands_in_an_archive(
 
 
 def test_a_rule_an_archive_breaks_is_stored_and_keeps_it_from_being_ranked(
-    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
-) -> None:
+    archived, submit, olivia, client
+):
     made = submit(archived, by=olivia)
 
     assert made.status_code == 201, made.text
@@ -80,9 +74,7 @@ def test_a_rule_an_archive_breaks_is_stored_and_keeps_it_from_being_ranked(
     assert "seed 100 is also the seed of run_0.log" in page
 
 
-def test_the_same_without_the_field_archive_is_refused(
-    archived: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+def test_the_same_without_the_field_archive_is_refused(archived, submit, olivia):
     archived.form = {}
     assert "organisation" in submit(archived, by=olivia).json()["detail"]
     for name in ("organisation", "submitted_on"):
@@ -90,9 +82,7 @@ def test_the_same_without_the_field_archive_is_refused(
     assert "seed 100 is also" in submit(archived, by=olivia).json()["detail"]
 
 
-def test_a_log_that_contradicts_the_claim_is_a_violation(
-    archived: Any, submit: Callable[..., Any], olivia: Any, make_log: Callable[..., bytes]
-) -> None:
+def test_a_log_that_contradicts_the_claim_is_a_violation(archived, submit, olivia, make_log):
     archived.logs["run_1.log"] = make_log(101, name="run_1.log", division="open", batch_size=32)
     view = submit(archived, by=olivia).json()
 
@@ -102,9 +92,7 @@ def test_a_log_that_contradicts_the_claim_is_a_violation(
     }
 
 
-def test_an_organisation_stands_for_the_submitter_with_its_date(
-    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
-) -> None:
+def test_an_organisation_stands_for_the_submitter_with_its_date(archived, submit, olivia, client):
     view = submit(archived, by=olivia).json()
 
     assert (view["submitter"], view["submitted_on"], view["archive"]) == (
@@ -131,9 +119,7 @@ def test_an_organisation_stands_for_the_submitter_with_its_date(
         ({"organisation": 7}, "organisation"),
     ],
 )
-def test_a_bad_origin_is_422(
-    change: dict[str, Any], field: str, archived: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+def test_a_bad_origin_is_422(change, field, archived, submit, olivia):
     archived.claim |= change
     response = submit(archived, by=olivia)
 
@@ -141,7 +127,7 @@ def test_a_bad_origin_is_422(
     assert [problem["field"] for problem in response.json()["problems"]] == [field]
 
 
-def test_archive_is_true_or_false(archived: Any, submit: Callable[..., Any], olivia: Any) -> None:
+def test_archive_is_true_or_false(archived, submit, olivia):
     archived.form = {"archive": "yes"}
     response = submit(archived, by=olivia)
 
@@ -149,9 +135,7 @@ def test_archive_is_true_or_false(archived: Any, submit: Callable[..., Any], oli
     assert response.json()["problems"][0]["field"] == "archive"
 
 
-def test_a_run_that_was_never_evaluated_did_not_reach_the_target(
-    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
-) -> None:
+def test_a_run_that_was_never_evaluated_did_not_reach_the_target(archived, submit, olivia, client):
     lines = archived.logs["run_2.log"].splitlines(keepends=True)
     kept = [x for x in lines if b'"eval_' not in x and b'"run_stop"' not in x]
     archived.logs["run_2.log"] = b"".join(kept)
@@ -167,12 +151,7 @@ def test_a_run_that_was_never_evaluated_did_not_reach_the_target(
         assert client.get(f"/submissions/{view['id']}{query}").status_code == 200
 
 
-def test_an_unreadable_log_is_refused_from_an_archive_too(
-    archived: Any,
-    submit: Callable[..., Any],
-    olivia: Any,
-    row_counts: Callable[[], dict[str, int]],
-) -> None:
+def test_an_unreadable_log_is_refused_from_an_archive_too(archived, submit, olivia, row_counts):
     archived.logs["run_2.log"] = b"no log at all\n"
     response = submit(archived, by=olivia)
 
@@ -181,9 +160,7 @@ def test_an_unreadable_log_is_refused_from_an_archive_too(
     assert row_counts()["submissions"] == 0
 
 
-def test_an_archive_sent_twice_under_a_key_is_one_submission(
-    archived: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+def test_an_archive_sent_twice_under_a_key_is_one_submission(archived, submit, olivia):
     first = submit(archived, by=olivia, key="package-1")
     again = submit(archived, by=olivia, key="package-1")
     archived.form = {}
@@ -192,9 +169,7 @@ def test_an_archive_sent_twice_under_a_key_is_one_submission(
     assert submit(archived, by=olivia, key="package-1").status_code == 409
 
 
-def send_package(
-    client: TestClient, by: Any, folder: Path, benchmark: str, organisation: str
-) -> Any:
+def send_package(client, by, folder, benchmark, organisation):
     logs = {path.name: path.read_bytes() for path in sorted(folder.glob("result_*.txt"))}
     system = {"name": folder.parent.name, "hardware_class": "mlperf", "processor": "not stated"}
     claim = {
@@ -212,9 +187,7 @@ def send_package(
     return client.post(SUBMISSIONS, files=parts, data=ARCHIVE, headers=by.headers)
 
 
-def test_every_package_of_v5_1_gets_its_published_figures(
-    mlperf: Path, client: TestClient, olivia: Any
-) -> None:
+def test_every_package_of_v5_1_gets_its_published_figures(mlperf, client, olivia):
     groups = json.loads((mlperf / "expected_v51.json").read_text())["groups"]
     normalised = 0
     for group in groups:
@@ -246,7 +219,7 @@ def test_every_package_of_v5_1_gets_its_published_figures(
     assert "237.61\u00a0min" in page  # Normalised.
 
 
-def test_packages_of_v0_5_are_read(mlperf: Path, client: TestClient, olivia: Any) -> None:
+def test_packages_of_v0_5_are_read(mlperf, client, olivia):
     folder = mlperf / "v0.5/v0.5.0/nvidia/submission/results/dgx1_ngc18.11_pytorch/transformer"
     response = send_package(client, olivia, folder, "mlperf-v0.5-transformer", "NVIDIA")
 
@@ -275,7 +248,7 @@ ENTRY = {
 CURVE = "epoch\thours\ttop1Accuracy\n1\t0.1\t50\n2\t0.2\t94.1\n"
 
 
-def send_entry(client: TestClient, by: Any, **form: str) -> Any:
+def send_entry(client, by, **form):
     return client.post(
         SUBMISSIONS,
         data={"benchmark": "cifar10", "archive": "true"} | form,
@@ -287,9 +260,7 @@ def send_entry(client: TestClient, by: Any, **form: str) -> Any:
     )
 
 
-def test_a_known_commit_is_the_source_of_a_published_result(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_known_commit_is_the_source_of_a_published_result(client, olivia):
     view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
 
     assert view["evidence"] == "published"
@@ -300,9 +271,7 @@ def test_a_known_commit_is_the_source_of_a_published_result(
     }
 
 
-def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(
-    client: TestClient, olivia: Any
-) -> None:
+def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(client, olivia):
     view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
     here = f"/submissions/{view['id']}"
     addresses = ("/", "/benchmarks/cifar10", "/feed.atom", here, f"{here}/badge.svg")
@@ -314,9 +283,7 @@ def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(
         assert "12.00\u00a0min" not in page, address
 
 
-def test_the_slowest_published_time_is_counted_with_the_fastest_claim(
-    client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_the_slowest_published_time_is_counted_with_the_fastest_claim(client, database, olivia):
     send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
 
     with database.read() as session:
@@ -325,15 +292,13 @@ def test_the_slowest_published_time_is_counted_with_the_fastest_claim(
 
 
 @pytest.mark.parametrize("form", [{}, {"source_commit": "0" * 40}])
-def test_without_a_known_commit_a_source_is_not_checked(
-    client: TestClient, olivia: Any, form: dict[str, str]
-) -> None:
+def test_without_a_known_commit_a_source_is_not_checked(client, olivia, form):
     view = send_entry(client, olivia, **form).json()
 
     assert (view["evidence"], view["source"]) == ("published", None)
 
 
-def test_importing_again_with_the_commit_names_the_source(client: TestClient, olivia: Any) -> None:
+def test_importing_again_with_the_commit_names_the_source(client, olivia):
     first = send_entry(client, olivia).json()
     again = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
 
@@ -350,9 +315,7 @@ def test_importing_again_with_the_commit_names_the_source(client: TestClient, ol
         ({"source_commit": DAWNBENCH_COMMIT, "archive": "false"}, "the commit of an archive"),
     ],
 )
-def test_a_commit_is_whole_and_of_an_archive(
-    client: TestClient, olivia: Any, form: dict[str, str], expected: str
-) -> None:
+def test_a_commit_is_whole_and_of_an_archive(client, olivia, form, expected):
     answer = send_entry(client, olivia, **form)
 
     assert answer.status_code == 422
@@ -361,12 +324,12 @@ def test_a_commit_is_whole_and_of_an_archive(
 
 
 def test_published_results_are_numbered_apart_from_those_of_this_server(
-    client: TestClient, olivia: Any, alice: Any, claims_are_numbered: None, shown_claims: None
-) -> None:
+    client, olivia, alice, claims_are_numbered, shown_claims
+):
     board, page = "/api/v1/leaderboards/cifar10", "/benchmarks/cifar10"
     published = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()["id"]
 
-    def ranks(address: str) -> dict[str, Any]:
+    def ranks(address):
         found = client.get(address).json()
         return {found["round"]: {e["submission_id"]: e["rank"] for e in found["entries"]}}
 
@@ -404,8 +367,8 @@ def test_published_results_are_numbered_apart_from_those_of_this_server(
 
 
 def test_a_set_that_an_earlier_release_imported_with_fewer_facts_is_there_already(
-    archived: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+    archived, submit, olivia
+):
     """An upgraded server gets the sources of its archives by importing them again."""
     first = submit(archived, by=olivia).json()["id"]
     archived.claim["system"] |= {"availability": "Available cloud"}

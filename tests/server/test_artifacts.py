@@ -8,48 +8,45 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from psycopg.errors import DiskFull
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
+from sqlalchemy.exc import InternalError, OperationalError, ProgrammingError
 
 import server.app
 import server.base.write_turns
 from server.app import create_app
 from server.base.artifacts import HELD_BYTES, ArtifactStore
 from server.base.database import Database
-from server.base.settings import Settings
 from server.base.write_turns import NEXT, TURN
 from server.operations.copies import copy_logs, size_in
 from server.people.accounts import create_token
-from tests.server.conftest import Person, SubmissionParts, list_stored_files
+from tests.server.conftest import list_stored_files
 from tests.support.processes import wait_for
 
 Written = list[tuple[str, int]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
+def store(tmp_path):
     return ArtifactStore(tmp_path / "artifacts")
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
+def written(monkeypatch):
     """What is written to the disk and moved, in order: (what, number of the file)."""
-    steps: Written = []
+    steps = []
     sync, replace = os.fsync, Path.replace
 
-    def note_sync(number: int) -> None:
+    def note_sync(number):
         sync(number)
         steps.append(("synced", os.fstat(number).st_ino))
 
-    def note_move(path: Path, target: Path) -> Path:
+    def note_move(path, target):
         steps.append(("moved", path.stat().st_ino))
         return replace(path, target)
 
@@ -58,13 +55,11 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
     return steps
 
 
-def number_of(path: Path) -> int:
+def number_of(path):
     return path.stat().st_ino
 
 
-def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(
-    store: ArtifactStore, written: Written
-) -> None:
+def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(store, written):
     staged = [store.stage_bytes(content) for content in (b"one", b"two")]
     assert written == []
     to_keep = store.settle(staged)
@@ -80,9 +75,7 @@ def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(
     assert {step for step, _ in written[len(settled) :]} == {"moved"}
 
 
-def test_a_copied_file_is_on_the_disk_where_it_is_kept(
-    store: ArtifactStore, tmp_path: Path, written: Written
-) -> None:
+def test_a_copied_file_is_on_the_disk_where_it_is_kept(store, tmp_path, written):
     """Nobody looks through the waiting room of an export or a backup."""
     staged = store.stage_bytes(b"one")
     store.keep(store.settle([staged]))
@@ -96,15 +89,13 @@ def test_a_copied_file_is_on_the_disk_where_it_is_kept(
 
 
 @pytest.mark.parametrize("length", [HELD_BYTES, HELD_BYTES + 1])
-def test_what_is_staged_is_read_as_it_came_however_it_comes(
-    store: ArtifactStore, length: int
-) -> None:
+def test_what_is_staged_is_read_as_it_came_however_it_comes(store, length):
     content = os.urandom(length)
 
     class Dripping(io.BytesIO):
         """A stream that gives less than it is asked for, as one from a network may."""
 
-        def read(self, size: int | None = -1, /) -> bytes:
+        def read(self, size=-1, /):
             return super().read(min(size or 0, 100_000))
 
     staged = store.stage(Dripping(content))
@@ -115,7 +106,7 @@ def test_what_is_staged_is_read_as_it_came_however_it_comes(
     assert list(store.incoming.iterdir()) == []
 
 
-def test_what_is_settled_twice_is_kept_once(store: ArtifactStore) -> None:
+def test_what_is_settled_twice_is_kept_once(store):
     """A submission is stored anew where other rules turn out to hold."""
     staged = store.stage_bytes(b"same")
     store.settle([staged])
@@ -124,7 +115,7 @@ def test_what_is_settled_twice_is_kept_once(store: ArtifactStore) -> None:
     assert store.path_of(staged.sha256).read_bytes() == b"same"
 
 
-def test_content_that_two_requests_settled_is_kept_once(store: ArtifactStore) -> None:
+def test_content_that_two_requests_settled_is_kept_once(store):
     staged = [store.stage_bytes(b"same") for _ in range(2)]
     for settled in [store.settle([each]) for each in staged]:
         store.keep(settled)
@@ -133,13 +124,11 @@ def test_content_that_two_requests_settled_is_kept_once(store: ArtifactStore) ->
     assert list(store.incoming.iterdir()) == []
 
 
-def test_nothing_is_looked_for_while_others_wait(
-    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_looked_for_while_others_wait(store, monkeypatch):
     staged = [store.stage_bytes(content) for content in (b"one", b"two")]
     settled = store.settle(staged)
 
-    def look(path: Path, **_: Any) -> Any:
+    def look(path, **_):
         raise AssertionError(f"looked for {path}")
 
     with monkeypatch.context() as patched:
@@ -149,7 +138,7 @@ def test_nothing_is_looked_for_while_others_wait(
     assert all(store.path_of(each.sha256).is_file() for each in staged)
 
 
-def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written: Written) -> None:
+def test_content_that_is_kept_is_not_written_again(store, written):
     for _ in range(2):
         written.clear()
         staged = store.stage_bytes(b"same")
@@ -160,19 +149,13 @@ def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written
 
 
 def test_a_submission_is_on_the_disk_before_it_is_committed(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    stored_files: Callable[[], list[str]],
-    settings: Any,
-    database: Database,
-    written: Written,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    locked: list[int] = []
+    digits_submission, submit, stored_files, settings, database, written, monkeypatch
+):
+    locked = []
     write = database.write
 
     @contextmanager
-    def watched() -> Iterator[Any]:
+    def watched():
         locked.append(len(written))
         with write() as session:
             yield session
@@ -192,14 +175,14 @@ def test_a_submission_is_on_the_disk_before_it_is_committed(
     assert end == len(written)
 
 
-def test_sqlite_writes_every_commit_to_the_disk(database: Database) -> None:
+def test_sqlite_writes_every_commit_to_the_disk(database):
     with database.write() as session:
         pragma = session.connection().exec_driver_sql("PRAGMA synchronous")
 
         assert pragma.scalar() == 2  # FULL, by the documentation of SQLite.
 
 
-def test_a_file_nobody_wants_is_swept_after_a_while(store: ArtifactStore) -> None:
+def test_a_file_nobody_wants_is_swept_after_a_while(store):
     old, young = store.stage_bytes(b"old" * HELD_BYTES), store.stage_bytes(b"young" * HELD_BYTES)
     long_ago = time.time() - 7200
     os.utime(old.path, (long_ago, long_ago))
@@ -208,9 +191,7 @@ def test_a_file_nobody_wants_is_swept_after_a_while(store: ArtifactStore) -> Non
     assert list(store.incoming.iterdir()) == [young.path]
 
 
-def test_a_file_that_goes_while_others_are_swept_stops_nothing(
-    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_goes_while_others_are_swept_stops_nothing(store, monkeypatch):
     gone = store.incoming / "gone"
     monkeypatch.setattr(Path, "iterdir", lambda _folder: iter([gone]))
     store.sweep(older_than_seconds=0)
@@ -218,16 +199,14 @@ def test_a_file_that_goes_while_others_are_swept_stops_nothing(
     assert not gone.exists()
 
 
-def start_and_stop(settings: Settings) -> None:
+def start_and_stop(settings):
     """A server that nobody asks anything."""
     with TestClient(create_app(settings, dispatch=False)):
         pass
 
 
 @pytest.fixture
-def acknowledged(
-    digits_submission: Any, submit: Callable[..., Any], settings: Any
-) -> dict[str, bytes]:
+def acknowledged(digits_submission, submit, settings):
     """The files of a stored submission by their hashes; the disk did not write that they moved."""
     assert submit(digits_submission).status_code == 201
     folder = settings.artifacts_dir
@@ -241,11 +220,8 @@ def acknowledged(
 
 
 def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
-    acknowledged: dict[str, bytes],
-    settings: Any,
-    stored_files: Callable[[], list[str]],
-    alice: Any,
-) -> None:
+    acknowledged, settings, stored_files, alice
+):
     incoming = settings.artifacts_dir / "incoming"
     log = next(content for content in acknowledged.values() if b":::MLLOG" in content)
     strangers = {"cut": log[:-1], "refused": b"a log that no row names"}
@@ -261,9 +237,7 @@ def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
     assert set(stored_files()) == places | {f"incoming/{name}" for name in strangers}
 
 
-def test_what_is_in_its_place_is_left_there(
-    acknowledged: dict[str, bytes], settings: Any, stored_files: Callable[[], list[str]]
-) -> None:
+def test_what_is_in_its_place_is_left_there(acknowledged, settings, stored_files):
     """Another request may be sending the same at this moment."""
     start_and_stop(settings)
     before = stored_files()
@@ -276,16 +250,14 @@ def test_what_is_in_its_place_is_left_there(
 
 
 @pytest.mark.usefixtures("acknowledged")
-def test_a_start_that_fails_leaves_no_connection_open(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Database] = []
+def test_a_start_that_fails_leaves_no_connection_open(settings, monkeypatch):
+    opened = []
 
-    def open_database(*arguments: Any, **options: Any) -> Database:
+    def open_database(*arguments, **options):
         opened.append(Database(*arguments, **options))
         return opened[-1]
 
-    def broken(*_: object) -> None:
+    def broken(*_):
         raise OSError(errno.EIO, "a broken disk")
 
     monkeypatch.setattr(server.app, "Database", open_database)
@@ -294,19 +266,14 @@ def test_a_start_that_fails_leaves_no_connection_open(
     with pytest.raises(OSError, match="a broken disk"):
         create_app(settings, dispatch=False)
     [database] = opened
-    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+    assert database.engine.pool.checkedin() == 0
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
-    number: int,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    client: TestClient,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def no_room(*_: object) -> None:
+    number, digits_submission, submit, client, settings, monkeypatch
+):
+    def no_room(*_):
         raise OSError(number, "no room")
 
     with monkeypatch.context() as patched:
@@ -321,10 +288,8 @@ def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
     assert submit(digits_submission, key="once").status_code == 201
 
 
-def test_a_database_that_is_away_is_told_with_when_to_ask_again(
-    client: TestClient, olivia: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(_: Database, *_viewer: object) -> None:
+def test_a_database_that_is_away_is_told_with_when_to_ask_again(client, olivia, monkeypatch):
+    def away(_, *_viewer):
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read", away)
@@ -336,19 +301,17 @@ def test_a_database_that_is_away_is_told_with_when_to_ask_again(
     assert "database" in answer.json()["detail"]
 
 
-def test_a_database_without_room_is_a_full_disk(
-    client: TestClient, olivia: Person, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_without_room_is_a_full_disk(client, olivia, database, monkeypatch):
     if database.is_sqlite:
         with database.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
             with pytest.raises(OperationalError) as caught:
                 connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(9000000) AS x")
-        cause: object = caught.value.orig
+        cause = caught.value.orig
     else:
         cause = DiskFull("could not extend file")
 
-    def full(_: Database, *_viewer: object) -> None:
+    def full(_, *_viewer):
         raise OperationalError("INSERT", {}, cause)
 
     monkeypatch.setattr(Database, "read", full)
@@ -361,17 +324,13 @@ def test_a_database_without_room_is_a_full_disk(
 
 
 def test_another_fault_of_the_machine_is_no_full_disk(
-    digits_submission: SubmissionParts,
-    settings: Settings,
-    submit: Callable[..., Any],
-    client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(*_: object) -> None:
+    digits_submission, settings, submit, client, monkeypatch
+):
+    def broken(*_):
         raise OSError(errno.EIO, "a broken disk")
 
     client.raise_server_exceptions = False
-    client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    client._transport.raise_server_exceptions = False
     monkeypatch.setattr(ArtifactStore, "keep", broken)
 
     assert submit(digits_submission).status_code == 500
@@ -386,18 +345,12 @@ def test_another_fault_of_the_machine_is_no_full_disk(
     ],
 )
 def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_server(
-    error: type[DBAPIError],
-    sqlstate: str,
-    status: int,
-    client: TestClient,
-    olivia: Person,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    error, sqlstate, status, client, olivia, monkeypatch, caplog
+):
     cause = Exception("cannot execute UPDATE in a read-only transaction")
-    cause.sqlstate = sqlstate  # type: ignore[attr-defined]
+    cause.sqlstate = sqlstate
 
-    def refuse(_: Database, *_viewer: object) -> None:
+    def refuse(_, *_viewer):
         raise error("UPDATE", {}, cause)
 
     monkeypatch.setattr(Database, "read", refuse)
@@ -415,13 +368,8 @@ def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_serve
 
 @pytest.mark.usefixtures("shown_claims")
 def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    client: TestClient,
-    alice: Any,
-    settings: Settings,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    digits_submission, submit, client, alice, settings, caplog
+):
     address = f"/api/v1/submissions/{submit(digits_submission).json()['id']}"
     client.headers.update(alice.headers)  # The logs of a claim are its owner's to read.
     sha256 = client.get(address).json()["runs"][1]["log_sha256"]
@@ -437,18 +385,15 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
 
 @pytest.mark.processes
 def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
-    postgresql_url: str,
-    settings: Settings,
-    digits_submission: SubmissionParts,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    postgresql_url, settings, digits_submission, monkeypatch
+):
     monkeypatch.setattr(server.app, "LOCK_SECONDS", 0.2)
     database = Database(postgresql_url)
     with database.write() as session:
         token = create_token(session, user_name="alice", role="submitter", expires_in=None)
     app = create_app(settings.model_copy(update={"database_url": postgresql_url}), dispatch=False)
 
-    def send() -> Any:
+    def send():
         return client.post(
             "/api/v1/submissions",
             files=digits_submission.files(),
@@ -471,7 +416,7 @@ WRITES = 50
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'turns.db'}")
     with database.write() as session:
         session.execute(text("CREATE TABLE written (number INTEGER)"))
@@ -479,14 +424,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "turns.db"
 
 
-def write(database: Database, number: int = 0) -> None:
+def write(database, number=0):
     with database.write() as session:
         session.execute(text("INSERT INTO written VALUES (:number)"), {"number": number})
 
 
-def test_whoever_has_written_lets_those_who_wait_write_first(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_has_written_lets_those_who_wait_write_first(path, monkeypatch):
     # Two databases of one file share nothing but the file, as two processes do.
     monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 60.0)
     database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
@@ -503,8 +446,8 @@ def test_whoever_has_written_lets_those_who_wait_write_first(
     other.close()
 
 
-def test_nothing_that_two_processes_write_on_and_on_is_lost(path: Path) -> None:
-    def write_on() -> None:
+def test_nothing_that_two_processes_write_on_and_on_is_lost(path):
+    def write_on():
         database = Database(f"sqlite:///{path}")
         for _ in range(WRITES):
             write(database)
@@ -521,9 +464,7 @@ def test_nothing_that_two_processes_write_on_and_on_is_lost(path: Path) -> None:
     database.close()
 
 
-def test_whoever_waits_too_long_for_a_turn_goes_without(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_waits_too_long_for_a_turn_goes_without(path, monkeypatch):
     monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 0.01)
     database = Database(f"sqlite:///{path}")
     with Path(f"{path}{TURN}").open("rb") as held:
@@ -534,7 +475,7 @@ def test_whoever_waits_too_long_for_a_turn_goes_without(
     database.close()
 
 
-def test_where_no_file_can_be_locked_the_database_decides(path: Path) -> None:
+def test_where_no_file_can_be_locked_the_database_decides(path):
     Path(f"{path}{TURN}").unlink()
     Path(f"{path}{TURN}").mkdir()  # No file can be opened under this name.
     database = Database(f"sqlite:///{path}")
@@ -544,7 +485,7 @@ def test_where_no_file_can_be_locked_the_database_decides(path: Path) -> None:
     database.close()
 
 
-def test_a_turn_ends_with_a_write_that_fails(path: Path) -> None:
+def test_a_turn_ends_with_a_write_that_fails(path):
     database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
     with pytest.raises(ZeroDivisionError), database.write():
         raise ZeroDivisionError
@@ -557,7 +498,7 @@ def test_a_turn_ends_with_a_write_that_fails(path: Path) -> None:
     other.close()
 
 
-def is_locked(path: str) -> bool:
+def is_locked(path):
     with Path(path).open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -566,6 +507,6 @@ def is_locked(path: str) -> bool:
     return False
 
 
-def count(database: Database) -> int:
+def count(database):
     with database.read_columns() as connection:
         return int(connection.scalar(text("SELECT count(*) FROM written")) or 0)

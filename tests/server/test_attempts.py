@@ -3,17 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.base.request_context import CURRENT
 from server.operations import bodies
@@ -24,7 +21,7 @@ from tests.support.workers import send_to
 LATE = timedelta(hours=1)
 
 
-def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
+def evaluation(sequence, quality=50.0):
     return {
         "sequence": sequence,
         "run": 0,
@@ -36,11 +33,11 @@ def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
     }
 
 
-def expire(database: Database) -> int:
+def expire(database):
     return expire_leases(database)
 
 
-def stored_events(database: Database, attempt_id: str) -> list[int]:
+def stored_events(database, attempt_id):
     with database.read() as session:
         return list(
             session.scalars(
@@ -51,16 +48,16 @@ def stored_events(database: Database, attempt_id: str) -> list[int]:
         )
 
 
-def lease_of(database: Database, attempt_id: str) -> Any:
+def lease_of(database, attempt_id):
     with database.read() as session:
         return session.get_one(Attempt, attempt_id).lease_expires_at
 
 
-def infrastructure(code: str = "child_died") -> Failure:
-    return Failure("infrastructure", code, "the child died", "nothing to do")  # type: ignore[arg-type]
+def infrastructure(code="child_died"):
+    return Failure("infrastructure", code, "the child died", "nothing to do")
 
 
-def test_a_claim_gives_the_attempt_to_one_worker(replay: Any) -> None:
+def test_a_claim_gives_the_attempt_to_one_worker(replay):
     grant = replay.claim()
 
     assert grant.status_code == 200
@@ -71,9 +68,7 @@ def test_a_claim_gives_the_attempt_to_one_worker(replay: Any) -> None:
     assert view["attempts"][0]["worker"] == "walter-1"
 
 
-def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(
-    replay: Any, database: Database
-) -> None:
+def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(replay, database):
     grant = replay.claim().json()
 
     left = lease_of(database, grant["attempt_id"]) - utc_now()
@@ -81,14 +76,12 @@ def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(
     assert expire(database) == 0
 
 
-def test_a_worker_is_busy_from_its_claim_to_its_report(
-    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_a_worker_is_busy_from_its_claim_to_its_report(replay, client, database, make_report):
     report = make_report(replay.seeds())
     hello = {"system": asdict(report.system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
 
-    def state() -> str:
+    def state():
         with database.read() as session:
             return str(session.get_one(WorkerRow, "walter-1").state)
 
@@ -99,9 +92,7 @@ def test_a_worker_is_busy_from_its_claim_to_its_report(
     assert state() == "idle"
 
 
-def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(
-    replay: Any, client: TestClient, olivia: Any
-) -> None:
+def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, olivia):
     attempt_id = replay.attempt_id
     views = [
         f"/api/v1/verifications/{replay.verification_id}",
@@ -118,7 +109,7 @@ def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(
     assert replay.view()["attempts"][0]["id"] == attempt_id
 
 
-def test_a_second_claim_is_409_and_changes_nothing(replay: Any) -> None:
+def test_a_second_claim_is_409_and_changes_nothing(replay):
     first = replay.claim().json()
     second = replay.claim(worker="walter-2")
 
@@ -128,9 +119,7 @@ def test_a_second_claim_is_409_and_changes_nothing(replay: Any) -> None:
     assert replay.post(first, []).json() == {"proceed": True, "reason": None}
 
 
-def test_only_a_worker_can_claim(
-    replay: Any, client: TestClient, alice: Any, olivia: Any, walter: Any
-) -> None:
+def test_only_a_worker_can_claim(replay, client, alice, olivia, walter):
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
     body = {"worker": "x", "hardware_class": "cpu-test"}
 
@@ -144,9 +133,7 @@ def test_only_a_worker_can_claim(
     assert replay.view()["state"] == "queued"
 
 
-def test_a_claims_token_is_needed_for_its_posts(
-    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, make_report):
     grant = replay.claim().json()
     address = f"/api/v1/attempts/{replay.attempt_id}/evaluations"
 
@@ -161,7 +148,7 @@ def test_a_claims_token_is_needed_for_its_posts(
     assert replay.view()["state"] == "running"
 
 
-def test_events_posted_twice_are_stored_once(replay: Any, database: Database) -> None:
+def test_events_posted_twice_are_stored_once(replay, database):
     grant = replay.claim().json()
     replay.post(grant, [evaluation(0), evaluation(1)])
     again = replay.post(grant, [evaluation(0), evaluation(1), evaluation(2), evaluation(2)])
@@ -170,14 +157,12 @@ def test_events_posted_twice_are_stored_once(replay: Any, database: Database) ->
     assert stored_events(database, replay.attempt_id) == [0, 1, 2]
 
 
-def test_an_event_has_the_moment_at_which_its_first_post_was_read(
-    replay: Any, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_event_has_the_moment_at_which_its_first_post_was_read(replay, database, monkeypatch):
     """Its post waits for a thread and for the database, and a later one may be written before."""
     grant, moment = replay.claim().json(), utc_now()
     later, latest = (moment + timedelta(seconds=number) for number in (1, 2))
 
-    def post(at: datetime, *events: dict[str, Any]) -> None:
+    def post(at, *events):
         monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
         assert replay.post(grant, list(events)).is_success
 
@@ -206,16 +191,14 @@ def test_an_event_has_the_moment_at_which_its_first_post_was_read(
         {"sequence": 0, "run": 0, "kind": "evaluation", "quality": "high"},
     ],
 )
-def test_an_event_that_is_none_is_422(
-    event: dict[str, Any], replay: Any, database: Database
-) -> None:
+def test_an_event_that_is_none_is_422(event, replay, database):
     grant = replay.claim().json()
 
     assert replay.post(grant, [event]).status_code == 422
     assert stored_events(database, replay.attempt_id) == []
 
 
-def test_a_heartbeat_renews_the_lease(replay: Any, database: Database) -> None:
+def test_a_heartbeat_renews_the_lease(replay, database):
     grant = replay.claim().json()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() + timedelta(seconds=1))
     replay.post(grant, [])
@@ -225,9 +208,7 @@ def test_a_heartbeat_renews_the_lease(replay: Any, database: Database) -> None:
     assert expire(database) == 0
 
 
-def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(
-    replay: Any, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, database, make_report):
     old = replay.claim().json()
     replay.post(old, [evaluation(0)])
     replay.change(old["attempt_id"], lease_expires_at=utc_now() - LATE)
@@ -252,8 +233,8 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(
 
 
 def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_nothing(
-    replay: Any, database: Database
-) -> None:
+    replay, database
+):
     for _ in range(3):  # digits.toml: max_attempts = 3
         grant = replay.claim().json()
         replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
@@ -277,9 +258,7 @@ def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_n
     assert replay.status() == "claimed"
 
 
-def test_a_report_sent_twice_is_answered_the_same(
-    replay: Any, row_counts: Callable[[], Any], make_report: Callable[..., Any]
-) -> None:
+def test_a_report_sent_twice_is_answered_the_same(replay, row_counts, make_report):
     grant = replay.claim().json()
     report = make_report(replay.seeds())
     first = replay.report(grant, report)
@@ -303,9 +282,7 @@ def test_a_report_sent_twice_is_answered_the_same(
     ],
     ids=["another seed", "another order", "one run less", "one run more", "no runs"],
 )
-def test_a_report_of_other_seeds_is_422_and_decides_nothing(
-    change: Callable[[list[int]], list[int]], replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_report_of_other_seeds_is_422_and_decides_nothing(change, replay, make_report):
     grant = replay.claim().json()
     response = replay.report(grant, make_report(change(replay.seeds())))
 
@@ -315,18 +292,14 @@ def test_a_report_of_other_seeds_is_422_and_decides_nothing(
     assert replay.report(grant, make_report(replay.seeds())).status_code == 200
 
 
-def test_a_refused_report_does_not_tell_the_seeds(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_refused_report_does_not_tell_the_seeds(replay, make_report):
     grant = replay.claim().json()
     response = replay.report(grant, make_report([1]))
 
     assert all(str(seed) not in response.text for seed in replay.seeds() if seed > 9)
 
 
-def test_a_failure_of_the_infrastructure_queues_another_attempt(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_failure_of_the_infrastructure_queues_another_attempt(replay, make_report):
     report = make_report(replay.seeds())
     report.runs[1] = replace(
         report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
@@ -340,10 +313,8 @@ def test_a_failure_of_the_infrastructure_queues_another_attempt(
     assert replay.status() == "verifying"
 
 
-def test_the_board_tells_a_replay_that_has_begun_from_one_that_waits(
-    replay: Any, make_report: Callable[..., Any], client: TestClient
-) -> None:
-    def check() -> str:
+def test_the_board_tells_a_replay_that_has_begun_from_one_that_waits(replay, make_report, client):
+    def check():
         (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
         return str(entry["check"])
 
@@ -359,17 +330,13 @@ def test_the_board_tells_a_replay_that_has_begun_from_one_that_waits(
     assert check() == "queued"
 
 
-def test_a_report_that_failed_before_its_first_run_queues_another_attempt(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_report_that_failed_before_its_first_run_queues_another_attempt(replay, make_report):
     report = replace(make_report([]), failure=infrastructure("worker_stopped"))
 
     assert replay.report(replay.claim().json(), report).json()["state"] == "queued"
 
 
-def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(replay, make_report):
     again = Failure("infrastructure", "worker_stopped", "it was told to stop", "made again")
     for _ in range(3):  # digits.toml: max_attempts = 3
         replay.report(replay.claim().json(), replace(make_report([]), failure=again))
@@ -382,9 +349,7 @@ def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(
     assert reason["message"] == f"after 3 attempts: it was told to stop; {last}"
 
 
-def test_a_failure_that_would_come_again_ends_the_verification_at_once(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_failure_that_would_come_again_ends_the_verification_at_once(replay, make_report):
     failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
     report = replace(make_report([]), failure=failure)
     answer = replay.report(replay.claim().json(), report).json()
@@ -399,8 +364,8 @@ def test_a_failure_that_would_come_again_ends_the_verification_at_once(
 @pytest.mark.parametrize("number", [math.nan, math.inf, 2**80])
 @pytest.mark.parametrize("name", ["quality", "seconds", "samples"])
 def test_a_number_that_nobody_could_read_again_is_refused(
-    number: float, name: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+    number, name, replay, client, make_report
+):
     grant = replay.claim().json()
     report = asdict(make_report(replay.seeds()))
     report["runs"][0]["evaluations"][0][name] = number
@@ -417,7 +382,7 @@ def test_a_number_that_nobody_could_read_again_is_refused(
 
 
 @pytest.mark.parametrize("runs", [None, [{}], "x"])
-def test_a_report_that_is_none_is_422(runs: Any, replay: Any, client: TestClient) -> None:
+def test_a_report_that_is_none_is_422(runs, replay, client):
     grant = replay.claim().json()
     response = client.post(
         f"/api/v1/attempts/{grant['attempt_id']}/report",
@@ -430,12 +395,8 @@ def test_a_report_that_is_none_is_422(runs: Any, replay: Any, client: TestClient
 
 
 def test_a_worker_learns_of_a_cancellation_with_its_next_post(
-    replay: Any,
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, client, database, olivia, make_report
+):
     with database.write() as session:  # A replay is finished first.
         session.get_one(Verification, replay.verification_id).kind = "latency"
     grant = replay.claim().json()
@@ -449,9 +410,7 @@ def test_a_worker_learns_of_a_cancellation_with_its_next_post(
     assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
 
 
-def test_a_cancelled_attempt_cannot_be_claimed(
-    replay: Any, client: TestClient, olivia: Any
-) -> None:
+def test_a_cancelled_attempt_cannot_be_claimed(replay, client, olivia):
     attempt_id = replay.attempt_id
     client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
     response = replay.claim(attempt_id)
@@ -460,9 +419,7 @@ def test_a_cancelled_attempt_cannot_be_claimed(
     assert "cancelled" in response.json()["detail"]
 
 
-def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(
-    replay: Any, database: Database
-) -> None:
+def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(replay, database):
     grant = replay.claim().json()
     assert end_overdue(database) == 0
     replay.change(grant["attempt_id"], started_at=utc_now() - LATE)
@@ -478,14 +435,11 @@ def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(
 
 
 def test_the_verdict_and_the_status_come_in_one_transaction(
-    replay: Any,
-    client: TestClient,
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    replay, client, make_report, monkeypatch
+):
     grant = replay.claim().json()
 
-    def fail(*_: Any) -> None:
+    def fail(*_):
         raise RuntimeError("the server dies here")
 
     with monkeypatch.context() as patched:
@@ -500,9 +454,7 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
 
 
 @pytest.mark.usefixtures("shown_claims")
-def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(replay, make_report):
     grant = replay.claim().json()
     replay.post(grant, [evaluation(1, 41.5), evaluation(2, 43.25)])
     assert replay.view()["attempts"][0]["last_evaluation"] is None  # Events tell of it meanwhile.
@@ -529,9 +481,7 @@ def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(
 
 
 @pytest.mark.parametrize(("kind", "refunded"), [("infrastructure", True), ("submitter", False)])
-def test_what_the_infrastructure_broke_is_refunded(
-    kind: Any, refunded: bool, replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_what_the_infrastructure_broke_is_refunded(kind, refunded, replay, make_report):
     failure = Failure(kind, "child_died", "it ended", "nothing to do")
     assert replay.view()["attempts"][0]["refunded"] is False
     replay.report(replay.claim().json(), replace(make_report([]), failure=failure))
@@ -540,9 +490,7 @@ def test_what_the_infrastructure_broke_is_refunded(
 
 
 @pytest.mark.usefixtures("shown_claims")
-def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
-    replay: Any, database: Database
-) -> None:
+def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(replay, database):
     untold = {"sequence": 2, "run": 0, "kind": "evaluation"}
     phase = {"sequence": 3, "run": 0, "kind": "phase", "phase": "train\0"}
     finished = {"sequence": 4, "run": 0, "kind": "run_finished", "status": "not_reached"}
@@ -561,20 +509,18 @@ def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
     ]
 
 
-def run_started(sequence: int, run: int) -> dict[str, Any]:
+def run_started(sequence, run):
     return {"sequence": sequence, "run": run, "kind": "run_started"}
 
 
 @pytest.mark.usefixtures("shown_claims")
-def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(
-    replay: Any, database: Database
-) -> None:
+def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay, database):
     """digits.toml: run_limit_seconds = 60, to which 60 s for the start are allowed."""
     grant = replay.claim().json()
     started = utc_now()
     replay.post(grant, [run_started(0, 0)])
 
-    def overdue(seconds: float) -> int:
+    def overdue(seconds):
         return end_overdue(database, now=started + timedelta(seconds=seconds))
 
     assert overdue(119) == 0
@@ -589,7 +535,7 @@ def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(
     assert replay.post(grant, []).status_code == 409
 
 
-def test_each_run_has_its_limit_to_itself(replay: Any, database: Database) -> None:
+def test_each_run_has_its_limit_to_itself(replay, database):
     grant = replay.claim().json()
     replay.post(grant, [run_started(0, 0)])
     earlier = utc_now() - timedelta(seconds=125)
@@ -599,9 +545,7 @@ def test_each_run_has_its_limit_to_itself(replay: Any, database: Database) -> No
     assert end_overdue(database) == 0
 
 
-def test_a_worker_that_never_starts_a_run_has_one_runs_limit(
-    replay: Any, database: Database
-) -> None:
+def test_a_worker_that_never_starts_a_run_has_one_runs_limit(replay, database):
     grant = replay.claim().json()
     replay.change(grant["attempt_id"], started_at=utc_now() - timedelta(seconds=125))
 
@@ -610,9 +554,7 @@ def test_a_worker_that_never_starts_a_run_has_one_runs_limit(
 
 
 @pytest.mark.parametrize("fence", [0, 2])
-def test_a_post_with_another_fence_is_409(
-    fence: int, replay: Any, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_a_post_with_another_fence_is_409(fence, replay, database, make_report):
     stale = replay.claim().json() | {"fence": fence}
 
     refused = replay.post(stale, [evaluation(0)])
@@ -623,7 +565,7 @@ def test_a_post_with_another_fence_is_409(
     assert replay.view()["state"] == "running"
 
 
-def test_a_post_without_a_fence_is_422(replay: Any, client: TestClient) -> None:
+def test_a_post_without_a_fence_is_422(replay, client):
     grant = replay.claim().json()
     response = client.post(
         f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
@@ -635,9 +577,7 @@ def test_a_post_without_a_fence_is_422(replay: Any, client: TestClient) -> None:
     assert "Finishline-Fence" in response.json()["problems"][0]["field"]
 
 
-def test_a_worker_claims_under_its_own_name_only(
-    replay: Any, client: TestClient, make_person: Callable[..., Any], make_report: Any
-) -> None:
+def test_a_worker_claims_under_its_own_name_only(replay, client, make_person, make_report):
     hello = {"system": asdict(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
     wilma = make_person("wilma", "worker")
@@ -652,7 +592,7 @@ def test_a_worker_claims_under_its_own_name_only(
     assert client.post(address, json=body, headers=replay.worker.headers).status_code == 200
 
 
-def test_a_claim_keeps_whose_token_it_came_with(replay: Any, database: Database) -> None:
+def test_a_claim_keeps_whose_token_it_came_with(replay, database):
     replay.claim()
 
     with database.read() as session:
@@ -663,8 +603,8 @@ def test_a_claim_keeps_whose_token_it_came_with(replay: Any, database: Database)
 
 @pytest.mark.parametrize("ended", ["revoked", "rotated"])
 def test_a_claim_ends_with_a_token_that_is_revoked_and_outlives_one_that_is_rotated(
-    ended: str, replay: Any, client: TestClient, olivia: Any, database: Database
-) -> None:
+    ended, replay, client, olivia, database
+):
     """Whoever holds a stolen token may not report once it is revoked."""
     grant = replay.claim().json()
     with database.read() as session:
@@ -685,8 +625,8 @@ def test_a_claim_ends_with_a_token_that_is_revoked_and_outlives_one_that_is_rota
     [("worker", "walter-2"), ("hardware_class", "cpu-of-the-claim"), ("threads", 10**7 + 1)],
 )
 def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
-    field: str, told: object, replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+    field, told, replay, client, make_report
+):
     """A verdict names whose measurement it stands on; times are compared within one class."""
     report = make_report(replay.seeds())
     hello = {"system": asdict(report.system), "state": "idle"}
@@ -700,9 +640,7 @@ def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
     assert replay.report(grant, report).status_code == 200
 
 
-def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(replay, make_report):
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
 
     page = replay.client.get(f"/verifications/{replay.verification_id}").text
@@ -710,7 +648,7 @@ def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(
     assert page.count('<progress max="1" value="1"') == len(replay.seeds())
 
 
-def test_why_an_attempt_ended_stands_before_what_a_narrow_screen_cuts_off(replay: Any) -> None:
+def test_why_an_attempt_ended_stands_before_what_a_narrow_screen_cuts_off(replay):
     page = replay.client.get(f"/verifications/{replay.verification_id}").text
     table = page[page.index('<details id="attempts"') :]
 

@@ -2,28 +2,23 @@
 
 import json
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from finishline.cli.audit_logs import write_log
 from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
-from server.base.database import Database
 from server.people.audit import Administrator, Subject, record
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 
 @pytest.fixture
-def log(client: TestClient, olivia: Any) -> Callable[..., list[dict[str, Any]]]:
+def log(client, olivia):
     """The records of the log, oldest first."""
 
-    def read(**query: int) -> list[dict[str, Any]]:
+    def read(**query):
         answer = client.get("/api/v1/audit", params=query, headers=olivia.headers)
         assert answer.status_code == 200, answer.text
         return list(reversed(answer.json()["records"]))
@@ -31,11 +26,11 @@ def log(client: TestClient, olivia: Any) -> Callable[..., list[dict[str, Any]]]:
     return read
 
 
-def check(client: TestClient, person: Any) -> Any:
+def check(client, person):
     return client.get("/api/v1/audit/check", headers=person.headers).json()
 
 
-def write(database: Database, subject: str) -> None:
+def write(database, subject):
     with database.write() as session:
         record(
             session, Administrator(), "test", Subject("thing", subject), reason="ü",
@@ -43,9 +38,7 @@ def write(database: Database, subject: str) -> None:
         )  # fmt: skip
 
 
-def test_tokens_and_verifications_are_logged_with_who_and_why(
-    replay: Any, client: TestClient, olivia: Any, log: Callable[..., Any]
-) -> None:
+def test_tokens_and_verifications_are_logged_with_who_and_why(replay, client, olivia, log):
     made = client.post(
         "/api/v1/tokens", json={"user": "zoe", "role": "submitter"}, headers=olivia.headers
     ).json()
@@ -72,11 +65,11 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(
 
 
 @on_sqlite
-def test_an_empty_log_has_a_head(client: TestClient) -> None:
+def test_an_empty_log_has_a_head(client):
     assert client.get("/api/v1/audit/head").json() == {"id": 0, "sha256": FIRST_PREVIOUS}
 
 
-def test_what_is_rolled_back_is_not_logged(database: Database, client: TestClient) -> None:
+def test_what_is_rolled_back_is_not_logged(database, client):
     with database.write() as session:
         record(session, Administrator(), "x", Subject("a", "b"), reason=None, before=None, after={})
         session.rollback()
@@ -84,9 +77,7 @@ def test_what_is_rolled_back_is_not_logged(database: Database, client: TestClien
     assert client.get("/api/v1/audit/head").json()["id"] == 0
 
 
-def test_the_database_itself_refuses_to_change_or_delete_a_record(
-    database: Database, client: TestClient, olivia: Any
-) -> None:
+def test_the_database_itself_refuses_to_change_or_delete_a_record(database, client, olivia):
     write(database, "1")
     statements = ["UPDATE audit_log SET actor = 'eve'", "DELETE FROM audit_log"]
     if not database.is_sqlite:
@@ -101,9 +92,7 @@ def test_the_database_itself_refuses_to_change_or_delete_a_record(
     assert check(client, olivia)["records"] == 1
 
 
-def test_a_change_behind_the_triggers_back_is_found(
-    database: Database, client: TestClient, olivia: Any
-) -> None:
+def test_a_change_behind_the_triggers_back_is_found(database, client, olivia):
     for subject in ("1", "2", "3"):
         write(database, subject)
     drop = (
@@ -120,12 +109,10 @@ def test_a_change_behind_the_triggers_back_is_found(
     assert ["record 2.sha256" in problem for problem in found["problems"]] == [True]
 
 
-def test_records_written_at_once_make_one_chain(
-    database: Database, client: TestClient, olivia: Any
-) -> None:
+def test_records_written_at_once_make_one_chain(database, client, olivia):
     barrier, failed = threading.Barrier(8), []
 
-    def run(number: int) -> None:
+    def run(number):
         barrier.wait(timeout=10)
         try:
             for turn in range(3):
@@ -144,9 +131,7 @@ def test_records_written_at_once_make_one_chain(
     assert (found["whole"], found["records"]) == (True, 24), found
 
 
-def test_a_database_in_another_timezone_reads_the_same_hashes(
-    database: Database, client: TestClient, olivia: Any
-) -> None:
+def test_a_database_in_another_timezone_reads_the_same_hashes(database, client, olivia):
     write(database, "1")
     if not database.is_sqlite:
         with database.write() as session:
@@ -159,9 +144,7 @@ def test_a_database_in_another_timezone_reads_the_same_hashes(
 
 
 @on_sqlite
-def test_the_log_is_paged_newest_first(
-    database: Database, client: TestClient, olivia: Any, log: Callable[..., Any]
-) -> None:
+def test_the_log_is_paged_newest_first(database, client, olivia, log):
     for number in range(5):
         write(database, str(number))
     page = client.get("/api/v1/audit", params={"limit": 2}, headers=olivia.headers).json()
@@ -176,7 +159,7 @@ def test_the_log_is_paged_newest_first(
 
 
 @on_sqlite
-def test_only_organisers_read_the_log(client: TestClient, alice: Any, walter: Any) -> None:
+def test_only_organisers_read_the_log(client, alice, walter):
     for path in ("/api/v1/audit", "/api/v1/audit/check"):
         assert client.get(path).status_code == 401
         for person in (alice, walter):
@@ -184,9 +167,7 @@ def test_only_organisers_read_the_log(client: TestClient, alice: Any, walter: An
 
 
 @on_sqlite
-def test_an_exported_log_is_checked_offline(
-    database: Database, log: Callable[..., Any], tmp_path: Path, capsys: Any
-) -> None:
+def test_an_exported_log_is_checked_offline(database, log, tmp_path, capsys):
     for subject in ("1", "2", "3"):
         write(database, subject)
     records, path = log(), tmp_path / "log.json"
@@ -213,7 +194,7 @@ def test_an_exported_log_is_checked_offline(
 
 
 @on_sqlite
-def test_the_feed_has_the_head_of_the_log(client: TestClient, ada: Any) -> None:
+def test_the_feed_has_the_head_of_the_log(client, ada):
     for name in ("first", "second"):
         made = client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
         assert made.status_code == 201, made.text

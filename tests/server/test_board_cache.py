@@ -2,16 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session
 
 from server.app import create_app
 from server.base.board_versions import VersionReader, raise_board_version
@@ -19,7 +16,6 @@ from server.base.database import Database
 from server.base.middleware import FOR_PAGES, OpenToPages
 from server.base.models import Submission
 from server.base.request_metrics import RequestMetrics
-from server.base.settings import Settings
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from server.operations.logs import Observed
 from tests.support.loops import run_async
@@ -57,20 +53,12 @@ PERSONAL = [
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 
-def ask(
-    app: Any,
-    path: str,
-    query: bytes = b"",
-    headers: Any = (),
-    *,
-    method: str = "GET",
-    host: bytes = b"testserver",
-) -> Answer:
+def ask(app, path, query=b"", headers=(), *, method="GET", host=b"testserver"):
     """What an application sends: status, headers in their order, and the body's bytes.
 
     An answer from the cache has no id of its own: no line speaks of it.
     """
-    sent: list[Any] = []
+    sent = []
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -86,10 +74,10 @@ def ask(
         "server": ("testserver", 80),
     }
 
-    async def receive() -> Any:
+    async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message)
 
     run_async(app(scope, receive, send))
@@ -98,13 +86,13 @@ def ask(
     return sent[0]["status"], headers, body
 
 
-def without_cors(headers: Any) -> Any:
+def without_cors(headers):
     """The headers without those that let other sites' pages read."""
     return [header for header in headers if header not in FOR_PAGES]
 
 
 @pytest.fixture
-def board(digits_submission: Any, submit: Callable[..., Any]) -> str:
+def board(digits_submission, submit):
     """A board of three submissions."""
     for model in ("first", "second", "third"):
         digits_submission.claim["model"] = model
@@ -113,7 +101,7 @@ def board(digits_submission: Any, submit: Callable[..., Any]) -> str:
 
 
 @pytest.fixture
-def slow_app(settings: Settings) -> Iterator[FastAPI]:
+def slow_app(settings):
     """The same server without the cache."""
     app = create_app(settings, dispatch=False)
     stack = FastAPI.build_middleware_stack(app)
@@ -123,9 +111,7 @@ def slow_app(settings: Settings) -> Iterator[FastAPI]:
 
 
 @pytest.mark.usefixtures("board")
-def test_every_answer_is_the_applications_own_to_the_byte(
-    client: TestClient, slow_app: FastAPI, database: Database
-) -> None:
+def test_every_answer_is_the_applications_own_to_the_byte(client, slow_app, database):
     fast = client.app
     for path, query in READS:
         for encodings in (None, b"br, gzip"):
@@ -158,9 +144,7 @@ def test_every_answer_is_the_applications_own_to_the_byte(
 
 
 @pytest.mark.usefixtures("board")
-def test_not_modified_is_cached_from_the_first_time_on(
-    client: TestClient, database: Database, slow_app: FastAPI
-) -> None:
+def test_not_modified_is_cached_from_the_first_time_on(client, database, slow_app):
     tag = dict(ask(slow_app, BOARD)[1])[b"etag"]
     first = ask(client.app, BOARD, b"", [(b"if-none-match", tag)])
     with statements_of(database) as statements:
@@ -178,9 +162,7 @@ def test_not_modified_is_cached_from_the_first_time_on(
     [(b"framework=" + b"x" * 3000, []), (b"", [(b"content-length", b"1")])],
     ids=["a long query", "a request with a body"],
 )
-def test_a_long_query_and_a_request_with_a_body_are_not_cached(
-    query: bytes, headers: list[tuple[bytes, bytes]], client: TestClient, database: Database
-) -> None:
+def test_a_long_query_and_a_request_with_a_body_are_not_cached(query, headers, client, database):
     first = ask(client.app, BOARD, query, headers)
     with statements_of(database) as statements:
         again = ask(client.app, BOARD, query, headers)
@@ -191,14 +173,14 @@ def test_a_long_query_and_a_request_with_a_body_are_not_cached(
 
 
 @pytest.mark.usefixtures("board")
-def test_a_cached_board_is_counted_under_its_route(client: TestClient) -> None:
+def test_a_cached_board_is_counted_under_its_route(client):
     counted = 'finishline_http_requests_total{method="GET",route="/api/v1/leaderboards/'
     before = client.get("/metrics").text
     for _ in range(3):
         client.get(BOARD)
     after = client.get("/metrics").text
 
-    def count(text: str) -> float:
+    def count(text):
         lines = [line for line in text.splitlines() if line.startswith(counted)]
         return sum(float(line.split()[-1]) for line in lines)
 
@@ -206,9 +188,7 @@ def test_a_cached_board_is_counted_under_its_route(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("board")
-def test_a_cached_board_is_counted_and_timed_and_leaves_no_line(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cached_board_is_counted_and_timed_and_leaves_no_line(client, caplog):
     labels = 'method="GET",route="/api/v1/leaderboards/{benchmark_id}"'
     names = ("finishline_http_requests_total", "finishline_http_request_duration_seconds_count")
     ask(client.app, BOARD)
@@ -223,14 +203,14 @@ def test_a_cached_board_is_counted_and_timed_and_leaves_no_line(
         assert counts[1] - counts[0] == 1
 
 
-def sample(text: str, name: str, labels: str) -> float:
+def sample(text, name, labels):
     """All samples of a name whose labels begin so."""
     lines = [line for line in text.splitlines() if line.startswith(f"{name}{{{labels}")]
     return sum(float(line.split()[-1]) for line in lines)
 
 
 @pytest.mark.usefixtures("board")
-def test_a_made_up_host_reaches_nobody_else(client: TestClient, slow_app: FastAPI) -> None:
+def test_a_made_up_host_reaches_nobody_else(client, slow_app):
     for host in (b"evil.example/x?", b"evil.example", b"a b\\"):
         ask(client.app, BOARD, b"limit=2", host=host)
         assert ask(client.app, BOARD, b"limit=2") == ask(slow_app, BOARD, b"limit=2")
@@ -239,8 +219,8 @@ def test_a_made_up_host_reaches_nobody_else(client: TestClient, slow_app: FastAP
 @pytest.mark.usefixtures("board")
 @pytest.mark.parametrize("headers", [[], [(b"accept-encoding", b"gzip")]])
 def test_a_write_of_another_process_is_shown_from_the_moment_it_is_acknowledged(
-    client: TestClient, settings: Settings, headers: list[tuple[bytes, bytes]]
-) -> None:
+    client, settings, headers
+):
     other = Database(settings.database_url)
     for path in (BOARD, f"{BOARD}.csv", "/benchmarks/digits"):
         first = ask(client.app, path, b"", headers)
@@ -259,12 +239,10 @@ def test_a_write_of_another_process_is_shown_from_the_moment_it_is_acknowledged(
 
 
 @pytest.mark.usefixtures("board")
-def test_a_database_that_is_away_is_told_at_once(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_away_is_told_at_once(client, monkeypatch):
     assert client.get(BOARD).status_code == 200
 
-    def away(_: Database, *_viewer: object) -> None:
+    def away(_, *_viewer):
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read_snapshot", away)
@@ -273,9 +251,7 @@ def test_a_database_that_is_away_is_told_at_once(
     assert client.get(BOARD).status_code == 503
 
 
-def test_a_write_that_is_rolled_back_changes_nothing_that_is_known(
-    board: str, client: TestClient, database: Database
-) -> None:
+def test_a_write_that_is_rolled_back_changes_nothing_that_is_known(board, client, database):
     first = client.get(board)
     with pytest.raises(RuntimeError, match="nothing of this"), database.write() as session:
         write_and_fail(session)
@@ -285,7 +261,7 @@ def test_a_write_that_is_rolled_back_changes_nothing_that_is_known(
     assert (again.json(), statements) == (first.json(), [])
 
 
-def write_and_fail(session: Session) -> None:
+def write_and_fail(session):
     """A write whose transaction is rolled back."""
     raise_board_version(session, "digits")
     raise RuntimeError("nothing of this is kept")
@@ -294,12 +270,12 @@ def write_and_fail(session: Session) -> None:
 class Made:
     """An application that answers everything with a board, and counts how often."""
 
-    def __init__(self, *headers: tuple[bytes, bytes], size: int = 10_000) -> None:
+    def __init__(self, *headers, size=10000):
         self.headers = list(headers)
         self.size = size
         self.calls = 0
 
-    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
+    async def __call__(self, scope, _receive, send):
         self.calls += 1
         hint = scope[HINT]
         hint.benchmark_id, hint.version, hint.etag = "digits", 1, 'W/"a"'
@@ -310,17 +286,17 @@ class Made:
 class AtVersion:
     """A reader of versions that always finds the first."""
 
-    async def read(self) -> dict[str, int]:
+    async def read(self):
         return {"digits": 1}
 
 
-def cached(made: Made) -> BoardCache:
+def cached(made):
     """The cache in front of such an application."""
-    reader: Any = AtVersion()
+    reader = AtVersion()
     return BoardCache(made, reader, RequestMetrics())
 
 
-def test_an_answer_that_sets_a_cookie_is_one_readers() -> None:
+def test_an_answer_that_sets_a_cookie_is_one_readers():
     made = Made((b"set-cookie", b"session=1"))
     cache = cached(made)
     for _ in range(3):
@@ -328,7 +304,7 @@ def test_an_answer_that_sets_a_cookie_is_one_readers() -> None:
     assert made.calls == 3
 
 
-def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch):
     made = Made()
     monkeypatch.setattr("server.boards.cache.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
     cache = cached(made)
@@ -345,20 +321,20 @@ class Boards:
     `fault` may spoil an answer: it is called with how many were begun before.
     """
 
-    def __init__(self, fault: Callable[[int], str] = lambda _begun: "") -> None:
+    def __init__(self, fault=lambda _begun: ""):
         self.version = 0
         self.begun = 0
         self.gate = asyncio.Event()
         self.gate.set()
         self._fault = fault
-        reader: Any = VersionsOf(self)
+        reader = VersionsOf(self)
         self.path = BoardCache(self.answer, reader, RequestMetrics())
 
-    def write(self) -> None:
+    def write(self):
         """A write that is acknowledged once this returns."""
         self.version += 1
 
-    async def answer(self, scope: Any, _receive: Any, send: Any) -> None:
+    async def answer(self, scope, _receive, send):
         """The application: it reads the version at once and answers when the gate is open."""
         fault = self._fault(self.begun)
         self.begun += 1
@@ -375,12 +351,12 @@ class Boards:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"%d" % version})
 
-    async def read(self, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, bytes]:
+    async def read(self, *headers, method="GET"):
         """Status and body; status 0 where the application raised."""
-        sent: list[Any] = []
+        sent = []
         scope = {"type": "http", "method": method, "path": BOARD, "query_string": b""}
 
-        async def send(message: Any) -> None:
+        async def send(message):
             sent.append(message)
 
         try:
@@ -389,7 +365,7 @@ class Boards:
             return 0, b""
         return sent[0]["status"], sent[1]["body"]
 
-    async def readers(self, count: int) -> "list[asyncio.Task[tuple[int, bytes]]]":
+    async def readers(self, count):
         """So many, each as far as it comes before the gate."""
         tasks = [asyncio.ensure_future(self.read()) for _ in range(count)]
         await turns()
@@ -402,29 +378,29 @@ class VersionsOf:
 
     boards: Boards
 
-    async def read(self) -> dict[str, int]:
+    async def read(self):
         await asyncio.sleep(0)
         return {"digits": self.boards.version}
 
 
-async def no_body() -> Any:
+async def no_body():
     """What a reader sends after its head."""
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def run_story(story: Coroutine[Any, Any, int | None]) -> int | None:
+def run_story(story):
     """Run it in a loop of its own; one in which somebody waits for ever fails."""
     return run_async(asyncio.wait_for(story, timeout=30.0))
 
 
-async def turns(count: int = 10) -> None:
+async def turns(count=10):
     """Let everybody go on as far as they can."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def test_after_a_write_a_board_is_made_once_for_all_who_ask_for_it() -> None:
-    async def story() -> None:
+def test_after_a_write_a_board_is_made_once_for_all_who_ask_for_it():
+    async def story():
         boards = Boards()
         await boards.read()
         boards.write()
@@ -444,8 +420,8 @@ def test_after_a_write_a_board_is_made_once_for_all_who_ask_for_it() -> None:
     run_story(story())
 
 
-def test_who_asks_after_a_write_is_not_given_what_was_begun_before_it() -> None:
-    async def story() -> None:
+def test_who_asks_after_a_write_is_not_given_what_was_begun_before_it():
+    async def story():
         boards = Boards()
         await boards.read()
         boards.write()
@@ -479,10 +455,8 @@ def test_who_asks_after_a_write_is_not_given_what_was_begun_before_it() -> None:
         ("gives no hint", (200, b"1")),
     ],
 )
-def test_what_one_reader_is_told_alone_leaves_the_others_to_ask_for_themselves(
-    fault: str, first: tuple[int, bytes]
-) -> None:
-    async def story() -> None:
+def test_what_one_reader_is_told_alone_leaves_the_others_to_ask_for_themselves(fault, first):
+    async def story():
         boards = Boards(lambda begun: fault if begun == 1 else "")
         await boards.read()
         boards.write()
@@ -495,15 +469,15 @@ def test_what_one_reader_is_told_alone_leaves_the_others_to_ask_for_themselves(
     run_story(story())
 
 
-def test_nobody_waits_for_a_reader_that_is_slow_or_gone() -> None:
-    async def story() -> None:
+def test_nobody_waits_for_a_reader_that_is_slow_or_gone():
+    async def story():
         boards = Boards()
         await boards.read()
         boards.write()
         boards.gate.clear()
         never = asyncio.Event()
 
-        async def stuck(_message: Any) -> None:
+        async def stuck(_message):
             await never.wait()
 
         scope = {"type": "http", "method": "GET", "path": BOARD, "query_string": b"", "headers": []}
@@ -527,12 +501,12 @@ def test_nobody_waits_for_a_reader_that_is_slow_or_gone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_goes_on_no_reader_sees_less_than_was_written_before_it_asked(seed: int) -> None:
+def test_whatever_goes_on_no_reader_sees_less_than_was_written_before_it_asked(seed):
     sequence = random.Random(seed)
     faults = ("", "", "", "", "raises", "is turned away", "is one person's", "gives no hint")
-    shown: list[int] = []
+    shown = []
 
-    async def reader(boards: Boards) -> None:
+    async def reader(boards):
         for _ in range(40):
             written = boards.version
             status, body = await boards.read()
@@ -541,14 +515,14 @@ def test_whatever_goes_on_no_reader_sees_less_than_was_written_before_it_asked(s
                 assert int(body) >= written
             await turns(sequence.randrange(4))
 
-    async def writer(boards: Boards) -> None:
+    async def writer(boards):
         for _ in range(60):
             boards.write()
             await turns(sequence.randrange(6))
             (boards.gate.clear if sequence.random() < 0.4 else boards.gate.set)()
         boards.gate.set()
 
-    async def story() -> int:
+    async def story():
         boards = Boards(lambda _begun: sequence.choice(faults))
         await asyncio.gather(writer(boards), *(reader(boards) for _ in range(8)))
         assert boards.path._flights == {}

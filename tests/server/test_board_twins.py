@@ -5,10 +5,8 @@ import html
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from html import unescape
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import Standing, rank
 from server.app import create_app
 from server.base.board_versions import (
@@ -28,9 +25,8 @@ from server.base.board_versions import (
 )
 from server.base.database import Database, utc_now
 from server.base.models import BenchmarkDefinition, RunRow, Submission, User, Verification
-from server.base.settings import Settings
 from server.boards import records as queries
-from tests.support.statements import Statement, statements_of
+from tests.support.statements import statements_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -82,7 +78,7 @@ QUERIES = st.fixed_dictionaries(
 )
 
 
-def store(database: Database, benchmark: Benchmark, entries: list[Entry]) -> None:
+def store(database, benchmark, entries):
     with database.write() as session:
         for table in (RunRow, Submission):
             session.execute(delete(table))
@@ -99,7 +95,7 @@ def store(database: Database, benchmark: Benchmark, entries: list[Entry]) -> Non
         raise_board_version(session, benchmark.benchmark_id)
 
 
-def submission(number: int, entry: Entry) -> Submission:
+def submission(number, entry):
     tta = entry.tta
     system = {"name": f"m{entry.accelerators}", "hardware_class": "c", "processor": "p"}
     system |= {"processor_count": None, "memory_gib": None, "accelerator": None}
@@ -147,20 +143,20 @@ def submission(number: int, entry: Entry) -> Submission:
     )
 
 
-def official_cost(entry: Entry) -> float | None:
+def official_cost(entry):
     if entry.tta is None or entry.price is None:
         return None
     return entry.tta / 3600.0 * entry.price
 
 
-def cost(entry: Entry, price: str | None) -> float | None:
+def cost(entry, price):
     if price is None:
         return official_cost(entry)
     per_hour = float(price) * max(1, entry.accelerators)
     return official_cost(replace(entry, price=per_hour))
 
 
-def html_rows(page: str) -> list[tuple[str, str, str, str | None]]:
+def html_rows(page):
     """Id, rank, time and cost of each row, as the page says them."""
     rows = re.findall(r'<tr[^>]*>\s*<td class="r num rank.*?</tr>', page, flags=re.DOTALL)
     found = []
@@ -183,12 +179,8 @@ def html_rows(page: str) -> list[tuple[str, str, str, str | None]]:
 )
 @given(entries=st.lists(ENTRIES, min_size=1, max_size=8), query=QUERIES)
 def test_page_json_and_csv_agree_and_rank_as_the_rule_does(
-    client: TestClient,
-    database: Database,
-    digits: Benchmark,
-    entries: list[Entry],
-    query: dict[str, Any],
-) -> None:
+    client, database, digits, entries, query
+):
     store(database, digits, entries)
     board = client.get("/api/v1/leaderboards/digits", params=query).json()
     text = client.get("/api/v1/leaderboards/digits.csv", params=query).content.decode()
@@ -199,9 +191,9 @@ def test_page_json_and_csv_agree_and_rank_as_the_rule_does(
     by_id = {f"s{number}": entry for number, entry in enumerate(entries)}
     costs = {name: cost(entry, query.get("price")) for name, entry in by_id.items()}
 
-    def places_in(division: str) -> list[Any]:
+    def places_in(division):
         standings = [
-            Standing(name, e.status, name, e.tta, costs[name], None, e.eligible)  # type: ignore[arg-type]
+            Standing(name, e.status, name, e.tta, costs[name], None, e.eligible)
             for name, e in by_id.items()
             if e.division == division
         ]
@@ -254,10 +246,10 @@ PATHS = (BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=rank&order=desc", f"{BOAR
 
 
 @pytest.fixture
-def read_whole(settings: Settings) -> Callable[[str], str]:
+def read_whole(settings):
     """What a process that has nothing in memory answers."""
 
-    def read(path: str) -> str:
+    def read(path):
         with TestClient(create_app(settings, dispatch=False)) as other:
             return str(other.get(path).text)
 
@@ -265,10 +257,10 @@ def read_whole(settings: Settings) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def reads_of_submissions(database: Database) -> Iterator[list[Statement]]:
+def reads_of_submissions(database):
     """The statements that read figures of submissions for a board."""
 
-    def reads_figures(text: str) -> bool:
+    def reads_figures(text):
         return "submissions.ticket_id" in text and "submissions.check_word" in text
 
     with statements_of(database, reads_figures) as sent:
@@ -276,15 +268,9 @@ def reads_of_submissions(database: Database) -> Iterator[list[Statement]]:
 
 
 def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    make_report: Callable[..., Any],
-    read_whole: Callable[[str], str],
-    reads_of_submissions: list[str],
-) -> None:
-    def submit_another() -> None:
+    replay, digits_submission, submit, client, make_report, read_whole, reads_of_submissions
+):
+    def submit_another():
         digits_submission.claim["model"] = "another"
         assert submit(digits_submission).status_code == 201
 
@@ -292,7 +278,7 @@ def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
     reads_of_submissions.clear()
     steps = (submit_another, lambda: replay.report(replay.claim().json(), report()), submit_another)
 
-    def report() -> Any:
+    def report():
         return make_report(replay.seeds())
 
     for step in steps:
@@ -310,12 +296,8 @@ def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
 
 
 def test_a_change_that_another_process_wrote_has_all_read_again(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    settings: Settings,
-    read_whole: Callable[[str], str],
-) -> None:
+    digits_submission, submit, client, settings, read_whole
+):
     submit(digits_submission)
     client.get(BOARD)
     other = Database(settings.database_url)
@@ -332,13 +314,8 @@ def test_a_change_that_another_process_wrote_has_all_read_again(
 
 
 def test_a_change_of_one_submission_by_another_process_has_that_one_read_again(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    settings: Settings,
-    read_whole: Callable[[str], str],
-    reads_of_submissions: list[str],
-) -> None:
+    digits_submission, submit, client, settings, read_whole, reads_of_submissions
+):
     for model in ("first", "second"):
         digits_submission.claim["model"] = model
         changed = submit(digits_submission).json()["id"]
@@ -357,7 +334,7 @@ def test_a_change_of_one_submission_by_another_process_has_that_one_read_again(
     assert len(reads_of_submissions) == 2
 
 
-def test_what_changed_is_known_only_if_every_version_is(database: Database) -> None:
+def test_what_changed_is_known_only_if_every_version_is(database):
     with database.write() as session:
         for version, submission_id in ((4, "a"), (5, "b"), (6, "a"), (8, "c")):
             _note_change(session, "digits", version, submission_id)
@@ -369,7 +346,7 @@ def test_what_changed_is_known_only_if_every_version_is(database: Database) -> N
         assert changes_between(session, "cifar10", 3, 4) is None
 
 
-def test_of_many_changes_the_latest_are_known(database: Database) -> None:
+def test_of_many_changes_the_latest_are_known(database):
     with database.write() as session:
         for version in range(1, 2 * MOST_CHANGES + 1):
             _note_change(session, "digits", version, f"s{version}")
@@ -385,7 +362,7 @@ class Weight:
     weight: int
 
 
-def test_a_value_is_made_once_for_each_version() -> None:
+def test_a_value_is_made_once_for_each_version():
     cache, made = VersionedCache(10), []
     for version in (1, 1, 2, 1):
         cache.get("key", version, made.append)
@@ -393,7 +370,7 @@ def test_a_value_is_made_once_for_each_version() -> None:
     assert cache.get("key", 1, lambda _: 99) is None
 
 
-def test_the_longest_unused_go_when_it_grows_too_heavy() -> None:
+def test_the_longest_unused_go_when_it_grows_too_heavy():
     cache = VersionedCache(10)
     for name in ("a", "b", "c"):
         cache.get(name, 1, lambda _: Weight(4))
@@ -403,22 +380,22 @@ def test_the_longest_unused_go_when_it_grows_too_heavy() -> None:
     assert [name for name in "acd" if cache.latest(name)] == ["d"]
 
 
-def test_a_value_that_grows_after_it_was_cached_weighs_what_it_has_grown_to() -> None:
+def test_a_value_that_grows_after_it_was_cached_weighs_what_it_has_grown_to():
     cache = VersionedCache(10)
     cache.get("a", 1, lambda _: Weight(1)).weight = 9
     cache.get("b", 1, lambda _: Weight(3))
     assert (cache.latest("a"), cache.latest("b")) == (None, (1, Weight(3)))
 
 
-def test_many_who_ask_at_once_wait_for_one_who_makes_it() -> None:
+def test_many_who_ask_at_once_wait_for_one_who_makes_it():
     cache, made = VersionedCache(10), []
     started = threading.Barrier(8)
 
-    def make() -> int:
+    def make():
         made.append(threading.get_ident())
         return 7
 
-    def ask() -> None:
+    def ask():
         started.wait(timeout=10)
         cache.get("key", 1, lambda _: make())
 
@@ -435,12 +412,8 @@ def test_many_who_ask_at_once_wait_for_one_who_makes_it() -> None:
     [BOARD, f"{BOARD}.csv", "/benchmarks/digits", "/api/v1/benchmarks/digits/records"],
 )
 def test_an_unchanged_board_asks_the_database_for_its_version_alone(
-    path: str,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-) -> None:
+    path, digits_submission, submit, client, database
+):
     submit(digits_submission)
     first = client.get(path)
     with statements_of(database) as sent:
@@ -452,9 +425,7 @@ def test_an_unchanged_board_asks_the_database_for_its_version_alone(
     assert all("FROM boards" in text for text in statements)
 
 
-def test_another_process_sees_a_change_at_once(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, settings: Settings
-) -> None:
+def test_another_process_sees_a_change_at_once(digits_submission, submit, client, settings):
     with TestClient(create_app(settings, dispatch=False)) as other:
         for path in (BOARD, "/benchmarks/digits"):
             assert other.get(path).text.count("/submissions/") == 0
@@ -463,11 +434,11 @@ def test_another_process_sees_a_change_at_once(
         assert 'href="/submissions/' in other.get("/benchmarks/digits").text
 
 
-def words_of(page: str) -> str:
+def words_of(page):
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
 
 
-def test_an_empty_server_says_how_to_begin(client: TestClient) -> None:
+def test_an_empty_server_says_how_to_begin(client):
     page = client.get("/").text
     words = words_of(page)
 
@@ -478,9 +449,7 @@ def test_an_empty_server_says_how_to_begin(client: TestClient) -> None:
     assert "No verdict yet" in words
 
 
-def test_a_replay_is_seen_from_the_queue_to_its_verdict(
-    replay: Any, make_report: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, client):
     link = f'href="/verifications/{replay.verification_id}"'
     queued = client.get("/").text
     assert link in queued
@@ -503,9 +472,7 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(
     assert re.search(r"(\d) of \1 replays reached top1Accuracy 97.5", words_of(ended))
 
 
-def test_a_rejection_shows_the_reason_that_made_it_one(
-    replay: Any, make_report: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_rejection_shows_the_reason_that_made_it_one(replay, make_report, client):
     never = [14.8, 45.8, 73.0, 85.5, 90.8, 91.0, 91.2, 91.3]
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=never))
 
@@ -526,16 +493,13 @@ def test_a_rejection_shows_the_reason_that_made_it_one(
 
 
 def test_records_are_derived_once_a_version_and_again_after_a_submission(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    derived: list[str] = []
+    digits_submission, submit, client, monkeypatch
+):
+    derived = []
 
     find = queries._find_histories
 
-    def counting(session: Any, benchmark: Any) -> Any:
+    def counting(session, benchmark):
         derived.append(benchmark.benchmark_id)
         return find(session, benchmark)
 

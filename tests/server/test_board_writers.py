@@ -2,23 +2,17 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
-from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
-from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.base.board_versions import board_version, raise_board_version
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import RunRow, Submission
-from server.base.settings import Settings
 from server.boards.encoding import encode_json
 from server.boards.ranked import board_as_seen, board_in_division
 from server.boards.service import cut_board
@@ -39,13 +33,13 @@ Read = tuple[int, int, bytes]
 
 
 @pytest.fixture
-def other_process(settings: Settings) -> Iterator[TestClient]:
+def other_process(settings):
     """A second server on the same database, which hears of writes from the database alone."""
     with TestClient(create_app(settings, dispatch=False)) as made:
         yield made
 
 
-def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
+def from_scratch(session, benchmark, query, version):
     """A board from all rows of the database, with nothing that was kept."""
 
     board_of = partial(board_as_seen, session, benchmark)
@@ -56,14 +50,14 @@ def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, vers
 class Writers:
     """Writes at random, each with what every board is at the version it makes."""
 
-    def __init__(self, database: Database, benchmark: Benchmark, like: dict[str, Any]) -> None:
+    def __init__(self, database, benchmark, like):
         self.database = database
         self.benchmark = benchmark
         self.like = like
         self.queries = [BoardQuery.model_validate(query) for query in QUERIES]
-        self.boards: dict[int, list[bytes]] = {}
+        self.boards = {}
 
-    def write(self, sequence: random.Random, name: str) -> int:
+    def write(self, sequence, name):
         """Change, add or reject one submission; returns the version once it is acknowledged."""
         with self.database.write() as session:
             ids = session.scalars(select(Submission.id).order_by(Submission.id)).all()
@@ -80,7 +74,7 @@ class Writers:
             ]
         return version
 
-    def _add(self, session: Session, name: str, sequence: random.Random) -> None:
+    def _add(self, session, name, sequence):
         seconds = sequence.choice((0.5, 0.7, 0.9))
         own = {"id": name, "idempotency_key": None, "submitted_at": utc_now(), "model": name}
         session.execute(insert(Submission).values(self.like | own | {"tta_seconds": seconds}))
@@ -95,7 +89,7 @@ class Writers:
             figures = {"log_bytes": 1, "reached": True, "tta_seconds": seconds + index / 100}
             session.execute(insert(RunRow).values(run | figures))
 
-    def _change(self, session: Session, which: str, sequence: random.Random) -> None:
+    def _change(self, session, which, sequence):
         values = sequence.choice(
             (
                 {"status": sequence.choice(("verified", "rejected", "claimed"))},
@@ -109,12 +103,7 @@ class Writers:
 
 
 @pytest.fixture
-def writers(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    database: Database,
-    digits: Benchmark,
-) -> Writers:
+def writers(digits_submission, submit, database, digits):
     """Writers to a board of one submission."""
     sent = submit(digits_submission).json()["id"]
     with database.read() as session:
@@ -123,23 +112,21 @@ def writers(
     return Writers(database, digits, like)
 
 
-def read(client: TestClient, number: int) -> Read:
+def read(client, number):
     """One of the queries, its answer's version and bytes."""
     answer = client.get(BOARD, params=QUERIES[number])
     assert answer.status_code == 200, answer.text
     return number, answer.json()["version"], answer.content
 
 
-def test_every_board_read_beside_writers_is_what_its_version_was(
-    writers: Writers, client: TestClient, other_process: TestClient
-) -> None:
-    reads: list[Read] = []
-    faults: list[object] = []
+def test_every_board_read_beside_writers_is_what_its_version_was(writers, client, other_process):
+    reads = []
+    faults = []
     writing = threading.Event()
     writing.set()
     first = writers.write(random.Random(0), "s-first")
 
-    def write_boards(seed: int) -> None:
+    def write_boards(seed):
         sequence = random.Random(seed)
         for number in range(WRITES):
             version = writers.write(sequence, f"s-{seed}-{number}")
@@ -149,13 +136,13 @@ def test_every_board_read_beside_writers_is_what_its_version_was(
             if found[1] < version:
                 faults.append(f"version {found[1]} after version {version} was acknowledged")
 
-    def read_boards(seed: int) -> None:
+    def read_boards(seed):
         sequence = random.Random(100 + seed)
         at = other_process if seed % 2 else client
         while writing.is_set():
             reads.append(read(at, sequence.randrange(len(QUERIES))))
 
-    def guarded(call: Callable[[int], None], seed: int) -> None:
+    def guarded(call, seed):
         try:
             call(seed)
         except BaseException as error:  # noqa: BLE001  It is a fault like any other here.
@@ -181,13 +168,11 @@ def test_every_board_read_beside_writers_is_what_its_version_was(
         assert version < first or content == writers.boards[version][number], (number, version)
 
 
-def test_another_process_shows_a_write_from_the_moment_it_is_acknowledged(
-    writers: Writers, other_process: TestClient
-) -> None:
+def test_another_process_shows_a_write_from_the_moment_it_is_acknowledged(writers, other_process):
     sequence = random.Random(1)
     for number in range(5):
         read(other_process, 0)
         version = writers.write(sequence, f"s-{number}")
         assert read(other_process, 0) == (0, version, writers.boards[version][0])
-    app: FastAPI = other_process.app  # type: ignore[assignment]
+    app = other_process.app
     assert app.state.services.database is not writers.database

@@ -4,7 +4,6 @@ On PostgreSQL several transactions write at the same time, so these are the test
 """
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -51,12 +50,12 @@ from tests.support.workers import greet_as_servers, latest_attempt, send_to
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
+def at_once(*calls):
     """What calls that start together return or raise, in the order of the calls."""
     barrier = threading.Barrier(len(calls))
-    results: list[Any] = [None] * len(calls)
+    results = [None] * len(calls)
 
-    def run(index: int, call: Callable[[], Any]) -> None:
+    def run(index, call):
         barrier.wait(timeout=10)
         try:
             results[index] = call()
@@ -72,7 +71,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def codes(answers: list[Any]) -> list[int]:
+def codes(answers):
     """The statuses of answers, sorted; an exception is raised."""
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -80,9 +79,7 @@ def codes(answers: list[Any]) -> list[int]:
     return sorted(answer.status_code for answer in answers)
 
 
-def test_a_submission_is_replayed_and_ranked(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_a_submission_is_replayed_and_ranked(replay, client, make_report):
     assert client.get("/api/v1/queue").json()["waiting"] == 1
     grant = replay.claim().json()
     assert replay.post(grant, [{"sequence": 0, "run": 0, "kind": "phase"}]).status_code == 200
@@ -110,9 +107,7 @@ def test_a_submission_is_replayed_and_ranked(
     assert client.get("/api/v1/submissions?limit=1").json()["next_cursor"] is None
 
 
-def test_a_lost_worker_is_replaced(
-    replay: Any, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_a_lost_worker_is_replaced(replay, database, make_report):
     old = replay.claim().json()
     replay.change(old["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
     assert expire_leases(database) == 1
@@ -123,9 +118,7 @@ def test_a_lost_worker_is_replaced(
     assert replay.report(new, make_report(replay.seeds())).json()["outcome"] == "verified"
 
 
-def test_the_first_submissions_of_all_come_at_once(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_first_submissions_of_all_come_at_once(digits_submission, submit, client):
     """Each would write the benchmark's definition and the board's first version."""
     answers = at_once(*[lambda: submit(deepcopy(digits_submission))] * 5)
 
@@ -134,12 +127,7 @@ def test_the_first_submissions_of_all_come_at_once(
     assert (board["total"], board["version"]) == (5, 5)
 
 
-def test_one_key_at_once_is_one_submission(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    stored_files: Callable[[], list[str]],
-) -> None:
+def test_one_key_at_once_is_one_submission(digits_submission, submit, client, stored_files):
     answers = at_once(*[lambda: submit(digits_submission, key="key-1")] * 5)
 
     assert codes(answers) == [201] * 5
@@ -149,11 +137,8 @@ def test_one_key_at_once_is_one_submission(
 
 
 def test_other_submissions_under_one_key_at_once_leave_no_file(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    make_log: Callable[..., bytes],
-    stored_files: Callable[[], list[str]],
-) -> None:
+    digits_submission, submit, make_log, stored_files
+):
     other = deepcopy(digits_submission)
     other.logs["run_0.log"] = make_log(999)
     answers = at_once(*[lambda p=p: submit(p, key="key-1") for p in (digits_submission, other)])
@@ -163,12 +148,12 @@ def test_other_submissions_under_one_key_at_once_leave_no_file(
 
 
 def test_whoever_sets_quotas_and_whoever_is_held_to_them_wait_in_one_direction(
-    client: TestClient, database: Database, alice: Any, olivia: Any
-) -> None:
+    client, database, alice, olivia
+):
     wanted = {"submissions_per_day": 5, "gpu_seconds_per_month": 5, "reason": "a course"}
-    statuses: list[int] = []
+    statuses = []
 
-    def set_both() -> None:
+    def set_both():
         address = f"/api/v1/quotas/user/{alice.name}"
         answer = client.put(address, json=wanted, headers=olivia.headers)
         statuses.append(answer.status_code)
@@ -188,8 +173,8 @@ def test_whoever_sets_quotas_and_whoever_is_held_to_them_wait_in_one_direction(
 
 
 def test_verifications_of_one_submission_asked_for_at_once_are_one(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+    digits_submission, submit, client, olivia
+):
     submission_id = submit(digits_submission).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/verifications"
     answers = at_once(*[lambda: client.post(address, headers=olivia.headers)] * 4)
@@ -199,16 +184,12 @@ def test_verifications_of_one_submission_asked_for_at_once_are_one(
 
 
 def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    bob: Any,
-) -> None:
+    digits_submission, submit, client, olivia, bob
+):
     first = submit(digits_submission).json()["id"]
     second = submit(digits_submission, by=bob).json()["id"]
 
-    def ask(challenger: str, holder: str) -> Any:
+    def ask(challenger, holder):
         body = {"challenger": challenger, "holder": holder}
         return client.post("/api/v1/duels", json=body, headers=olivia.headers)
 
@@ -219,9 +200,7 @@ def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
     assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
 
 
-def test_a_duel_with_an_id_that_no_database_stores_is_refused(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_duel_with_an_id_that_no_database_stores_is_refused(client, olivia):
     answer = client.post(
         "/api/v1/duels",
         content=b'{"challenger": "a\\u0000", "holder": "b"}',
@@ -230,7 +209,7 @@ def test_a_duel_with_an_id_that_no_database_stores_is_refused(
     assert answer.status_code in (404, 422)
 
 
-def test_claims_at_once_have_one_winner(replay: Any) -> None:
+def test_claims_at_once_have_one_winner(replay):
     attempt_id = replay.attempt_id
     answers = at_once(*[lambda n=n: replay.claim(attempt_id, worker=f"w-{n}") for n in range(4)])
 
@@ -239,9 +218,7 @@ def test_claims_at_once_have_one_winner(replay: Any) -> None:
     assert replay.view()["attempts"][0]["worker"] == f"w-{winner}"
 
 
-def test_one_report_sent_twice_at_once_is_one_verdict(
-    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_one_report_sent_twice_at_once_is_one_verdict(replay, client, database, make_report):
     grant = replay.claim().json()
     version = client.get("/api/v1/leaderboards/digits").json()["version"]
     report = make_report(replay.seeds())
@@ -258,9 +235,7 @@ def test_one_report_sent_twice_at_once_is_one_verdict(
     assert stored == len(replay.seeds()) - replay.view()["own_runs"] >= 3
 
 
-def test_the_same_events_posted_at_once_are_stored_once(
-    replay: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_the_same_events_posted_at_once_are_stored_once(replay, row_counts):
     grant = replay.claim().json()
     events = [{"sequence": n, "run": 0, "kind": "phase"} for n in range(50)]
     answers = at_once(*[lambda: replay.post(grant, events)] * 4)
@@ -272,12 +247,8 @@ def test_the_same_events_posted_at_once_are_stored_once(
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submission(
-    replay: Any,
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, client, database, olivia, make_report
+):
     """Decision 0030; else the one that comes to the board first would wait for the other."""
     grant, report = replay.claim().json(), make_report(replay.seeds())
     stream_report(database, grant["attempt_id"], report)
@@ -298,15 +269,8 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    bob: Any,
-    olivia: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, digits_submission, submit, client, database, bob, olivia, make_report
+):
     submission_id = submit(digits_submission, by=bob).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/verifications"
     asked = client.post(address, headers=olivia.headers).json()["id"]
@@ -335,12 +299,8 @@ def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_order(
-    replay: Any,
-    workers: Any,  # noqa: F811
-    train: Any,  # noqa: F811
-    database: Database,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, workers, train, database, make_report
+):
     """Decision 0030; carl's worker also trained for a board that comes before that of the report.
 
     And the worker that reports, bert's, comes before carl's.
@@ -383,15 +343,8 @@ def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_orde
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_the_others_board(
-    replay: Any,
-    workers: Any,  # noqa: F811
-    train: Any,  # noqa: F811
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-) -> None:
+    replay, workers, train, digits_submission, submit, client, database, olivia
+):
     """Decision 0030; the report of another cross-check has the one and wants the other."""
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
@@ -420,8 +373,8 @@ def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_t
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_an_erasure_waits_for_a_board_before_it_changes_a_name(
-    replay: Any, client: TestClient, database: Database, alice: Any, ada: Any
-) -> None:
+    replay, client, database, alice, ada
+):
     """Decision 0030; a report has its board while it inserts a row that refers to its submitter."""
     address = f"/api/v1/users/{alice.name}/erasure"
     erasure = partial(client.post, address, json={"name": alice.name}, headers=ada.headers)
@@ -441,18 +394,13 @@ def test_an_erasure_waits_for_a_board_before_it_changes_a_name(
 
 @pytest.mark.parametrize("repetition", range(3))
 def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
-    repetition: int,
-    replay: Any,
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    repetition, replay, client, database, olivia, make_report
+):
     grant = replay.claim().json()
     report = make_report(replay.seeds())
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
 
-    def reap() -> int:
+    def reap():
         return expire_leases(database)
 
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
@@ -475,12 +423,8 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
 
 
 def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    client, database, olivia, walter, make_report
+):
     asked = {"benchmark": "digits", "batch_sizes": [32, 64], "runs": 1}
     view = client.post("/api/v1/calibrations", json=asked, headers=olivia.headers).json()
     reports = []
@@ -512,7 +456,7 @@ class Replay:
     attempt_id: str
     report: Any
 
-    def claim_and_prepare(self) -> Callable[[], Any]:
+    def claim_and_prepare(self):
         """Claim it; what posts its report."""
         address = f"/api/v1/attempts/{self.attempt_id}"
         claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
@@ -525,12 +469,8 @@ class Replay:
 
 
 def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
-    client: TestClient,
-    olivia: Any,
-    walter: Any,
-    make_report: Callable[..., Any],
-    row_counts: Callable[[], Any],
-) -> None:
+    client, olivia, walter, make_report, row_counts
+):
     users = row_counts()["users"]
     hello = {"system": vars(make_report([]).system), "state": "idle"}
     token = {"user": "carol", "role": "submitter"}
@@ -554,7 +494,7 @@ def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
         "/api/v1/submissions/%ff%fe",
     ],
 )
-def test_a_character_no_database_stores_is_refused(path: str, client: TestClient) -> None:
+def test_a_character_no_database_stores_is_refused(path, client):
     response = client.get(path)
 
     assert response.status_code in (200, 404, 422)
@@ -563,9 +503,7 @@ def test_a_character_no_database_stores_is_refused(path: str, client: TestClient
 
 
 @pytest.mark.parametrize("reason", ["a\0b", "\ud800", "\U0001f600 é"])
-def test_any_text_is_stored_or_refused(
-    reason: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_any_text_is_stored_or_refused(reason, digits_submission, submit, client, olivia):
     submission_id = submit(digits_submission).json()["id"]
     response = client.post(
         f"/api/v1/submissions/{submission_id}/verifications",
@@ -582,9 +520,7 @@ def test_any_text_is_stored_or_refused(
         assert response.json()["reason"] == reason
 
 
-def test_a_worker_with_an_endless_name_is_refused_or_stored(
-    client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_worker_with_an_endless_name_is_refused_or_stored(client, walter, make_report):
     system = replace(make_report([]).system, worker="w" * 300)
     hello = {"system": vars(system), "state": "idle"}
     response = client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)

@@ -2,7 +2,6 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def socket_path() -> Iterator[Path]:
+def socket_path():
     """Where a Redis of the test's own listens; short, because sockets demand it."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         path = Path(folder) / "redis.sock"
@@ -31,9 +30,7 @@ def socket_path() -> Iterator[Path]:
         stop(process)
 
 
-def test_a_broker_that_is_full_or_only_reads_is_told_from_one_that_takes_messages(
-    socket_path: Path,
-) -> None:
+def test_a_broker_that_is_full_or_only_reads_is_told_from_one_that_takes_messages(socket_path):
     broker = Broker(f"redis+socket://{socket_path}")
     with redis.Redis(unix_socket_path=str(socket_path)) as operator:
         broker.ask()
@@ -49,12 +46,10 @@ def test_a_broker_that_is_full_or_only_reads_is_told_from_one_that_takes_message
     broker.close()
 
 
-def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_again(
-    socket_path: Path,
-) -> None:
+def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_again(socket_path):
     with redis.Redis(unix_socket_path=str(socket_path)) as operator:
 
-        def is_alone() -> bool:
+        def is_alone():
             return len(operator.client_list()) == 1
 
         for _ in range(2):  # The second shares with the first what is kept by address.
@@ -67,9 +62,7 @@ def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_agai
 
 
 @pytest.mark.parametrize("name", ["grace", "a b*?[x]~\u00e9/%2F:@"])
-def test_a_workers_account_reaches_its_own_queue_and_nothing_else(
-    socket_path: Path, name: str
-) -> None:
+def test_a_workers_account_reaches_its_own_queue_and_nothing_else(socket_path, name):
     broker = Broker(f"redis+socket://{socket_path}")
     url = broker.make_account(name)
     other = broker.make_account(f"{name}2")

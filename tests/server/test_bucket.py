@@ -1,20 +1,15 @@
 """Raw logs in an S3-compatible bucket, served by moto: a whole life of a submission."""
 
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from fastapi.testclient import TestClient
 from moto.server import ThreadedMotoServer
 
-from server.base.artifacts import ArtifactStore, make_store
+from server.base.artifacts import make_store
 from server.base.bucket import NOTHING
 from server.base.errors import UnavailableError
-from server.base.settings import Settings
 from server.operations.backup import Choice, back_up
 from server.operations.export import export_everything
 from server.operations.integrity import check_server
@@ -27,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("shown_claims")  # Logs are read by anybody
 
 
 @pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
+def s3_url():
     """The address of an S3 server of its own."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -37,7 +32,7 @@ def s3_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def s3(s3_url, monkeypatch):
     """A client of that server, with an empty bucket named results."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
@@ -54,13 +49,13 @@ def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     client.close()
 
 
-def keys_of(s3: Any) -> list[str]:
+def keys_of(s3):
     listed = s3.list_objects_v2(Bucket="results").get("Contents", [])
     return [each["Key"] for each in listed]
 
 
 @pytest.fixture
-def settings(settings: Settings, s3: Any, s3_url: str) -> Settings:
+def settings(settings, s3, s3_url):
     """Settings of a server that keeps its logs in the bucket."""
     return settings.model_copy(
         update={"artifacts_url": "s3://results/kept/logs", "s3_endpoint_url": s3_url}
@@ -68,13 +63,8 @@ def settings(settings: Settings, s3: Any, s3_url: str) -> Settings:
 
 
 def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    s3: Any,
-    settings: Settings,
-) -> None:
+    digits_submission, submit, client, olivia, s3, settings
+):
     made = submit(digits_submission)
     assert made.status_code == 201, made.text
     address = f"/api/v1/submissions/{made.json()['id']}"
@@ -97,16 +87,11 @@ def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
 
 
 def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_something(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    s3: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    digits_submission, submit, client, s3, monkeypatch, caplog
+):
     bucket = services_of(client).artifacts.bucket
 
-    def refuse(**_: Any) -> None:
+    def refuse(**_):
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 
     bucket.check()
@@ -126,13 +111,8 @@ def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_somethin
 
 
 def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    s3: Any,
-    settings: Settings,
-    tmp_path: Path,
-) -> None:
+    digits_submission, submit, client, s3, settings, tmp_path
+):
     submit(digits_submission)
     services = services_of(client)
     export_everything(services, tmp_path / "export")
@@ -162,9 +142,7 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
     assert fault.startswith(lost.rsplit("/", 1)[-1])
 
 
-def test_what_is_refused_reaches_no_bucket(
-    digits_submission: Any, submit: Callable[..., Any], s3: Any, settings: Settings
-) -> None:
+def test_what_is_refused_reaches_no_bucket(digits_submission, submit, s3, settings):
     digits_submission.claim["division"] = "open"
 
     assert submit(digits_submission).status_code == 422
@@ -173,14 +151,10 @@ def test_what_is_refused_reaches_no_bucket(
 
 
 def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    s3: Any,
-    settings: Settings,
-) -> None:
+    digits_submission, submit, client, s3, settings
+):
     kept = submit(digits_submission, key="once").json()["id"]
-    store: ArtifactStore = services_of(client).artifacts
+    store = services_of(client).artifacts
     assert store.bucket is not None
     services_of(client).artifacts.bucket._bucket = "no-such-bucket"
 
@@ -193,16 +167,14 @@ def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
     assert list_stored_files(settings) == []
 
 
-def test_a_log_that_the_bucket_lost_is_missed_by_its_hash(settings: Settings) -> None:
+def test_a_log_that_the_bucket_lost_is_missed_by_its_hash(settings):
     store = make_store(settings)
 
     with pytest.raises(FileNotFoundError):
         store.open("0" * 64)
 
 
-def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(settings, monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
 
     with pytest.raises(RuntimeError, match=r"'finishline-server\[s3\]'"):

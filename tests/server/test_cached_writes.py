@@ -2,19 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from server.base.board_versions import raise_board_version
-from server.base.database import Database
 from server.base.middleware import by_name, is_known, takes_gzip
 from server.operations.heads import BoundedHttpProtocol
 from tests.support.loops import run_async
@@ -31,18 +26,14 @@ REQUEST_ID = re.compile(rb'x-request-id: \S+\r\n|"request_id":"[^"]+"')
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def request(
-    method: bytes = b"GET", path: bytes = BOARD, *lines: bytes, http: bytes = b"1.1"
-) -> bytes:
+def request(method=b"GET", path=BOARD, *lines, http=b"1.1"):
     """The bytes of a request without a body."""
     head = [method + b" " + path + b" HTTP/" + http, b"Host: testserver", *lines]
     return b"\r\n".join([*head, b"", b""])
 
 
 @asynccontextmanager
-async def connected(
-    protocol: type[HttpToolsProtocol], app: Any, *, keep_alive_seconds: int = 5
-) -> AsyncIterator[Connection]:
+async def connected(protocol, app, *, keep_alive_seconds=5):
     """A connection to a server that speaks a protocol, with the headers it gives every answer."""
     config = uvicorn.Config(
         app, log_level="critical", lifespan="off", timeout_keep_alive=keep_alive_seconds
@@ -62,7 +53,7 @@ async def connected(
         server.close()
 
 
-async def answers(connection: Connection, *requests: bytes) -> list[bytes]:
+async def answers(connection, *requests):
     """The answers to requests that are sent in one piece; ids of requests are left out."""
     reader, writer = connection
     writer.write(b"".join(requests))
@@ -78,21 +69,21 @@ async def answers(connection: Connection, *requests: bytes) -> list[bytes]:
 
 
 @pytest.fixture
-def app(digits_submission: Any, submit: Callable[..., Any], client: TestClient) -> FastAPI:
+def app(digits_submission, submit, client):
     """A server whose board is cached."""
     assert submit(digits_submission).status_code == 201
     for headers in ({}, {"Accept-Encoding": "identity"}):
         assert client.get(BOARD.decode(), headers=headers).status_code == 200
-    return client.app  # type: ignore[return-value]
+    return client.app
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def tasks(monkeypatch):
     """The paths of the requests that went to the application in a task."""
-    found: list[bytes] = []
+    found = []
     start = HttpToolsProtocol._start_asgi_task
 
-    def noted(self: Any, cycle: Any, app: Any) -> None:
+    def noted(self, cycle, app):
         found.append(cycle.scope["raw_path"])
         start(self, cycle, app)
 
@@ -100,9 +91,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_a_cached_board_is_written_as_uvicorn_would_send_it(
-    app: FastAPI, client: TestClient, tasks: list[bytes]
-) -> None:
+def test_a_cached_board_is_written_as_uvicorn_would_send_it(app, client, tasks):
     etag = client.get(BOARD.decode()).headers["etag"].encode()
     kept = [
         request(),
@@ -118,7 +107,7 @@ def test_a_cached_board_is_written_as_uvicorn_would_send_it(
     ]
     ends = [request(b"GET", BOARD, b"Connection: close"), request(http=b"1.0")]
 
-    async def ask(protocol: type[HttpToolsProtocol]) -> list[bytes]:
+    async def ask(protocol):
         found = []
         async with connected(protocol, app) as connection:
             for one in kept + others:
@@ -137,12 +126,10 @@ def test_a_cached_board_is_written_as_uvicorn_would_send_it(
     assert statuses == [b"200"] * 3 + [b"304"] * 2 + [b"200", b"404"] + [b"200"] * 3
 
 
-def test_requests_sent_together_are_answered_in_their_order(
-    app: FastAPI, tasks: list[bytes]
-) -> None:
+def test_requests_sent_together_are_answered_in_their_order(app, tasks):
     together = [request(), request(b"GET", b"/healthz"), *[request()] * 50, request(b"HEAD")]
 
-    async def ask() -> tuple[list[bytes], list[bytes]]:
+    async def ask():
         async with connected(BoundedHttpProtocol, app) as connection:
             alone = [(await answers(connection, one))[0] for one in together]
             tasks.clear()
@@ -154,13 +141,11 @@ def test_requests_sent_together_are_answered_in_their_order(
     assert len(tasks) == 1
 
 
-def test_a_connection_does_not_end_while_what_came_with_a_cached_board_is_answered(
-    app: FastAPI,
-) -> None:
+def test_a_connection_does_not_end_while_what_came_with_a_cached_board_is_answered(app):
     """It ends when nothing was asked for so long: here at once, and a thread answers later."""
     together = [request(), request(b"GET", BOARD, b"Content-Length: 0")]
 
-    async def ask(protocol: type[HttpToolsProtocol]) -> list[bytes]:
+    async def ask(protocol):
         async with connected(protocol, app, keep_alive_seconds=0) as connection:
             found = await answers(connection, *together)
             assert await connection[0].read() == b""
@@ -169,10 +154,8 @@ def test_a_connection_does_not_end_while_what_came_with_a_cached_board_is_answer
     assert run_async(ask(BoundedHttpProtocol)) == run_async(ask(HttpToolsProtocol))
 
 
-def test_the_board_after_a_write_is_the_one_that_was_written(
-    app: FastAPI, client: TestClient, database: Database, tasks: list[bytes]
-) -> None:
-    async def ask() -> list[bytes]:
+def test_the_board_after_a_write_is_the_one_that_was_written(app, client, database, tasks):
+    async def ask():
         found = []
         async with connected(BoundedHttpProtocol, app) as connection:
             for _ in range(3):
@@ -180,7 +163,7 @@ def test_the_board_after_a_write_is_the_one_that_was_written(
                 await asyncio.to_thread(write)
             return found
 
-    def write() -> None:
+    def write():
         with database.write() as session:
             raise_board_version(session, "digits")
 
@@ -211,7 +194,7 @@ def test_the_board_after_a_write_is_the_one_that_was_written(
         (b"gzip;q=much", False),
     ],
 )
-def test_gzip_is_taken_where_it_is_named_with_a_weight(encodings: bytes, is_taken: bool) -> None:
+def test_gzip_is_taken_where_it_is_named_with_a_weight(encodings, is_taken):
     assert takes_gzip(encodings) is is_taken
 
 
@@ -226,10 +209,10 @@ def test_gzip_is_taken_where_it_is_named_with_a_weight(encodings: bytes, is_take
         (b"xyzzy", False),
     ],
 )
-def test_tags_are_compared_weakly_and_a_star_is_any(tags: bytes, is_same: bool) -> None:
+def test_tags_are_compared_weakly_and_a_star_is_any(tags, is_same):
     assert is_known(tags, 'W/"xyzzy"') is is_same
 
 
-def test_lines_of_one_header_are_one_list() -> None:
+def test_lines_of_one_header_are_one_list():
     headers = [(b"if-none-match", b'"a"'), (b"host", b"h"), (b"if-none-match", b'"b"')]
     assert by_name(headers) == {b"if-none-match": b'"a", "b"', b"host": b"h"}

@@ -3,22 +3,17 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.proof.check import check_proof
-from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.scoring.measurements import PrecisionAudit
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
-from server.base.database import Database
 from server.base.models import Calibration, CalibrationRunRow, Verification
-from server.base.settings import Settings
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
@@ -33,10 +28,10 @@ CURVE = [14.0, 45.0, 73.0, 85.0, 91.0, 95.5, 97.4, 98.1, 98.3]
 
 
 @pytest.fixture
-def start(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def start(client, olivia):
     """Asks for a calibration as olivia, or as somebody else."""
 
-    def ask(*, by: Any = olivia, **changes: Any) -> Any:
+    def ask(*, by=olivia, **changes):
         headers = by.headers if by is not None else {}
         return client.post(CALIBRATIONS, json=BODY | changes, headers=headers)
 
@@ -44,10 +39,10 @@ def start(client: TestClient, olivia: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def post(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def post(client, olivia):
     """Posts to a calibration as olivia, or as somebody else."""
 
-    def send(calibration_id: str, step: str, body: Any = None, *, by: Any = olivia) -> Any:
+    def send(calibration_id, step, body=None, *, by=olivia):
         headers = by.headers if by is not None else {}
         return client.post(f"{CALIBRATIONS}/{calibration_id}/{step}", json=body, headers=headers)
 
@@ -55,18 +50,10 @@ def post(client: TestClient, olivia: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def train(
-    client: TestClient, database: Database, walter: Any, make_report: Callable[..., Any]
-) -> Callable[..., Any]:
+def train(client, database, walter, make_report):
     """Makes the latest attempt of a chunk as a worker does, or fails it."""
 
-    def make(
-        chunk: str,
-        *,
-        failure: Failure | None = None,
-        curve: list[float] = CURVE,
-        touched: PrecisionName | None = None,
-    ) -> Any:
+    def make(chunk, *, failure=None, curve=CURVE, touched=None):
         attempt_id = latest_attempt(database, chunk)
         address = f"/api/v1/attempts/{attempt_id}"
         claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
@@ -91,7 +78,7 @@ def train(
     return make
 
 
-def _to_its_end(run: Any) -> Any:
+def _to_its_end(run):
     """A run whose seed moves its curve a little, and which reached at its eighth evaluation."""
     shift = (run.seed % 7) * 0.05
     evaluations = [replace(e, quality=e.quality + shift) for e in run.evaluations]
@@ -101,21 +88,19 @@ def _to_its_end(run: Any) -> Any:
 
 
 @pytest.fixture
-def calibrated(start: Callable[..., Any], train: Callable[..., Any]) -> dict[str, Any]:
+def calibrated(start, train):
     """A calibration whose every run was made."""
-    view: dict[str, Any] = start().json()
+    view = start().json()
     for chunk in view["chunks"]:
         assert train(chunk["verification_id"]).status_code == 200
     return view
 
 
-def get(client: TestClient, calibration_id: str, part: str = "") -> Any:
+def get(client, calibration_id, part=""):
     return client.get(f"{CALIBRATIONS}/{calibration_id}{part}").json()
 
 
-def test_an_organiser_starts_one_and_it_is_planned_in_chunks(
-    start: Callable[..., Any], client: TestClient
-) -> None:
+def test_an_organiser_starts_one_and_it_is_planned_in_chunks(start, client):
     answer = start()
 
     assert answer.status_code == 201, answer.text
@@ -136,9 +121,7 @@ def test_an_organiser_starts_one_and_it_is_planned_in_chunks(
     assert start().json()["version"] == 2
 
 
-def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(
-    calibrated: dict[str, Any], client: TestClient
-) -> None:
+def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(calibrated, client):
     chunk_id = calibrated["chunks"][0]["verification_id"]
     chunk = client.get(f"/api/v1/verifications/{chunk_id}").json()
     opened = {
@@ -158,9 +141,7 @@ def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(
     assert chunk["hyperparameters"] == [{"batch_size": 32.0}] * 6
 
 
-def test_its_runs_are_kept_and_counted_as_chunks_end(
-    start: Callable[..., Any], train: Callable[..., Any], client: TestClient
-) -> None:
+def test_its_runs_are_kept_and_counted_as_chunks_end(start, train, client):
     view = start().json()
     train(view["chunks"][0]["verification_id"])
     half = get(client, view["id"])
@@ -186,9 +167,7 @@ def test_its_runs_are_kept_and_counted_as_chunks_end(
     assert {run["verification_id"] for run in runs} == chunks
 
 
-def test_runs_under_way_are_seen_before_they_are_reported(
-    start: Callable[..., Any], client: TestClient, database: Database, walter: Any
-) -> None:
+def test_runs_under_way_are_seen_before_they_are_reported(start, client, database, walter):
     view = start().json()
     attempt_id = latest_attempt(database, view["chunks"][0]["verification_id"])
     address = f"/api/v1/attempts/{attempt_id}"
@@ -209,12 +188,7 @@ def test_runs_under_way_are_seen_before_they_are_reported(
 RULES_FAILURE = Failure("rules", "data_set_differs", "another data set", "install the right one")
 
 
-def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(
-    start: Callable[..., Any],
-    post: Callable[..., Any],
-    train: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(start, post, train, client):
     view = start().json()
     train(view["chunks"][0]["verification_id"], failure=RULES_FAILURE)
     for chunk in view["chunks"][1:]:
@@ -232,9 +206,7 @@ def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(
     assert get(client, view["id"])["state"] == "done"
 
 
-def test_a_run_that_diverged_counts_but_has_no_curve_to_judge_by(
-    start: Callable[..., Any], train: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_run_that_diverged_counts_but_has_no_curve_to_judge_by(start, train, client):
     view = start(batch_sizes=[64], runs=2).json()
     train(view["chunks"][0]["verification_id"], curve=[10.0, 20.0])
 
@@ -244,9 +216,7 @@ def test_a_run_that_diverged_counts_but_has_no_curve_to_judge_by(
     assert (size["finished"], size["reached"], size["mean"]) == (2, 0, None)
 
 
-def test_more_runs_and_more_batch_sizes_are_added(
-    calibrated: dict[str, Any], post: Callable[..., Any]
-) -> None:
+def test_more_runs_and_more_batch_sizes_are_added(calibrated, post):
     view = post(calibrated["id"], "continue", {"runs": 14, "batch_sizes": [128]}).json()
 
     assert (view["batch_sizes"], view["runs"]) == ([32, 64, 128], 14)
@@ -257,12 +227,7 @@ def test_more_runs_and_more_batch_sizes_are_added(
     assert "has or awaits 14 runs" in again.json()["detail"]
 
 
-def test_a_cancelled_one_keeps_what_is_finished(
-    start: Callable[..., Any],
-    post: Callable[..., Any],
-    train: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_a_cancelled_one_keeps_what_is_finished(start, post, train, client):
     view = start().json()
     train(view["chunks"][0]["verification_id"])
     cancelled = post(view["id"], "cancel").json()
@@ -275,13 +240,8 @@ def test_a_cancelled_one_keeps_what_is_finished(
 
 
 def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
-    calibrated: dict[str, Any],
-    post: Callable[..., Any],
-    replay: Any,
-    client: TestClient,
-    olivia: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    calibrated, post, replay, client, olivia, make_report
+):
     before = replay.view()
     view = post(calibrated["id"], "adopt", {"reason": "torch 2.13"})
     assert view.status_code == 200, view.text
@@ -315,11 +275,11 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     assert _failed(proof) >= {"parts", "calibration", "band"}
 
 
-def _failed(proof: dict[str, Any]) -> set[str]:
+def _failed(proof):
     return {check.name for check in check_proof(proof, None) if check.result == "fail"}
 
 
-def _reference_runs(view: dict[str, Any]) -> int:
+def _reference_runs(view):
     return int(
         next(
             reason["numbers"]["reference_runs"]
@@ -329,7 +289,7 @@ def _reference_runs(view: dict[str, Any]) -> int:
     )
 
 
-def _seal_of(view: dict[str, Any], calibration: dict[str, Any], sha256: str) -> str:
+def _seal_of(view, calibration, sha256):
     opened = {
         "benchmark_sha256": calibration["benchmark_sha256"],
         "calibration": calibration["id"],
@@ -346,12 +306,8 @@ def _seal_of(view: dict[str, Any], calibration: dict[str, Any], sha256: str) -> 
 
 
 def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
-    calibrated: dict[str, Any],
-    start: Callable[..., Any],
-    post: Callable[..., Any],
-    train: Callable[..., Any],
-    client: TestClient,
-) -> None:
+    calibrated, start, post, train, client
+):
     reason = {"reason": "first"}
     assert post(calibrated["id"], "adopt", reason).status_code == 200
     assert post(calibrated["id"], "adopt", reason).status_code == 409
@@ -367,18 +323,18 @@ def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
 
 
 def test_a_precision_has_a_calibration_and_a_band_of_its_own(
-    calibrated: dict[str, Any],
-    start: Callable[..., Any],
-    post: Callable[..., Any],
-    train: Callable[..., Any],
-    replay: Any,
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    make_report: Callable[..., Any],
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
+    calibrated,
+    start,
+    post,
+    train,
+    replay,
+    client,
+    database,
+    olivia,
+    make_report,
+    digits_submission,
+    submit,
+):
     digits_submission.claim |= {"precision": "bf16", "notes": "mixed precision"}
     replay.submission_id = submit(digits_submission).json()["id"]
     verify = f"/api/v1/submissions/{replay.submission_id}/verifications"
@@ -424,9 +380,7 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     assert client.get("/benchmarks/cifar10/precision").status_code == 200
 
 
-def test_an_adopted_one_stands_beside_the_points_of_the_file(
-    calibrated: dict[str, Any], post: Callable[..., Any], client: TestClient
-) -> None:
+def test_an_adopted_one_stands_beside_the_points_of_the_file(calibrated, post, client):
     address = "/benchmarks/digits/convergence"
     before = client.get(f"/api/v1{address}").json()
     assert before["calibration"] is None
@@ -442,9 +396,7 @@ def test_an_adopted_one_stands_beside_the_points_of_the_file(
     assert "calibration 1, adopted" in client.get(address).text
 
 
-def test_one_that_is_under_way_or_too_small_cannot_be_adopted(
-    start: Callable[..., Any], post: Callable[..., Any], train: Callable[..., Any]
-) -> None:
+def test_one_that_is_under_way_or_too_small_cannot_be_adopted(start, post, train):
     view = start(batch_sizes=[64], runs=5).json()
     running = post(view["id"], "adopt", {"reason": "x"})
     assert (running.status_code, "under way" in running.json()["detail"]) == (409, True)
@@ -455,12 +407,7 @@ def test_one_that_is_under_way_or_too_small_cannot_be_adopted(
     assert "batch size 64 has 5 runs of at least 6" in small.json()["detail"]
 
 
-def test_two_are_compared_and_one_with_the_file(
-    calibrated: dict[str, Any],
-    start: Callable[..., Any],
-    train: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_two_are_compared_and_one_with_the_file(calibrated, start, train, client):
     later = start(batch_sizes=[64, 128], runs=8).json()
     for chunk in later["chunks"]:
         train(chunk["verification_id"], curve=[quality - 0.6 for quality in CURVE])
@@ -476,9 +423,7 @@ def test_two_are_compared_and_one_with_the_file(
     assert with_file["sizes"][0]["second"]["runs"] == 40
 
 
-def test_the_list_is_newest_first_and_by_benchmark(
-    calibrated: dict[str, Any], start: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_list_is_newest_first_and_by_benchmark(calibrated, start, client):
     later = start().json()
     listed = client.get(CALIBRATIONS).json()["calibrations"]
 
@@ -490,14 +435,7 @@ def test_the_list_is_newest_first_and_by_benchmark(
 
 
 @pytest.mark.parametrize("step", ["continue", "cancel", "adopt"])
-def test_only_organisers_start_and_change_them(
-    step: str,
-    start: Callable[..., Any],
-    post: Callable[..., Any],
-    alice: Any,
-    walter: Any,
-    client: TestClient,
-) -> None:
+def test_only_organisers_start_and_change_them(step, start, post, alice, walter, client):
     view = start().json()
     body = {"reason": "x"} if step == "adopt" else None
     assert start(by=None).status_code == 401
@@ -508,7 +446,7 @@ def test_only_organisers_start_and_change_them(
     assert get(client, view["id"]) == view
 
 
-def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], start: Any) -> None:
+def test_what_is_not_there_is_404(client, post, start):
     for part in ("", "/runs", "/compare"):
         assert client.get(f"{CALIBRATIONS}/nothing{part}").status_code == 404
     for step, body in (("continue", None), ("cancel", None), ("adopt", {"reason": "x"})):
@@ -519,9 +457,7 @@ def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], 
     assert start(benchmark="nothing").status_code == 404
 
 
-def test_a_benchmark_without_a_reference_is_not_calibrated(
-    start: Callable[..., Any], offer_archive: Callable[[str], None]
-) -> None:
+def test_a_benchmark_without_a_reference_is_not_calibrated(start, offer_archive):
     offer_archive("mlperf-v5.1-rgat")
     response = start(benchmark="mlperf-v5.1-rgat")
 
@@ -545,13 +481,7 @@ def test_a_benchmark_without_a_reference_is_not_calibrated(
         ({"why": "x"}, "why"),
     ],
 )
-def test_a_bad_body_is_422_and_plans_nothing(
-    changes: dict[str, Any],
-    expected: str,
-    start: Callable[..., Any],
-    row_counts: Callable[[], Any],
-    olivia: Any,
-) -> None:
+def test_a_bad_body_is_422_and_plans_nothing(changes, expected, start, row_counts, olivia):
     before = row_counts()
     response = start(**changes)
 
@@ -560,13 +490,13 @@ def test_a_bad_body_is_422_and_plans_nothing(
     assert row_counts() == before
 
 
-def test_adopting_needs_a_reason(calibrated: dict[str, Any], post: Callable[..., Any]) -> None:
+def test_adopting_needs_a_reason(calibrated, post):
     for body in (None, {}, {"reason": ""}):
         assert post(calibrated["id"], "adopt", body).status_code == 422
 
 
 @pytest.fixture
-def calibration_id(client: TestClient, database: Database, olivia: Any) -> str:
+def calibration_id(client, database, olivia):
     """A calibration of digits with twelve runs at one batch size, asked for by somebody hostile."""
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": HOSTILE}
     view = client.post("/api/v1/calibrations", json=body, headers=olivia.headers).json()
@@ -589,8 +519,8 @@ def calibration_id(client: TestClient, database: Database, olivia: Any) -> str:
 
 
 def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
-    calibration_id: str, client: TestClient, olivia: Any
-) -> None:
+    calibration_id, client, olivia
+):
     address = f"/calibrations/{calibration_id}"
     page = client.get(address, headers=BROWSER)
     words = words_of(page.text)
@@ -617,8 +547,8 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
 
 
 def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
-    calibration_id: str, client: TestClient, settings: Settings, tmp_path: Path, olivia: Any
-) -> None:
+    calibration_id, client, settings, tmp_path, olivia
+):
     address = f"/calibrations/{calibration_id}"
     body = {"reason": "it is measured here"}
     adopted = client.post(f"/api/v1{address}/adopt", json=body, headers=olivia.headers).json()
@@ -641,9 +571,7 @@ def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
         assert "in force" not in page
 
 
-def test_calibrations_are_listed_by_benchmark_with_their_state(
-    calibration_id: str, client: TestClient
-) -> None:
+def test_calibrations_are_listed_by_benchmark_with_their_state(calibration_id, client):
     page = client.get("/calibrations?benchmark=digits", headers=BROWSER).text
     words = words_of(page)
 
@@ -654,9 +582,7 @@ def test_calibrations_are_listed_by_benchmark_with_their_state(
     assert "finishline calibrate cifar10" in none
 
 
-def test_two_verifications_stand_side_by_side(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+def test_two_verifications_stand_side_by_side(replay, client, olivia, make_report):
     first = replay.verification_id
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     asked = f"/api/v1/submissions/{replay.submission_id}/verifications"

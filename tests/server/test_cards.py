@@ -1,20 +1,15 @@
 """Pictures of shared links."""
 
-from collections.abc import Callable
-from typing import Any
-
-from fastapi.testclient import TestClient
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def size_of(png: bytes) -> tuple[int, int]:
+def size_of(png):
     return int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
 
 
 def test_a_board_and_a_submission_have_a_card_that_their_pages_name(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+    digits_submission, submit, client
+):
     for address in ("/benchmarks/digits", f"/submissions/{submit(digits_submission).json()['id']}"):
         page, card = client.get(address).text, client.get(f"{address}/card.png")
         assert f'{address}/card.png">' in page

@@ -2,21 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.cli.bundles import check_bundle, keys_in
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.proof import part_hashes
-from server.base.database import Database
 from server.base.models import (
     Attempt,
     Charge,
@@ -45,12 +40,12 @@ from tests.support.statements import statements_of
 RECORDS = "/api/v1/benchmarks/digits/records"
 
 
-def other(idea: str) -> dict[str, bytes]:
+def other(idea):
     """Files of another package."""
     return FILES | {"train.py": TRAIN.encode() + f"\n\ndef {idea}(): return {idea!r}\n".encode()}
 
 
-def measured(entries: Entries, person: Person, idea: str, *seconds: float) -> str:  # noqa: F811
+def measured(entries, person, idea, *seconds):
     """Hand a package in and have it measured, once with each of these seconds a run."""
     made = entries.hand_in(person, other(idea))
     assert made.status_code == 201, made.text
@@ -62,28 +57,28 @@ def measured(entries: Entries, person: Person, idea: str, *seconds: float) -> st
 
 
 @pytest.fixture
-def two(entries: Entries, alice: Person, bob: Person) -> tuple[str, str]:  # noqa: F811
+def two(entries, alice, bob):
     """Bob's entry, faster by its fresh runs, and alice's, which holds the record."""
     holder = measured(entries, alice, "first", 4.0)
     return measured(entries, bob, "second", 2.0, 2.0), holder
 
 
 @pytest.fixture
-def ask(client: TestClient, two: tuple[str, str], bob: Person) -> Callable[..., Any]:
+def ask(client, two, bob):
     """Asks as bob to challenge with his entry, or with another one."""
 
-    def post(submission_id: str = two[0], by: Person = bob, **body: Any) -> Any:
+    def post(submission_id=two[0], by=bob, **body):
         path = f"/api/v1/submissions/{submission_id}/challenge"
         return client.post(path, json=body, headers=by.headers)
 
     return post
 
 
-def look(client: TestClient, submission_id: str, by: Person) -> Any:
+def look(client, submission_id, by):
     return client.get(f"/api/v1/submissions/{submission_id}/challenge", headers=by.headers).json()
 
 
-def fight(entries: Entries, lease: dict[str, Any], *, gain: float) -> None:  # noqa: F811
+def fight(entries, lease, *, gain):
     """Train a challenge: the challenger takes `gain` times the holder's seconds."""
     with entries.database.read() as session:
         seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
@@ -96,20 +91,14 @@ def fight(entries: Entries, lease: dict[str, Any], *, gain: float) -> None:  # n
     assert entries.report(lease, report).status_code == 200
 
 
-def holders(client: TestClient) -> list[str]:
+def holders(client):
     found = next(each for each in client.get(RECORDS).json()["divisions"] if each["records"])
     return [record["submission_id"] for record in found["records"]]
 
 
 def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    ask: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    bob: Person,
-    tmp_path: Path,
-) -> None:
+    entries, two, ask, client, database, bob, tmp_path
+):
     challenger, holder = two
     assert holders(client) == [holder]
     with database.write() as session:  # An organiser has corrected a word since.
@@ -179,7 +168,7 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     assert "hold this record yourself" in ask(challenger).json()["detail"]
 
 
-def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
+def _check_proof_of(client, duel, folder):
     """Derive a duel again from its proof, and see that a forged one is found."""
     path = f"/api/v1/verifications/{duel}/proof"
     assert path in client.get(f"/verifications/{duel}").text
@@ -192,34 +181,34 @@ def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
     assert {result for result, _ in results.values()} == {"pass"}, results
     assert {"package", "seal", "seeds", "runs", "posted", "verdict"} <= set(results)
 
-    def failed(change: Callable[[dict[str, Any]], object]) -> set[str]:
+    def failed(change):
         forged = deepcopy(dict(whole.document))
         change(forged)
         forged["parts"] = part_hashes(forged)
         return {check.name for check in check_proof(forged, None) if check.result == "fail"}
 
-    def turned(forged: dict[str, Any]) -> None:
+    def turned(forged):
         runs = forged["report"]["runs"]
         times = [runs[at]["tta_seconds"] for at in (1, 0)]
         runs[0]["tta_seconds"], runs[1]["tta_seconds"] = times
 
-    def chosen(forged: dict[str, Any]) -> None:
+    def chosen(forged):
         forged["draw"]["seeds"][0] ^= 1
         forged["report"]["runs"][0]["seed"] ^= 1
         seal_again(forged)
 
-    def with_settings(forged: dict[str, Any]) -> None:
+    def with_settings(forged):
         forged["draw"]["beside"]["hyperparameters"][1] = {"batch_size": 64.0}
         seal_again(forged)
 
-    def cancelled(forged: dict[str, Any]) -> None:
+    def cancelled(forged):
         forged["verification"]["state"], forged["report"] = "cancelled", None
 
-    def cancelled_in_time(forged: dict[str, Any]) -> None:
+    def cancelled_in_time(forged):
         cancelled(forged)
         forged["verdict"] = {"outcome": None, "reasons": []}
 
-    def without_package(forged: dict[str, Any]) -> None:
+    def without_package(forged):
         forged["submission"]["against"]["claim"]["trained_with"] = "reference"
 
     assert failed(lambda forged: forged["submission"]["against"].update(id="another")) == {
@@ -236,14 +225,8 @@ def _check_proof_of(client: TestClient, duel: str, folder: Path) -> None:
 
 
 def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    ask: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    bob: Person,
-    make_person: Callable[..., Person],
-) -> None:
+    entries, two, ask, client, database, bob, make_person
+):
     challenger, holder = two
     carol = make_person("carol", "submitter")
     third = measured(entries, carol, "third", 3.0, 3.0)
@@ -275,16 +258,11 @@ def test_a_lost_challenge_waits_thirty_days_and_one_is_open_at_a_time(
 
 
 def test_a_challenger_that_is_withdrawn_while_it_is_trained_has_lost(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    ask: Callable[..., Any],
-    client: TestClient,
-    bob: Person,
-    olivia: Person,
-) -> None:
+    entries, two, ask, client, bob, olivia
+):
     challenger, holder = two
 
-    def withdraw_and_come_back(duel: str) -> Any:
+    def withdraw_and_come_back(duel):
         for act, by in (("withdrawal", bob), ("reinstatement", olivia)):
             path = f"/api/v1/submissions/{challenger}/{act}"
             answer = client.post(path, json={"reason": "a second thought"}, headers=by.headers)
@@ -311,13 +289,8 @@ def test_a_challenger_that_is_withdrawn_while_it_is_trained_has_lost(
 
 
 def test_a_challenge_that_is_won_on_a_worker_of_no_organiser_moves_nothing_and_says_so(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    ask: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    make_person: Callable[..., Person],
-) -> None:
+    entries, two, ask, client, database, make_person
+):
     challenger, holder = two
     duel = ask(holder=holder).json()["id"]
     lease = entries.lease(challenger)
@@ -333,12 +306,8 @@ def test_a_challenge_that_is_won_on_a_worker_of_no_organiser_moves_nothing_and_s
 
 
 def test_the_proof_of_an_organisers_duel_of_packages_does_not_name_an_erased_holder(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    client: TestClient,
-    olivia: Person,
-    ada: Person,
-) -> None:
+    entries, two, client, olivia, ada
+):
     challenger, holder = two
     body = {"challenger": challenger, "holder": holder, "pairs": 2}
     duel = client.post("/api/v1/duels", json=body, headers=olivia.headers).json()["id"]
@@ -358,21 +327,11 @@ def test_the_proof_of_an_organisers_duel_of_packages_does_not_name_an_erased_hol
 
 
 def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    ask: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    alice: Person,
-    bob: Person,
-    olivia: Person,
-    walter: Person,
-) -> None:
+    entries, two, ask, client, database, submit, digits_submission, alice, bob, olivia, walter
+):
     challenger, holder = two
 
-    def refusal(*asked: Any, **body: Any) -> tuple[int, str]:
+    def refusal(*asked, **body):
         answer = ask(*asked, **body)
         return answer.status_code, str(answer.json()["detail"])
 
@@ -423,13 +382,8 @@ def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(
 
 
 def test_the_page_shows_the_cost_and_starts_what_the_holder_is_told_of(
-    entries: Entries,  # noqa: F811
-    two: tuple[str, str],
-    client: TestClient,
-    database: Database,
-    alice: Person,
-    bob: Person,
-) -> None:
+    entries, two, client, database, alice, bob
+):
     challenger, holder = two
     kinds = ["record.challenged", "challenge.ended"]
     hook = {"url": "https://hooks.slack.com/services/a", "kinds": kinds}

@@ -1,10 +1,8 @@
 """Each cheat of docs/cheats.md meets on a real server what the page says of it."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,6 @@ from tests.server.cheats.claims import CLAIMS
 from tests.server.cheats.others import OTHERS
 from tests.server.cheats.proven import PROVEN
 from tests.server.cheats.scene import Cheats, Scene
-from tests.server.conftest import SubmissionParts
 
 ROOT = Path(__file__).parents[2]
 RUN: Cheats = CLAIMS | OTHERS
@@ -32,7 +29,7 @@ class Line:
     how: str
 
 
-def lines_of_the_page() -> dict[str, Line]:
+def lines_of_the_page():
     """The lines of all its tables by id."""
     found = ROW.findall((ROOT / "docs" / "cheats.md").read_text(encoding="utf-8"))
     assert len({cheat_id for cheat_id, *_ in found}) == len(found)
@@ -44,18 +41,18 @@ LINES = lines_of_the_page()
 
 @pytest.fixture
 def scene(
-    client: Any,
-    database: Any,
-    digits: Any,
-    digits_submission: Any,
-    make_person: Any,
-    row_counts: Any,
-    alice: Any,
-    bob: Any,
-    olivia: Any,
-    ada: Any,
-    walter: Any,
-) -> Scene:
+    client,
+    database,
+    digits,
+    digits_submission,
+    make_person,
+    row_counts,
+    alice,
+    bob,
+    olivia,
+    ada,
+    walter,
+):
     """A server with everybody on it."""
     return Scene(
         client, database, digits, digits_submission, make_person, row_counts,
@@ -63,7 +60,7 @@ def scene(
     )  # fmt: skip
 
 
-def test_the_page_and_the_tests_have_the_same_cheats() -> None:
+def test_the_page_and_the_tests_have_the_same_cheats():
     assert set(LINES) == RUN.keys() | PROVEN.keys()
     assert not RUN.keys() & PROVEN.keys()
     assert len(LINES) >= FEWEST_CHEATS
@@ -72,7 +69,7 @@ def test_the_page_and_the_tests_have_the_same_cheats() -> None:
 
 
 @pytest.mark.parametrize("cheat_id", RUN)
-def test_a_cheat_meets_what_the_page_says(cheat_id: str, scene: Scene) -> None:
+def test_a_cheat_meets_what_the_page_says(cheat_id, scene):
     met, line = RUN[cheat_id](scene), LINES[cheat_id]
 
     assert met.outcome == line.outcome
@@ -80,7 +77,7 @@ def test_a_cheat_meets_what_the_page_says(cheat_id: str, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("cheat_id", PROVEN)
-def test_a_cheat_that_another_file_proves_is_there(cheat_id: str) -> None:
+def test_a_cheat_that_another_file_proves_is_there(cheat_id):
     file, test = PROVEN[cheat_id].split("::")
     name, _, case = test.removesuffix("]").partition("[")
     text = (ROOT / file).read_text(encoding="utf-8")
@@ -89,11 +86,11 @@ def test_a_cheat_that_another_file_proves_is_there(cheat_id: str) -> None:
     assert case in text
 
 
-def in_the_open_division(scene: Scene) -> SubmissionParts:
+def in_the_open_division(scene):
     return scene.claims(scene.parts(division="open"), division="open")
 
 
-def with_other_software(scene: Scene) -> SubmissionParts:
+def with_other_software(scene):
     return scene.claims(scene.parts(), framework="jax 0.8.0")
 
 
@@ -108,9 +105,7 @@ def with_other_software(scene: Scene) -> SubmissionParts:
     ],
     ids=["closed", "open", "other software", "slow worker", "fast worker"],
 )
-def test_an_honest_claim_is_measured_and_numbered(
-    make: Callable[[Scene], SubmissionParts], seconds_per_epoch: float, scene: Scene
-) -> None:
+def test_an_honest_claim_is_measured_and_numbered(make, seconds_per_epoch, scene):
     sent = scene.stored(make(scene))
     replay, seconds = scene.trained(sent, seconds_per_epoch=seconds_per_epoch)
 

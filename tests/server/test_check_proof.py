@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,6 @@ from finishline.rules.proof.proof import part_hashes, signed_bytes
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Draw, seal
 from server.base.models import Evidence, Verification
-from server.base.settings import Settings
 from server.base.signing import load_signer
 from tests.support.proofs import TakenApart, take_apart, zip_of
 
@@ -43,18 +42,18 @@ class Bundle:
     capsys: Any = field(repr=False)
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self):
         return self.proof.document
 
     @property
-    def files(self) -> dict[str, bytes]:
+    def files(self):
         return self.proof.files
 
-    def sign(self) -> None:
+    def sign(self):
         """Hash and sign what is in the document, as only the server can."""
         self.proof.sign()
 
-    def audit(self, *more: str, name: str = "proof.zip") -> tuple[int, dict[str, str]]:
+    def audit(self, *more, name="proof.zip"):
         """The exit code, and the result of each check."""
         path = self.folder / name
         is_zip = name.endswith(".zip")
@@ -65,7 +64,7 @@ class Bundle:
         self.checks = {check["name"]: check for check in view["checks"]}
         return code, {name: check["result"] for name, check in self.checks.items()}
 
-    def failed(self) -> set[str]:
+    def failed(self):
         """The names of the checks that fail; a format 2 alone has subjects, which logs are too."""
         code, results = self.audit()
         found = {name for name, result in results.items() if result == "fail"}
@@ -74,42 +73,31 @@ class Bundle:
 
 
 @pytest.fixture
-def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+def ended(replay, make_report):
     """An honest verification that has ended."""
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     return replay
 
 
 @pytest.fixture(scope="module")
-def honest() -> dict[int, Bundle]:
+def honest():
     """Bundles of honest verifications by format: the first test of each makes one for all."""
     return {}
 
 
 @pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
-def bundle(
-    request: pytest.FixtureRequest, honest: dict[int, Bundle], tmp_path: Path, capsys: Any
-) -> Bundle:
+def bundle(request, honest, tmp_path, capsys):
     """The bundle of an honest verification, and the server's public key in a file."""
     return own_copy(request, honest, tmp_path, capsys, kind=request.param)
 
 
 @pytest.fixture
-def old_bundle(
-    request: pytest.FixtureRequest, honest: dict[int, Bundle], tmp_path: Path, capsys: Any
-) -> Bundle:
+def old_bundle(request, honest, tmp_path, capsys):
     """A bundle of format 1, whose signature is part of the document."""
     return own_copy(request, honest, tmp_path, capsys, kind=1)
 
 
-def own_copy(
-    request: pytest.FixtureRequest,
-    honest: dict[int, Bundle],
-    folder: Path,
-    capsys: Any,
-    *,
-    kind: int,
-) -> Bundle:
+def own_copy(request, honest, folder, capsys, *, kind):
     if kind not in honest:
         ended, settings = (request.getfixturevalue(name) for name in ("ended", "settings"))
         (kept := folder / "kept").mkdir()
@@ -118,7 +106,7 @@ def own_copy(
     return Bundle(deepcopy(honest[kind].proof), key, folder, capsys)
 
 
-def fetch(replay: Any, settings: Settings, folder: Path, capsys: Any, *, kind: int = 2) -> Bundle:
+def fetch(replay, settings, folder, capsys, *, kind=2):
     key = folder / "keys.json"
     proof = take_apart(
         replay.client, replay.verification_id, signing_key=settings.signing_key_path, kind=kind
@@ -137,7 +125,7 @@ FIRST = {
 }
 
 
-def test_an_honest_bundle_passes_every_check(bundle: Bundle) -> None:
+def test_an_honest_bundle_passes_every_check(bundle):
     code, results = bundle.audit()
 
     assert code == 0, bundle.checks
@@ -153,7 +141,7 @@ def test_an_honest_bundle_passes_every_check(bundle: Bundle) -> None:
     )
 
 
-def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:
+def test_without_the_logs_what_needs_them_is_open(bundle):
     code, results = bundle.audit(name="proof.json")
 
     assert code == 0
@@ -162,7 +150,7 @@ def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:
     assert "not in this file" in bundle.checks["logs"]["why"]
 
 
-def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
+def test_a_key_in_hex_will_do_and_another_one_will_not(bundle):
     public = load_signer(bundle.proof.signing_key).public_key
     bundle.key.write_text(public + "\n")
     assert bundle.failed() == set()
@@ -174,7 +162,7 @@ def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
     assert bundle.failed() == ({"signer", "signature"} if bundle.proof.statement else {"signer"})
 
 
-def test_without_a_key_nobody_vouches_for_a_file(old_bundle: Bundle, tmp_path: Path) -> None:
+def test_without_a_key_nobody_vouches_for_a_file(old_bundle, tmp_path):
     """Whoever signs a forgery with a key of their own passes the signature, not the signer."""
     forger = load_signer(tmp_path / "forger.pem")
     old_bundle.document["verdict"]["outcome"] = "rejected"
@@ -191,173 +179,172 @@ def test_without_a_key_nobody_vouches_for_a_file(old_bundle: Bundle, tmp_path: P
 Change = Callable[[dict[str, Any]], None]
 
 
-def last_run(document: dict[str, Any]) -> dict[str, Any]:
-    run: dict[str, Any] = document["report"]["runs"][-1]
-    return run
+def last_run(document):
+    return document["report"]["runs"][-1]
 
 
-def hurry(document: dict[str, Any]) -> None:
+def hurry(document):
     last_run(document)["evaluations"][3]["seconds"] -= 0.01
 
 
-def below(document: dict[str, Any]) -> None:
+def below(document):
     """Replays that left the band, under the verdict of those that did not."""
     for run in document["report"]["runs"]:
         run["evaluations"][2]["quality"] = 10.0
 
 
-def never_reached(document: dict[str, Any]) -> None:
+def never_reached(document):
     last_run(document)["evaluations"][-1]["quality"] = 10.0
 
 
-def with_qualities(run: dict[str, Any], qualities: Sequence[float]) -> None:
+def with_qualities(run, qualities):
     for item, quality in zip(run["evaluations"], qualities, strict=True):
         item["quality"] = quality
 
 
-def one_run_twice(document: dict[str, Any]) -> None:
+def one_run_twice(document):
     first = document["report"]["runs"][0]
     with_qualities(last_run(document), [item["quality"] for item in first["evaluations"]])
 
 
-def curve_of_the_claim(document: dict[str, Any]) -> None:
+def curve_of_the_claim(document):
     with_qualities(last_run(document), [row[2] for row in document["submission"]["curves"][0]])
 
 
-def reached_before(document: dict[str, Any]) -> None:
+def reached_before(document):
     last_run(document)["evaluations"][-2]["quality"] = 98.5
 
 
-def drop_a_run(document: dict[str, Any]) -> None:
+def drop_a_run(document):
     document["report"]["runs"].pop()
 
 
-def another_seed(document: dict[str, Any]) -> None:
+def another_seed(document):
     document["draw"]["seeds"][0] ^= 1
     document["report"]["runs"][0]["seed"] ^= 1
 
 
-def another_nonce(document: dict[str, Any]) -> None:
+def another_nonce(document):
     document["draw"]["nonce"] = "00" * 32
 
 
-def looser_definition(document: dict[str, Any]) -> None:
+def looser_definition(document):
     text = document["benchmark"]["definition"]
     document["benchmark"]["definition"] = text.replace("97.5", "90.0")
     assert document["benchmark"]["definition"] != text
 
 
-def wider_band(document: dict[str, Any]) -> None:
+def wider_band(document):
     document["plan"]["control_points"][1]["lower"] -= 5.0
 
 
-def no_band_at_the_end(document: dict[str, Any]) -> None:
+def no_band_at_the_end(document):
     document["plan"]["control_points"].pop()
 
 
-def other_outcome(document: dict[str, Any]) -> None:
+def other_outcome(document):
     document["verdict"]["outcome"] = "inconclusive"
 
 
-def other_reason(document: dict[str, Any]) -> None:
+def other_reason(document):
     document["verdict"]["reasons"].pop()
 
 
-def other_number(document: dict[str, Any]) -> None:
+def other_number(document):
     reason = next(r for r in document["verdict"]["reasons"] if r["code"] == "convergence_agrees")
     reason["numbers"]["claimed_mean_epochs"] += 1.0
 
 
-def numbers_of_earlier_rules(document: dict[str, Any]) -> None:
+def numbers_of_earlier_rules(document):
     """A claim from before it named its code, whose verdict had other numbers."""
     document["submission"]["claim"]["trained_with"] = None
     other_number(document)
 
 
-def left_open_by_workers(document: dict[str, Any]) -> None:
+def left_open_by_workers(document):
     reason = {"code": "no_second_worker", "weight": "leaves_open", "message": "-", "numbers": {}}
     document["verdict"]["reasons"].append(reason)
 
 
-def open_for_want_of_a_worker(document: dict[str, Any]) -> None:
+def open_for_want_of_a_worker(document):
     left_open_by_workers(document)
     document["verdict"]["outcome"] = "inconclusive"
 
 
-def noted_of_a_worker(document: dict[str, Any]) -> None:
+def noted_of_a_worker(document):
     left_open_by_workers(document)
     document["verdict"]["reasons"][-1]["weight"] = "note"
 
 
-def better_result(document: dict[str, Any]) -> None:
+def better_result(document):
     document["submission"]["result"]["tta_seconds"] *= 0.9
 
 
-def better_run(document: dict[str, Any]) -> None:
+def better_run(document):
     document["submission"]["runs"][0]["tta_seconds"] *= 0.99
 
 
-def other_system(document: dict[str, Any]) -> None:
+def other_system(document):
     document["submission"]["claim"]["system"]["memory_gib"] = 1.0
 
 
-def other_precision(document: dict[str, Any]) -> None:
+def other_precision(document):
     """A precision that the claim never stated, which the verdict is judged by."""
     assert document["submission"]["claim"]["precision"] is None
     document["submission"]["claim"]["precision"] = "fp32"
 
 
-def other_log_hash(document: dict[str, Any]) -> None:
+def other_log_hash(document):
     document["submission"]["logs"][0]["sha256"] = "00" * 32
 
 
-def lost_ledger(document: dict[str, Any]) -> None:
+def lost_ledger(document):
     last_run(document)["ledger"] = {"train": 0.1}
 
 
-def strange_phase(document: dict[str, Any]) -> None:
+def strange_phase(document):
     last_run(document)["ledger"] = {"lunch": 0.1}
 
 
-def hidden_attempt(document: dict[str, Any]) -> None:
+def hidden_attempt(document):
     document["attempts"][0]["number"] = 2
 
 
-def replay_thrown_away(document: dict[str, Any]) -> None:
+def replay_thrown_away(document):
     """A first attempt that was cancelled and done over: how a bad replay could be got rid of."""
     first = deepcopy(document["attempts"][0])
     document["attempts"][0]["number"] = 2
     document["attempts"].insert(0, first | {"state": "cancelled"})
 
 
-def tried_again_after(document: dict[str, Any], *, state: str, kind: str) -> None:
+def tried_again_after(document, *, state, kind):
     told = {"kind": kind, "code": "child_died", "message": "it ended", "next_step": "look"}
     first = deepcopy(document["attempts"][0]) | {"state": state, "failure": told}
     document["attempts"][0]["number"] = 2
     document["attempts"].insert(0, first)
 
 
-def tried_again_after_a_loss(document: dict[str, Any]) -> None:
+def tried_again_after_a_loss(document):
     tried_again_after(document, state="lost", kind="infrastructure")
 
 
-def tried_again_after_its_own_failure(document: dict[str, Any]) -> None:
+def tried_again_after_its_own_failure(document):
     tried_again_after(document, state="failed", kind="submitter")
 
 
-def more_runs_drawn(document: dict[str, Any]) -> None:
+def more_runs_drawn(document):
     document["draw"]["runs"] += 1
 
 
-def another_calibration(document: dict[str, Any]) -> None:
+def another_calibration(document):
     document["draw"]["beside"] = {"calibration": "another"}
 
 
-def other_commit(document: dict[str, Any]) -> None:
+def other_commit(document):
     document["code"]["commit"] = "f" * 40
 
 
-def other_reason_given(document: dict[str, Any]) -> None:
+def other_reason_given(document):
     document["verification"]["reason"] = "none"
 
 
@@ -401,9 +388,7 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
 
 
 @pytest.mark.parametrize(("change", "part", "caught"), CHANGES)
-def test_a_changed_part_is_named(
-    bundle: Bundle, change: Change, part: str, caught: set[str]
-) -> None:
+def test_a_changed_part_is_named(bundle, change, part, caught):
     change(bundle.document)
 
     failed = bundle.failed()
@@ -416,16 +401,16 @@ def test_a_changed_part_is_named(
     assert bool(bundle.failed()) == bool(caught)
 
 
-def no_definition(document: dict[str, Any]) -> None:
+def no_definition(document):
     document["benchmark"]["definition"] = "no TOML ["
 
 
-def definition_of_another(document: dict[str, Any]) -> None:
+def definition_of_another(document):
     document["benchmark"]["id"] = "cifar10"
 
 
 @pytest.mark.parametrize("change", [looser_definition, no_definition, definition_of_another])
-def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Change) -> None:
+def test_by_another_definition_nothing_more_is_judged(bundle, change):
     change(bundle.document)
     bundle.sign()
 
@@ -433,14 +418,14 @@ def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Ch
     assert list(bundle.checks)[-1] == "definition"
 
 
-def test_a_flipped_signature_fails_alone(old_bundle: Bundle) -> None:
+def test_a_flipped_signature_fails_alone(old_bundle):
     value = old_bundle.document["signature"]["value"]
     old_bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
 
     assert old_bundle.failed() == {"signature"}
 
 
-def test_a_key_id_that_is_another_keys_fails_alone(old_bundle: Bundle) -> None:
+def test_a_key_id_that_is_another_keys_fails_alone(old_bundle):
     """It is what people compare, and no part of what is signed."""
     old_bundle.document["signature"]["key_id"] = "ab" * 8
 
@@ -459,7 +444,7 @@ def test_a_key_id_that_is_another_keys_fails_alone(old_bundle: Bundle) -> None:
         {"public_key": "ab" * 32, "value": "x"},
     ],
 )
-def test_a_signature_that_is_none_fails(old_bundle: Bundle, signature: Any) -> None:
+def test_a_signature_that_is_none_fails(old_bundle, signature):
     old_bundle.document["signature"] = signature
 
     assert {"signature", "signer", "format"} <= old_bundle.failed()
@@ -468,7 +453,7 @@ def test_a_signature_that_is_none_fails(old_bundle: Bundle, signature: Any) -> N
 @pytest.mark.parametrize(
     "change", [{"payload": 7}, {"payload": None}, {"signatures": [{"keyid": "x", "sig": []}]}]
 )
-def test_an_envelope_of_other_types_fails(change: dict[str, Any]) -> None:
+def test_an_envelope_of_other_types_fails(change):
     signed = [{"keyid": "x", "sig": "AA=="}]
     envelope = {"payloadType": PAYLOAD_TYPE, "payload": "e30=", "signatures": signed}
     whole, changed = (
@@ -479,31 +464,29 @@ def test_an_envelope_of_other_types_fails(change: dict[str, Any]) -> None:
     assert ("envelope" in whole, changed) == (False, ["envelope"])
 
 
-def nested(document: dict[str, Any]) -> dict[str, Any]:
+def nested(document):
     """The submission of a document as its own holder's, and again: deeper than Python calls."""
-    found: dict[str, Any] = dict(document["submission"])
+    found = dict(document["submission"])
     for _ in range(300):
         found = document["submission"] | {"against": found}
     return found
 
 
 @pytest.mark.parametrize("change", [nested, lambda document: {"waivers": 7}])
-def test_a_document_that_no_server_writes_fails_its_format(
-    old_bundle: Bundle, change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
+def test_a_document_that_no_server_writes_fails_its_format(old_bundle, change):
     old_bundle.document["submission"] |= change(old_bundle.document)
 
     assert "format" in old_bundle.failed()
 
 
-def test_a_document_of_a_format_to_come_fails_its_format(old_bundle: Bundle) -> None:
+def test_a_document_of_a_format_to_come_fails_its_format(old_bundle):
     old_bundle.document["format"] = "finishline-proof/3"
     old_bundle.sign()
 
     assert old_bundle.failed() == {"format"}
 
 
-def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:
+def test_a_flipped_byte_of_a_log_is_named(bundle):
     log = bundle.document["submission"]["logs"][1]
     content = bytearray(bundle.files[log["sha256"]])
     content[-2] ^= 1
@@ -513,9 +496,7 @@ def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:
     assert log["file"] in bundle.checks["logs"]["why"]
 
 
-def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(
-    bundle: Bundle,
-) -> None:
+def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(bundle):
     """A server that rewrites a log and everything about it still has to change the result."""
     log = bundle.document["submission"]["logs"][0]
     content = bundle.files.pop(log["sha256"]).replace(b"1790000000", b"1790000001", 1)
@@ -528,9 +509,7 @@ def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(
     assert bundle.failed() == {"score"}
 
 
-def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(
-    bundle: Bundle, digits: Any
-) -> None:
+def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(bundle, digits):
     """A claim was accepted by the checks of its day, and its proof repeats the scoring alone."""
     submission = bundle.document["submission"]
     log = submission["logs"][0]
@@ -549,13 +528,13 @@ def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(
     assert score_of(bundle, ("claim_sha256",), submission["claim_sha256"]) == ""
 
 
-def rehash(old: str, files: dict[str, bytes]) -> tuple[str, dict[str, bytes]]:
+def rehash(old, files):
     content = files.pop(old)
     sha256 = hashlib.sha256(content).hexdigest()
     return sha256, files | {sha256: content}
 
 
-def score_of(bundle: Bundle, path: Sequence[Any], value: Any) -> str:
+def score_of(bundle, path, value):
     """What the score is found to be wrong in where the submission has another value somewhere."""
     document = deepcopy(bundle.document)
     place = document["submission"]
@@ -568,7 +547,7 @@ def score_of(bundle: Bundle, path: Sequence[Any], value: Any) -> str:
     return found.why
 
 
-def other_than(value: Any) -> Any:
+def other_than(value):
     """Another value of the same kind, by as little as a published number could be bettered."""
     if value is None or isinstance(value, str):
         return "fp32"
@@ -577,12 +556,12 @@ def other_than(value: Any) -> Any:
     return value - 1 if isinstance(value, int) else value * (1 - 1e-8) - 1e-12
 
 
-def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle) -> None:
+def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle):
     submission = bundle.document["submission"]
     # Violations and convergence are tables; what the steps explain is in the figures.
     figures = set(submission["result"]) - {"violations", "steps", "rcp", *INTERVAL}
     assert len(figures) == 11
-    paths: list[tuple[Any, ...]] = [("result", name) for name in figures]
+    paths = [("result", name) for name in figures]
     # These are not kept with a run.
     of_run = set(submission["runs"][1]) - {"convergence", "evaluation_interval_seconds"}
     assert len(of_run) == 6
@@ -592,7 +571,7 @@ def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle
     paths += [("claim", "hyperparameters", "batch_size")]
     paths += [("curves", 2, 3, column) for column in range(4)]
     for path in paths:
-        value: Any = submission
+        value = submission
         for step in path:
             value = value[step]
         assert score_of(bundle, path, value) == ""
@@ -603,7 +582,7 @@ def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle
     assert "runs[2].seed" in score_of(bundle, ("runs", 2, "seed"), 7)
 
 
-def test_figures_that_differ_in_the_last_digits_of_a_machine_are_equal(bundle: Bundle) -> None:
+def test_figures_that_differ_in_the_last_digits_of_a_machine_are_equal(bundle):
     result = bundle.document["submission"]["result"]
 
     assert score_of(bundle, ("result", "tta_seconds"), result["tta_seconds"] * (1 + 5e-10)) == ""
@@ -611,7 +590,7 @@ def test_figures_that_differ_in_the_last_digits_of_a_machine_are_equal(bundle: B
     assert score_of(bundle, ("result", "reached"), True) != ""
 
 
-def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -> None:
+def test_violations_convergence_and_runs_are_those_of_the_logs(bundle):
     submission = bundle.document["submission"]
     broken = {"code": "division_contradicts_claim", "message": "made up"}
     assert "result.violations" in score_of(bundle, ("result", "violations"), [broken])
@@ -631,8 +610,8 @@ def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -
     assert "a waiver of 'copied_log'" in score_of(bundle, ("waivers",), copied)
 
 
-def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle) -> None:
-    def logs(**changed: bytes) -> str:
+def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle):
+    def logs(**changed):
         files = {k: changed.get(k, v) for k, v in bundle.files.items()}
         checks = check_proof(bundle.document, {k: v for k, v in files.items() if v})
         return next(one.why for one in checks if one.name == "logs")
@@ -648,7 +627,7 @@ def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle
     assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1:,} bytes")
 
 
-def test_a_missing_and_a_needless_file_fail(bundle: Bundle) -> None:
+def test_a_missing_and_a_needless_file_fail(bundle):
     sha256, content = next(iter(bundle.files.items()))
     bundle.files["0" * 64] = b"x"
     assert bundle.failed() == {"logs"}
@@ -659,13 +638,8 @@ def test_a_missing_and_a_needless_file_fail(bundle: Bundle) -> None:
 
 
 def test_seeds_that_a_server_chose_are_caught_though_it_sealed_them(
-    replay: Any,
-    make_report: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    capsys: Any,
-    digits: Any,
-) -> None:
+    replay, make_report, settings, tmp_path, capsys, digits
+):
     with replay.database.write() as session:
         row = session.get_one(Verification, replay.verification_id)
         row.trainings[0].seed = 1
@@ -678,13 +652,8 @@ def test_seeds_that_a_server_chose_are_caught_though_it_sealed_them(
 
 
 def test_the_proof_of_a_claim_with_code_of_its_own_passes_as_that_alone(
-    digits_submission: Any,
-    request: pytest.FixtureRequest,
-    make_report: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    capsys: Any,
-) -> None:
+    digits_submission, request, make_report, settings, tmp_path, capsys
+):
     digits_submission.claim["trained_with"] = "own"
     replay = request.getfixturevalue("replay")
     replay.report(replay.claim().json(), make_report(replay.seeds()))
@@ -697,19 +666,14 @@ def test_the_proof_of_a_claim_with_code_of_its_own_passes_as_that_alone(
 
 
 def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open(
-    replay: Any,
-    make_report: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    capsys: Any,
-    digits: Any,
-) -> None:
+    replay, make_report, settings, tmp_path, capsys, digits
+):
     """As they are in databases of earlier servers: another nonce, no evidence kept."""
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     with replay.database.write() as session:
         session.delete(session.get_one(Evidence, replay.verification_id))
 
-    def of_draw(number: int) -> tuple[int, dict[str, str]]:
+    def of_draw(number):
         with replay.database.write() as session:
             row = session.get_one(Verification, replay.verification_id)
             row.nonce = "cd" * 32
@@ -722,10 +686,8 @@ def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open
     assert of_draw(2) == (1, {"seeds": "fail"})
 
 
-def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
-    bundle: Bundle,
-) -> None:
-    def told() -> str:
+def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(bundle):
+    def told():
         bundle.sign()
         path = bundle.folder / "proof.json"
         path.write_bytes(bundle.proof.proof()[1])
@@ -744,12 +706,8 @@ def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
 
 
 def test_a_rejected_claim_and_a_replay_below_the_band_pass_the_audit(
-    replay: Any,
-    make_report: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    capsys: Any,
-) -> None:
+    replay, make_report, settings, tmp_path, capsys
+):
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
     assert replay.view()["outcome"] == "rejected"
 
@@ -757,8 +715,8 @@ def test_a_rejected_claim_and_a_replay_below_the_band_pass_the_audit(
 
 
 def test_a_cancelled_verification_passes_without_a_report(
-    replay: Any, olivia: Any, settings: Settings, tmp_path: Path, capsys: Any
-) -> None:
+    replay, olivia, settings, tmp_path, capsys
+):
     replay.client.post(
         f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers
     )

@@ -3,17 +3,12 @@
 import io
 import re
 import shutil
-from collections.abc import Callable
 from itertools import cycle
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from pyarrow.parquet import read_table
 
 from server.base.places import BENCHMARKS
-from server.base.settings import Settings
 from server.operations.export import Wanted, export_everything
 from tests.support.every_address import (
     CANARY,
@@ -37,7 +32,7 @@ NAMED = re.compile(r"""["'/=]digits\b""")
 
 
 @pytest.fixture
-def settings(settings: Settings, tmp_path: Path) -> Settings:
+def settings(settings, tmp_path):
     """Settings of a server with two benchmarks, of which members alone see one."""
     folder = tmp_path / "definitions"
     folder.mkdir()
@@ -49,8 +44,8 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 
 
 def test_no_address_tells_strangers_of_a_closed_benchmark_and_members_read_it(
-    hidden: dict[str, str], client: TestClient, olivia: Any, alice: Any
-) -> None:
+    hidden, client, olivia, alice
+):
     calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
     asked = client.post("/api/v1/calibrations", json=calibration, headers=olivia.headers)
     pool = client.get(f"{BOARD}?evidence=measured", headers=alice.headers).json()["entries"][0]
@@ -95,7 +90,7 @@ def test_no_address_tells_strangers_of_a_closed_benchmark_and_members_read_it(
     }  # fmt: skip
 
 
-def test_a_stranger_cannot_tell_it_from_none(client: TestClient, replay: Any, alice: Any) -> None:
+def test_a_stranger_cannot_tell_it_from_none(client, replay, alice):
     for path in ("/api/v1/benchmarks/{}", "/benchmarks/{}", "/api/v1/leaderboards/{}"):
         closed = client.get(path.format("digits")).json()["detail"]
         missing = client.get(path.format("nothing")).json()["detail"]
@@ -109,9 +104,7 @@ def test_a_stranger_cannot_tell_it_from_none(client: TestClient, replay: Any, al
     assert client.get(events).status_code == 404
 
 
-def test_counts_and_records_of_members_are_as_on_a_public_board(
-    client: TestClient, replay: Any, make_report: Callable[..., Any], alice: Any
-) -> None:
+def test_counts_and_records_of_members_are_as_on_a_public_board(client, replay, make_report, alice):
     # A stranger reads the home page first.
     assert client.get("/").status_code == 200
     replay.report(replay.claim().json(), make_report(replay.seeds()))
@@ -129,15 +122,13 @@ def test_counts_and_records_of_members_are_as_on_a_public_board(
     assert client.get(BOARD).status_code == 404
 
 
-def test_parquet_has_no_run_of_it(client: TestClient, replay: Any, alice: Any) -> None:
+def test_parquet_has_no_run_of_it(client, replay, alice):
     for headers, runs in ((alice.headers, 3), (NOBODY, 0)):
         answer = client.get("/api/v1/runs.parquet", headers=headers)
         assert read_table(io.BytesIO(answer.content)).num_rows == runs
 
 
-def test_a_public_export_has_nothing_of_it(
-    client: TestClient, replay: Any, make_report: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_public_export_has_nothing_of_it(client, replay, make_report, tmp_path):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     for public, content in ((True, False), (False, True)):
         folder = tmp_path / f"export {public}"

@@ -1,17 +1,14 @@
 """Workers that wait for a confirmation, and witnesses that serve one submission."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.proof.check import check_proof
 from finishline.rules.verification.messages import Node
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.models import AuditRecord, Pool, Token, Verification, WorkerRow
 from server.people.audit import Administrator
@@ -28,10 +25,10 @@ WORKERS, CLASSES = "/api/v1/workers", "/api/v1/hardware-classes"
 
 
 @pytest.fixture
-def hello(client: TestClient, walter: Person) -> Callable[..., Any]:
+def hello(client, walter):
     """Says hello as a worker of walter's."""
 
-    def say(name: str = "walter-1", *, person: Person = walter, **changes: Any) -> Any:
+    def say(name="walter-1", *, person=walter, **changes):
         system = asdict(replace(WORKER_SYSTEM, worker=name, **changes))
         body = {"system": system, "state": "idle"}
         return client.post(f"{WORKERS}/hello", json=body, headers=person.headers)
@@ -40,20 +37,20 @@ def hello(client: TestClient, walter: Person) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def confirm(client: TestClient, olivia: Person) -> Callable[..., Any]:
+def confirm(client, olivia):
     """Confirms a worker, as olivia."""
 
-    def ask(name: str = "walter-1", *, by: Person = olivia) -> Any:
+    def ask(name="walter-1", *, by=olivia):
         return client.post(f"{WORKERS}/{name}/confirm", json={}, headers=by.headers)
 
     return ask
 
 
 @pytest.fixture
-def probe(client: TestClient, walter: Person) -> Callable[..., Any]:
+def probe(client, walter):
     """Tells a canary of a worker."""
 
-    def tell(gflops: float, worker: str = "walter-1", moment: str = "start") -> Any:
+    def tell(gflops, worker="walter-1", moment="start"):
         canary = {"gflops": gflops, "configuration": "numpy matmul", "how": "best of 0.5 s"}
         body = {"worker": worker, "moment": moment, "canary": canary}
         return client.post(f"{WORKERS}/probes", json=body, headers=walter.headers).json()
@@ -61,10 +58,8 @@ def probe(client: TestClient, walter: Person) -> Callable[..., Any]:
     return tell
 
 
-def test_an_unconfirmed_worker_is_sent_nothing(
-    replay: Any, hello: Callable[..., Any], confirm: Callable[..., Any], client: TestClient
-) -> None:
-    def sent() -> list[str]:
+def test_an_unconfirmed_worker_is_sent_nothing(replay, hello, confirm, client):
+    def sent():
         with replay.database.write() as session:
             return [one.queue for one in take_due(session, alive_seconds=20.0)]
 
@@ -79,13 +74,8 @@ def test_an_unconfirmed_worker_is_sent_nothing(
 
 
 def test_only_organisers_confirm_and_it_is_in_the_audit_log(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    client: TestClient,
-    walter: Person,
-    alice: Person,
-    olivia: Person,
-) -> None:
+    hello, confirm, client, walter, alice, olivia
+):
     hello()
     assert [confirm(by=person).status_code for person in (walter, alice)] == [403, 403]
     assert confirm("nobody").status_code == 404
@@ -94,9 +84,7 @@ def test_only_organisers_confirm_and_it_is_in_the_audit_log(
     assert (entry["action"], entry["subject_id"]) == ("worker.confirm", "walter-1")
 
 
-def test_the_first_worker_registers_its_class_and_others_must_fit(
-    hello: Callable[..., Any], confirm: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_first_worker_registers_its_class_and_others_must_fit(hello, confirm, client):
     assert client.get(CLASSES).json() == {"hardware_classes": []}
     eight = {"hardware_class": "8x-h100", "accelerator": "H100", "accelerator_count": 8}
     hello(**eight)
@@ -112,12 +100,9 @@ def test_the_first_worker_registers_its_class_and_others_must_fit(
 
 
 def test_another_worker_on_such_a_machine_of_its_owner_is_confirmed_with_the_first(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    client: TestClient,
-    make_person: Callable[..., Any],
-) -> None:
-    def states() -> dict[str, str]:
+    hello, confirm, client, make_person
+):
+    def states():
         workers = client.get(WORKERS).json()["workers"]
         return {worker["name"]: worker["state"] for worker in workers}
 
@@ -137,10 +122,8 @@ def test_another_worker_on_such_a_machine_of_its_owner_is_confirmed_with_the_fir
     }
 
 
-def test_another_allocation_of_such_hosts_is_confirmed_with_the_first(
-    hello: Callable[..., Any], confirm: Callable[..., Any], client: TestClient
-) -> None:
-    def nodes(*names: str, accelerator: str = "H100") -> list[Node]:
+def test_another_allocation_of_such_hosts_is_confirmed_with_the_first(hello, confirm, client):
+    def nodes(*names, accelerator="H100"):
         return [Node(name, "EPYC", 96, 1024.0, accelerator, 8) for name in names]
 
     hello(nodes=nodes("node-1", "node-2"))
@@ -154,9 +137,7 @@ def test_another_allocation_of_such_hosts_is_confirmed_with_the_first(
     assert "node-3, node-4" in client.get("/workers/walter-2").text
 
 
-def test_a_worker_of_a_processors_class_has_as_many_processors(
-    hello: Callable[..., Any], confirm: Callable[..., Any]
-) -> None:
+def test_a_worker_of_a_processors_class_has_as_many_processors(hello, confirm):
     hello()
     confirm()
     more = hello("walter-2", processor_count=4)
@@ -171,11 +152,8 @@ def test_a_worker_of_a_processors_class_has_as_many_processors(
 
 
 def test_a_confirmed_worker_is_asked_for_its_classs_roof_until_there_is_one(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    probe: Callable[..., Any],
-    client: TestClient,
-) -> None:
+    hello, confirm, probe, client
+):
     for _ in range(2):  # The second says nothing new.
         answer = hello().json()
         assert (answer["roof_wanted"], answer["unconfirmed"]) == (False, True)
@@ -190,21 +168,14 @@ def test_a_confirmed_worker_is_asked_for_its_classs_roof_until_there_is_one(
         assert "does not measure itself" in client.get(page, headers=BROWSER).text
 
 
-def test_a_worker_that_changes_its_class_is_confirmed_again(
-    hello: Callable[..., Any], confirm: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_worker_that_changes_its_class_is_confirmed_again(hello, confirm, client):
     hello()
     confirm()
     hello(hardware_class="cpu-other")
     assert client.get(f"{WORKERS}/walter-1").json()["worker"]["state"] == "unconfirmed"
 
 
-def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    probe: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(hello, confirm, probe, client):
     for name in ("walter-1", "walter-2"):
         hello(name)
         confirm(name)
@@ -216,9 +187,7 @@ def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(
     assert "11.0 % slower than hardware class cpu-test" in answer["message"]
 
 
-def test_a_worker_of_the_server_itself_counts_as_the_organisers(
-    hello: Callable[..., Any], database: Database, walter: Person, client: TestClient
-) -> None:
+def test_a_worker_of_the_server_itself_counts_as_the_organisers(hello, database, walter, client):
     hello()
     with database.write() as session, pytest.raises(ConflictError, match="is not somebody's"):
         confirm_worker(session, Administrator(), "walter-1", reason=None, owner="somebody")
@@ -228,8 +197,8 @@ def test_a_worker_of_the_server_itself_counts_as_the_organisers(
 
 
 def test_a_worker_that_a_user_confirmed_becomes_the_organisers_by_the_server_itself(
-    hello: Callable[..., Any], confirm: Callable[..., Any], database: Database
-) -> None:
+    hello, confirm, database
+):
     hello()
     confirm()
     with database.write() as session:
@@ -241,11 +210,8 @@ def test_a_worker_that_a_user_confirmed_becomes_the_organisers_by_the_server_its
 
 
 def test_a_claim_of_another_machine_than_its_class_is_refused(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-) -> None:
+    hello, confirm, submit, digits_submission
+):
     system = digits_submission.claim["system"]
     hello()
     confirm()
@@ -272,11 +238,8 @@ def test_a_claim_of_another_machine_than_its_class_is_refused(
 
 
 def test_a_rented_instance_described_as_another_is_refused(
-    hello: Callable[..., Any],
-    confirm: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-) -> None:
+    hello, confirm, submit, digits_submission
+):
     hello()
     confirm()
     cloud = {"provider": "cloud", "instance": "cpu.2", "region": "north", "count": 1}
@@ -294,13 +257,13 @@ OWN = "alice-laptop"
 
 
 @pytest.fixture
-def claimed(submit: Callable[..., Any], digits_submission: Any) -> str:
+def claimed(submit, digits_submission):
     """A claim of alice's that nobody has replayed."""
     return str(submit(digits_submission).json()["id"])
 
 
 @pytest.fixture
-def witness(client: TestClient, olivia: Person, claimed: str) -> dict[str, Any]:
+def witness(client, olivia, claimed):
     """The token that olivia makes for alice's submission."""
     path = f"/api/v1/submissions/{claimed}/witness-token"
     answer = client.post(path, json={"reason": "their hardware"}, headers=olivia.headers)
@@ -309,10 +272,10 @@ def witness(client: TestClient, olivia: Person, claimed: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def greet(client: TestClient, make_report: Callable[..., Any]) -> Callable[..., Any]:
+def greet(client, make_report):
     """Lets a worker say hello with a token."""
 
-    def say(secret: str, name: str = OWN) -> Any:
+    def say(secret, name=OWN):
         system = vars(replace(make_report([]).system, worker=name))
         headers = {"Authorization": f"Bearer {secret}"}
         body = {"system": system, "state": "idle"}
@@ -322,10 +285,10 @@ def greet(client: TestClient, make_report: Callable[..., Any]) -> Callable[..., 
 
 
 @pytest.fixture
-def drawn(database: Database) -> Callable[[], list[tuple[str, str | None]]]:
+def drawn(database):
     """Draws workers; each verification that is sent, and the queue it goes to."""
 
-    def draw() -> list[tuple[str, str | None]]:
+    def draw():
         with database.write() as session:
             return [
                 (sending.job.verification_id, sending.queue)
@@ -336,13 +299,10 @@ def drawn(database: Database) -> Callable[[], list[tuple[str, str | None]]]:
 
 
 @pytest.fixture
-def train(
-    witness: dict[str, Any], greet: Any, drawn: Any, client: TestClient, database: Database,
-    make_person: Any, make_report: Any, claimed: str,
-) -> Callable[..., dict[str, Any]]:  # fmt: skip
+def train(witness, greet, drawn, client, database, make_person, make_report, claimed):
     """Has alice's machine train what is witnessed."""
 
-    def run(**report: Any) -> dict[str, Any]:
+    def run(**report):
         assert greet(witness["token"]).status_code == 200
         assert drawn() == [(witness["verification_id"], f"replay.{OWN}")]
         holder = Person("alice", witness["token"])
@@ -358,14 +318,14 @@ def train(
     return run
 
 
-def row(client: TestClient) -> dict[str, Any]:
+def row(client):
     (entry,) = client.get(BOARD).json()["entries"]
     return dict(entry)
 
 
 def test_epochs_that_agree_on_the_submitters_machine_are_witnessed_and_rank_nobody(
-    train: Any, client: TestClient, database: Database, claimed: str
-) -> None:
+    train, client, database, claimed
+):
     view = train()
 
     assert (view["state"], view["outcome"]) == ("done", "verified")
@@ -381,9 +341,7 @@ def test_epochs_that_agree_on_the_submitters_machine_are_witnessed_and_rank_nobo
     assert [one["records"] for one in records] == [[]] * len(records)
 
 
-def test_it_rejects_nobody_and_its_proof_passes(
-    train: Any, client: TestClient, witness: dict[str, Any]
-) -> None:
+def test_it_rejects_nobody_and_its_proof_passes(train, client, witness):
     view = train(qualities=[10.0] * 8)
 
     assert view["outcome"] == "inconclusive"
@@ -396,9 +354,8 @@ def test_it_rejects_nobody_and_its_proof_passes(
 
 
 def test_its_worker_is_drawn_for_nothing_else_and_confirmed_by_nobody(
-    witness: dict[str, Any], greet: Any, drawn: Any, client: TestClient, database: Database,
-    olivia: Person, submit: Any, digits_submission: Any, bob: Person,
-) -> None:  # fmt: skip
+    witness, greet, drawn, client, database, olivia, submit, digits_submission, bob
+):
     other = submit(digits_submission, by=bob).json()["id"]
     path = f"/api/v1/submissions/{other}/verifications"
     asked = client.post(path, json={"reason": "wanted"}, headers=olivia.headers).json()
@@ -422,9 +379,7 @@ def test_its_worker_is_drawn_for_nothing_else_and_confirmed_by_nobody(
     assert "its own submission" in refused.json()["detail"]
 
 
-def test_no_other_worker_is_drawn_for_it(
-    witness: dict[str, Any], greet: Any, drawn: Any, walter: Person, database: Database
-) -> None:
+def test_no_other_worker_is_drawn_for_it(witness, greet, drawn, walter, database):
     greet(walter.secret, "walter-1")
     with database.write() as session:
         session.get_one(WorkerRow, "walter-1").confirmed_at = utc_now()
@@ -432,9 +387,7 @@ def test_no_other_worker_is_drawn_for_it(
     assert drawn() == []
 
 
-def test_a_name_of_another_worker_of_its_owner_is_not_taken_with_it(
-    witness: dict[str, Any], greet: Any, make_person: Any
-) -> None:
+def test_a_name_of_another_worker_of_its_owner_is_not_taken_with_it(witness, greet, make_person):
     assert greet(make_person("alice", "worker").secret, "gpu-7").status_code == 200
     refused = greet(witness["token"], "gpu-7")
 
@@ -442,9 +395,7 @@ def test_a_name_of_another_worker_of_its_owner_is_not_taken_with_it(
     assert "give this worker another FINISHLINE_WORKER_NAME" in refused.json()["detail"]
 
 
-def test_the_token_ends_after_24_hours_and_what_waits_with_it(
-    witness: dict[str, Any], greet: Any, database: Database, client: TestClient
-) -> None:
+def test_the_token_ends_after_24_hours_and_what_waits_with_it(witness, greet, database, client):
     assert end_unwitnessed(database) == 0
     with database.write() as session:
         token = session.get_one(Token, witness["token_id"])
@@ -459,8 +410,8 @@ def test_the_token_ends_after_24_hours_and_what_waits_with_it(
 
 
 def test_it_is_logged_with_its_consequence_and_never_rotated(
-    witness: dict[str, Any], database: Database, client: TestClient, olivia: Person, claimed: str
-) -> None:
+    witness, database, client, olivia, claimed
+):
     with database.read() as session:
         noted = session.scalars(
             select(AuditRecord).where(AuditRecord.action == "submission.witness")
@@ -471,9 +422,7 @@ def test_it_is_logged_with_its_consequence_and_never_rotated(
     assert client.post(path, json={}, headers=olivia.headers).status_code == 409
 
 
-def test_a_measured_replay_is_not_held_up_by_it(
-    witness: dict[str, Any], client: TestClient, olivia: Person, claimed: str
-) -> None:
+def test_a_measured_replay_is_not_held_up_by_it(witness, client, olivia, claimed):
     path = f"/api/v1/submissions/{claimed}"
     asked = client.post(f"{path}/verifications", json={"reason": "ours"}, headers=olivia.headers)
     assert asked.status_code == 201, asked.text
@@ -482,8 +431,8 @@ def test_a_measured_replay_is_not_held_up_by_it(
 
 
 def test_nobody_witnesses_their_own_and_no_submitter_makes_a_token(
-    client: TestClient, olivia: Person, alice: Person, submit: Any, digits_submission: Any
-) -> None:
+    client, olivia, alice, submit, digits_submission
+):
     own = submit(digits_submission, by=olivia).json()["id"]
     path = f"/api/v1/submissions/{own}/witness-token"
 

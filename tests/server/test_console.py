@@ -3,19 +3,15 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from html import unescape
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, Submission, WorkerRow
-from server.base.settings import Settings
 from server.people.audit import Administrator, Subject, record
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
@@ -37,7 +33,7 @@ PAGES = (
 class Console:
     """A browser that is signed in."""
 
-    def __init__(self, client: TestClient, person: Any) -> None:
+    def __init__(self, client, person):
         self.client = client
         fields = {"token": person.secret}
         answer = client.post(
@@ -47,18 +43,18 @@ class Console:
         page = client.get("/account").text
         self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{128})"', page)[0]
 
-    def get(self, path: str, **query: str) -> Any:
+    def get(self, path, **query):
         return self.client.get(path, params=query or None, headers={"Accept": "text/html"})
 
-    def post(self, path: str, **fields: str) -> Any:
+    def post(self, path, **fields):
         sent = {"csrf": self.csrf} | fields
         return self.client.post(path, data=sent, headers=ORIGIN, follow_redirects=False)
 
-    def done(self, path: str, **fields: str) -> str:
+    def done(self, path, **fields):
         """The page that a form that worked leads to."""
         answer = self.post(path, **fields)
         assert answer.status_code == 303, answer.text
-        page: str = self.get(answer.headers["location"]).text
+        page = self.get(answer.headers["location"]).text
         assert 'class="notice is-done"' in page
         # The notice is told once.
         assert 'class="notice is-done"' not in self.get(answer.headers["location"]).text
@@ -66,16 +62,16 @@ class Console:
 
 
 @pytest.fixture
-def console(client: TestClient, olivia: Any) -> Console:
+def console(client, olivia):
     """Olivia's browser."""
     return Console(client, olivia)
 
 
 @pytest.fixture
-def waiting(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> Any:
+def waiting(replay, olivia, make_report):
     """A verified submission whose rerun was rejected and waits; `first` is the verified one."""
 
-    def finish(**changes: Any) -> None:
+    def finish(**changes):
         grant = replay.claim().json()
         assert replay.report(grant, make_report(replay.seeds(), **changes)).status_code == 200
 
@@ -89,24 +85,23 @@ def waiting(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def records(client: TestClient, olivia: Any) -> Callable[[], list[Any]]:
+def records(client, olivia):
     """The audit log, the latest first."""
 
-    def read() -> list[Any]:
+    def read():
         answer = client.get("/api/v1/audit", headers=olivia.headers)
-        found: list[Any] = answer.json()["records"]
-        return found
+        return answer.json()["records"]
 
     return read
 
 
-def error_of(page: str, field: str) -> str | None:
+def error_of(page, field):
     """What a page says is wrong with a field, beside it."""
     found = re.search(rf'id="e-{field}"><span class="sr">Error: </span>(.*?)</strong>', page)
     return unescape(found.group(1)) if found else None
 
 
-def unnamed(page: str) -> list[str]:
+def unnamed(page):
     """Fields without a label, tables without a caption, ids that are there twice."""
     ids = re.findall(r'\sid="([^"]+)"', page)
     labelled = set(re.findall(r'<label for="([^"]+)"', page))
@@ -120,9 +115,9 @@ def unnamed(page: str) -> list[str]:
 
 
 def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
-    client: TestClient, olivia: Any, alice: Any, waiting: Any, row_counts: Callable[[], Any]
-) -> None:
-    forms: list[tuple[str, dict[str, str]]] = [
+    client, olivia, alice, waiting, row_counts
+):
+    forms = [
         ("/console/verify", {"kind": "replay", "submissions": waiting.submission_id,
                              "reason": "x"}),
         (f"/console/verifications/{waiting.verification_id}/cancel", {}),
@@ -176,12 +171,8 @@ def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
 
 
 def test_every_page_answers_and_escapes_what_a_stranger_wrote(
-    console: Console,
-    waiting: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    olivia: Any,
-) -> None:
+    console, waiting, digits_submission, submit, olivia
+):
     digits_submission.claim["model"] = HOSTILE
     asked = f"/api/v1/submissions/{submit(digits_submission).json()['id']}/verifications"
     made = console.client.post(asked, json={"reason": "x"}, headers=olivia.headers).json()
@@ -206,9 +197,8 @@ def test_every_page_answers_and_escapes_what_a_stranger_wrote(
 
 
 def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
-    console: Console, waiting: Any, client: TestClient, olivia: Any,
-    records: Callable[[], list[Any]],
-) -> None:  # fmt: skip
+    console, waiting, client, olivia, records
+):
     path, body = "/console/quotas", {"kind": "user", "subject": "alice", "reason": HOSTILE}
     for wrong, told in (
         (body, "Enter at least one limit"),
@@ -247,9 +237,8 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
 
 
 def test_the_overview_names_what_waits_and_the_next_step(
-    console: Console, waiting: Any, client: TestClient, olivia: Any, walter: Any, database: Any,
-    make_report: Callable[..., Any],
-) -> None:  # fmt: skip
+    console, waiting, client, olivia, walter, database, make_report
+):
     hello = {"system": vars(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
@@ -277,14 +266,8 @@ def test_the_overview_names_what_waits_and_the_next_step(
 
 
 def test_what_is_confirmed_is_what_was_shown(
-    console: Console,
-    waiting: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    records: Callable[[], list[Any]],
-    row_counts: Callable[[], Any],
-    client: TestClient,
-) -> None:
+    console, waiting, digits_submission, submit, records, row_counts, client
+):
     free = submit(digits_submission).json()["id"]
     before = row_counts()
     chosen = {"kind": "replay", "preview": "yes", "benchmark": "digits", "status": ""}
@@ -321,7 +304,7 @@ def test_what_is_confirmed_is_what_was_shown(
     assert console.post("/console/verifications/nothing/cancel").status_code == 404
 
 
-def test_a_choice_that_is_not_clear_is_refused_and_kept(console: Console) -> None:
+def test_a_choice_that_is_not_clear_is_refused_and_kept(console):
     for query, field in (
         ({"kind": "replay"}, "submissions"),
         ({"kind": "replay", "submissions": "a", "benchmark": "digits"}, "submissions"),
@@ -342,13 +325,7 @@ def test_a_choice_that_is_not_clear_is_refused_and_kept(console: Console) -> Non
     assert console.post("/console/verify", kind="replay", reason="x").status_code == 422
 
 
-def test_latencies_are_measured_by_the_batch(
-    console: Console,
-    digits: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_latencies_are_measured_by_the_batch(console, digits, digits_submission, submit, client):
     one = submit(digits_submission).json()["id"]
     page = console.get("/console/verify", kind="latency", preview="yes", submissions=one).text
     assert "run limit" in page
@@ -365,8 +342,8 @@ def test_latencies_are_measured_by_the_batch(
 
 @pytest.mark.parametrize(("decision", "status"), [("publish", "rejected"), ("keep", "verified")])
 def test_a_verdict_is_decided_about_beside_the_published_one(
-    console: Console, waiting: Any, records: Callable[[], list[Any]], decision: str, status: str
-) -> None:
+    console, waiting, records, decision, status
+):
     path = f"/console/decide/{waiting.verification_id}"
     page = console.get(path).text
     for told in (
@@ -398,16 +375,14 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert "The decision on this verdict was" in console.get(path).text
 
 
-def test_a_benchmark_is_rescored_after_a_preview(
-    console: Console, digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+def test_a_benchmark_is_rescored_after_a_preview(console, digits_submission, submit, database):
     one = submit(digits_submission).json()["id"]
     with database.write() as session:
         session.get_one(Submission, one).tta_seconds = 99.0
     fields = {"benchmark": "digits", "definition": "stored"}
     assert error_of(console.post("/console/rescore", act="preview").text, "benchmark")
 
-    def stored() -> float | None:
+    def stored():
         with database.read() as session:
             return session.get_one(Submission, one).tta_seconds
 
@@ -423,12 +398,7 @@ def test_a_benchmark_is_rescored_after_a_preview(
     assert unknown.status_code == 404
 
 
-def test_a_duel_is_asked_for(
-    console: Console,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    records: Callable[[], list[Any]],
-) -> None:
+def test_a_duel_is_asked_for(console, digits_submission, submit, records):
     one, two = (submit(digits_submission).json()["id"] for _ in range(2))
     fields = {"challenger": one, "holder": two, "pairs": "2", "reason": ""}
     for change, status in (
@@ -449,9 +419,7 @@ def test_a_duel_is_asked_for(
     assert console.post("/console/duels", **fields).status_code == 409
 
 
-def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(
-    console: Console, records: Callable[[], list[Any]]
-) -> None:
+def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(console, records):
     path = "/console/calibrations"
     fields = {"benchmark": "digits", "batch_sizes": "64, 32", "runs": "2", "reason": "new torch"}
     for change, status in (
@@ -480,9 +448,7 @@ def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(
     assert records()[2]["after"]["batch_sizes"] == [64, 32]
 
 
-def test_a_price_is_added_and_corrected(
-    console: Console, records: Callable[[], list[Any]], client: TestClient
-) -> None:
+def test_a_price_is_added_and_corrected(console, records, client):
     path = "/console/prices"
     for field, value in (("usd_per_hour", "0"), ("provider", " "), ("effective_on", "soon"),
                          ("source_url", "javascript:alert(1)"), ("supersedes", "x")):  # fmt: skip
@@ -510,8 +476,8 @@ def test_a_price_is_added_and_corrected(
 
 
 def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
-    console: Console, client: TestClient, database: Any, records: Callable[[], list[Any]]
-) -> None:
+    console, client, database, records
+):
     path = "/console/tokens"
     for change in ({"user": ""}, {"user": "<b>"}, {"role": "king"}, {"expires_in_days": "-1"}):
         fields = {"user": "zoe", "role": "submitter", "expires_in_days": ""}
@@ -546,9 +512,7 @@ def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
     assert zoes.post(path, **sent).status_code == 401
 
 
-def test_the_log_is_filtered_paged_and_downloaded_whole(
-    console: Console, waiting: Any, database: Any
-) -> None:
+def test_the_log_is_filtered_paged_and_downloaded_whole(console, waiting, database):
     with database.write() as session:
         for number in range(50):
             subject = Subject("test", str(number))
@@ -571,12 +535,8 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(
 
 
 def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
+    client, alice, bob, digits_submission, submit
+):
     own = submit(digits_submission).json()["id"]
     others = submit(digits_submission, by=bob).json()["id"]
     page = Console(client, alice).get("/account").text
@@ -588,11 +548,8 @@ def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
 
 
 def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
-    console: Console,
-    walter: Any,
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    console, walter, make_report, monkeypatch
+):
     monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
     for name in ("w-1", "w-2"):
         hello = {"system": vars(make_report([]).system) | {"worker": name}, "state": "idle"}
@@ -614,13 +571,7 @@ def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
     assert '<option value="worker:w-2" selected>' in offered
 
 
-def test_workers_and_queues_are_held_and_let_go_on(
-    console: Console,
-    replay: Any,
-    walter: Any,
-    make_report: Callable[..., Any],
-    records: Callable[[], list[Any]],
-) -> None:
+def test_workers_and_queues_are_held_and_let_go_on(console, replay, walter, make_report, records):
     name = HOSTILE.replace("/", "")  # No address can hold a slash in a name.
     system = vars(make_report([]).system) | {"worker": name}
     hello = {"system": system, "state": "idle"}
@@ -660,8 +611,8 @@ def test_workers_and_queues_are_held_and_let_go_on(
 
 
 def test_a_calibration_of_an_earlier_definition_waits_for_nobody(
-    database: Database, settings: Settings, tmp_path: Path, olivia: Any
-) -> None:
+    database, settings, tmp_path, olivia
+):
     folder = tmp_path / "benchmarks"
     shutil.copytree(settings.benchmarks_dir, folder)
     settings.benchmarks_dir = folder

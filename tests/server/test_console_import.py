@@ -6,12 +6,10 @@ import re
 import struct
 import zipfile
 from html import unescape
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.settings import MIB, Settings
+from server.base.settings import MIB
 from tests.server.test_console import ORIGIN, Console
 
 DAWNBENCH_COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
@@ -32,7 +30,7 @@ TREE = {
 }
 
 
-def zipped(files: dict[str, str], *, comment: str = "") -> bytes:
+def zipped(files, *, comment=""):
     """A zip of files by their names."""
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -43,18 +41,18 @@ def zipped(files: dict[str, str], *, comment: str = "") -> bytes:
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """A server that takes the list of a large zip."""
     return settings.model_copy(update={"max_request_bytes": 32 * MIB})
 
 
 @pytest.fixture
-def console(client: TestClient, olivia: Any) -> Console:
+def console(client, olivia):
     """Olivia's browser."""
     return Console(client, olivia)
 
 
-def choose(console: Console, archive: bytes, **fields: str) -> Any:
+def choose(console, archive, **fields):
     """The answer to the form with an archive."""
     return console.client.post(
         "/console/import",
@@ -65,13 +63,11 @@ def choose(console: Console, archive: bytes, **fields: str) -> Any:
     )
 
 
-def words_of(page: str) -> str:
+def words_of(page):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split()).replace(" :", ":")
 
 
-def test_an_archive_is_planned_imported_and_known_again(
-    console: Console, client: TestClient, olivia: Any, settings: Settings
-) -> None:
+def test_an_archive_is_planned_imported_and_known_again(console, client, olivia, settings):
     planned = choose(console, zipped(TREE, comment=DAWNBENCH_COMMIT))
     assert planned.status_code == 303, planned.text
     address = planned.headers["location"]
@@ -110,7 +106,7 @@ def test_an_archive_is_planned_imported_and_known_again(
     assert len(list((settings.artifacts_dir / "incoming").iterdir())) == 2
 
 
-def symlink() -> bytes:
+def symlink():
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w") as archive:
         for name, content in TREE.items():
@@ -120,7 +116,7 @@ def symlink() -> bytes:
     return kept.getvalue()
 
 
-def before_its_begin() -> bytes:
+def before_its_begin():
     """A zip whose directory says that it lies later than it does, so that all files lie earlier."""
     stored = bytearray(zipped(TREE))
     (at,) = struct.unpack_from("<I", stored, len(stored) - 6)
@@ -128,7 +124,7 @@ def before_its_begin() -> bytes:
     return bytes(stored)
 
 
-def damaged() -> bytes:
+def damaged():
     stored = bytearray(zipped({"CIFAR10/train/a.json": TREE["repo/CIFAR10/train/a.json"]}))
     at = stored.index(b"CIFAR10/train/a.json") + 24
     stored[at : at + 8] = b"\xff" * 8
@@ -151,8 +147,8 @@ def damaged() -> bytes:
     ],
 )
 def test_a_zip_that_holds_no_archive_is_refused_and_not_kept(
-    console: Console, settings: Settings, archive: bytes, status: int, said: str
-) -> None:
+    console, settings, archive, status, said
+):
     answer = choose(console, archive)
 
     assert (answer.status_code, said in unescape(answer.text)) == (status, True), answer.text[:3000]
@@ -168,18 +164,14 @@ def test_a_zip_that_holds_no_archive_is_refused_and_not_kept(
         (zipped(TREE | {"repo/b/b.tsv.gz": ""}), "Not read: 1 compressed file"),
     ],
 )
-def test_a_file_that_may_not_be_read_is_named_in_the_plan(
-    console: Console, archive: bytes, said: str
-) -> None:
+def test_a_file_that_may_not_be_read_is_named_in_the_plan(console, archive, said):
     answer = choose(console, archive)
 
     assert answer.status_code == 303, answer.text
     assert said in words_of(console.get(answer.headers["location"]).text)
 
 
-def test_a_commit_is_forty_digits_and_the_form_needs_an_archive(
-    console: Console, client: TestClient, ada: Any
-) -> None:
+def test_a_commit_is_forty_digits_and_the_form_needs_an_archive(console, client, ada):
     assert "40 hex digits" in choose(console, zipped(TREE), commit="fb27b82").text
     assert choose(console, b"", csrf="0" * 128).status_code == 403
     address = choose(console, zipped(TREE)).headers["location"]

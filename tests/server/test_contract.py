@@ -3,14 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from server.base.settings import Settings
 from tests.support.processes import asking, free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +27,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600 if EXAMPLES else 9
 
 
 @contextmanager
-def running_server(settings: Settings, log: Path) -> Iterator[str]:
+def running_server(settings, log):
     """A server process with these settings; its address."""
     port = free_port()
     names = ("database_url", "artifacts_dir", "broker_url", "benchmarks_dir")
@@ -55,13 +52,8 @@ def running_server(settings: Settings, log: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("role", ["nobody", "admin"])
 def test_every_answer_is_one_that_the_openapi_document_announces(
-    role: str,
-    settings: Settings,
-    tmp_path: Path,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    make_person: Callable[..., Any],
-) -> None:
+    role, settings, tmp_path, digits_submission, submit, make_person
+):
     assert submit(digits_submission).status_code == 201
     person = None if role == "nobody" else make_person("sam", role)
     with running_server(settings, tmp_path / "server.log") as address:
@@ -69,7 +61,7 @@ def test_every_answer_is_one_that_the_openapi_document_announces(
     assert ran.returncode == 0, in_short(ran.stdout) + ran.stderr[-2_000:]
 
 
-def run_schemathesis(address: str, person: Any, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_schemathesis(address, person, folder):
     """All its checks, with a seed of its own, so that a failure comes again."""
     headers = person.headers if person is not None else {}
     config = folder / CONFIG.name
@@ -89,6 +81,6 @@ def run_schemathesis(address: str, person: Any, folder: Path) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
 
 
-def in_short(report: str) -> str:
+def in_short(report):
     """The report with its endless bodies cut."""
     return "\n".join(line[:300] for line in report.splitlines())

@@ -1,29 +1,25 @@
 """A class joins from one address: by one link, with the usual limits."""
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.base.settings import Settings
-from tests.server.conftest import Person
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 STUDENTS = 30
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """Limits that fewer people than a class use up."""
     limits = {"rate_limits": True, "rate_writes": "10/minute", "rate_failed_sign_ins": "5/minute"}
     return settings.model_copy(update=limits)
 
 
 @pytest.fixture
-def link(client: TestClient, olivia: Person) -> str:
+def link(client, olivia):
     """A link for the class."""
     wanted = {"uses": STUDENTS, "mail_domain": "uni.example"}
     answer = client.post("/api/v1/invitations", json=wanted, headers=olivia.headers)
@@ -31,10 +27,10 @@ def link(client: TestClient, olivia: Person) -> str:
 
 
 @pytest.fixture
-def join(client: TestClient, link: str) -> Callable[[int], Any]:
+def join(client, link):
     """A student joins, in a browser of their own."""
 
-    def as_student(number: int) -> Any:
+    def as_student(number):
         client.cookies.clear()
         typed = {"name": f"Jürgen Müller {number}", "email": f"s{number}@uni.example"}
         return client.post(link, data=typed, headers=ORIGIN, follow_redirects=False)
@@ -42,9 +38,7 @@ def join(client: TestClient, link: str) -> Callable[[int], Any]:
     return as_student
 
 
-def test_a_class_joins_within_a_minute_from_one_address(
-    client: TestClient, join: Callable[[int], Any], link: str
-) -> None:
+def test_a_class_joins_within_a_minute_from_one_address(client, join, link):
     for number in range(STUDENTS):
         assert join(number).status_code == 303, number
         assert len(re.findall(r">(fl_[\w-]{43})<", client.get("/account").text)) == 1
@@ -52,7 +46,7 @@ def test_a_class_joins_within_a_minute_from_one_address(
     assert "which is the most" in join(STUDENTS).text
 
 
-def test_a_name_that_is_taken_is_told_in_the_form(join: Callable[[int], Any]) -> None:
+def test_a_name_that_is_taken_is_told_in_the_form(join):
     assert join(1).status_code == 303
     again = join(1)
     assert again.status_code == 422
@@ -60,9 +54,7 @@ def test_a_name_that_is_taken_is_told_in_the_form(join: Callable[[int], Any]) ->
     assert 'value="s1@uni.example"' in again.text
 
 
-def test_wrong_tokens_of_others_lock_nobody_out_who_is_signed_in(
-    client: TestClient, join: Callable[[int], Any], settings: Settings
-) -> None:
+def test_wrong_tokens_of_others_lock_nobody_out_who_is_signed_in(client, join, settings):
     join(1)
     wrong = {"Authorization": "Bearer fl_wrong"}
     # Another process of the server, which has not seen the session yet.

@@ -1,17 +1,14 @@
 """A verdict waits until another owner's worker has trained one of its runs again."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from finishline.rules.proof.check import check_proof
 from finishline.rules.scoring.measurements import PrecisionAudit
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import (
     Attempt,
     AuditRecord,
@@ -27,16 +24,10 @@ from server.verifications.queue_order import take_due
 
 
 @pytest.fixture
-def workers(
-    client: TestClient,
-    database: Database,
-    make_person: Callable[..., Any],
-    make_report: Any,
-    replay: Any,
-) -> Callable[..., Any]:
+def workers(client, database, make_person, make_report, replay):
     """Lets workers of owners of their own say hello: anna-1 is anna's."""
 
-    def greet(*names: str) -> dict[str, Any]:
+    def greet(*names):
         people = {}
         for name in names:
             person = people[name] = make_person(name, "worker")
@@ -54,12 +45,10 @@ def workers(
 
 
 @pytest.fixture
-def train(replay: Any, database: Database, make_report: Any) -> Callable[..., Any]:
+def train(replay, database, make_report):
     """Makes the latest attempt of a verification as a worker does."""
 
-    def make(
-        verification_id: str, person: Any, precision: Any = None, **changes: Any
-    ) -> dict[str, Any]:
+    def make(verification_id, person, precision=None, **changes):
         with database.write() as session:
             row = session.get_one(Verification, verification_id)
             seeds, attempt = list(row.seeds), row.attempts[-1]
@@ -76,43 +65,41 @@ def train(replay: Any, database: Database, make_report: Any) -> Callable[..., An
     return make
 
 
-def checks_of(database: Database, verification_id: str) -> list[str]:
+def checks_of(database, verification_id):
     """The cross-checks of a verification, the oldest first."""
     with database.read() as session:
         query = select(Verification.id).where(Verification.checks_id == verification_id)
         return list(session.scalars(query.order_by(Verification.created_at)))
 
 
-def proof_of(replay: Any) -> dict[str, Any]:
+def proof_of(replay):
     """The proof of a verification that has ended."""
     path = f"/api/v1/verifications/{replay.verification_id}/proof"
     return dict(replay.client.get(path, params={"format": "json"}).json())
 
 
-def results_of(proof: dict[str, Any]) -> dict[str, str]:
+def results_of(proof):
     """The result of each check of a proof by its name."""
     return {check.name: check.result for check in check_proof(proof, None)}
 
 
-def held(database: Database) -> list[str]:
+def held(database):
     with database.read() as session:
         return list(session.scalars(select(WorkerRow.name).where(WorkerRow.held.is_not(None))))
 
 
-def copy_of(claim: Submission, **changes: Any) -> Submission:
+def copy_of(claim, **changes):
     """Another submission with the same columns, but for some."""
     columns = {column.key: getattr(claim, column.key) for column in Submission.__mapper__.columns}
     return Submission(**columns | {"id": "another0claim"} | changes)
 
 
-def pool_of(database: Database) -> Pool:
+def pool_of(database):
     with database.read() as session:
         return session.scalars(select(Pool)).one()
 
 
-def test_without_a_second_owner_the_verdict_is_left_open(
-    replay: Any, workers: Any, train: Any
-) -> None:
+def test_without_a_second_owner_the_verdict_is_left_open(replay, workers, train):
     view = train(replay.verification_id, workers("anna")["anna"])
 
     assert (view["state"], view["outcome"], view["owners"]) == ("done", "inconclusive", 1)
@@ -121,9 +108,7 @@ def test_without_a_second_owner_the_verdict_is_left_open(
     ]
 
 
-def test_one_workers_word_rejects_no_rival_and_its_proof_passes(
-    replay: Any, workers: Any, train: Any
-) -> None:
+def test_one_workers_word_rejects_no_rival_and_its_proof_passes(replay, workers, train):
     view = train(replay.verification_id, workers("mallory")["mallory"], qualities=[10.0] * 8)
 
     assert view["outcome"] == "inconclusive"
@@ -133,9 +118,7 @@ def test_one_workers_word_rejects_no_rival_and_its_proof_passes(
     assert (results["posted"], results["curves"], results["verdict"]) == ("pass",) * 3
 
 
-def test_a_verdict_waits_for_the_second_owner(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_a_verdict_waits_for_the_second_owner(replay, workers, train, database):
     people = workers("anna", "bert")
     waiting = train(replay.verification_id, people["anna"])
     assert (waiting["state"], waiting["outcome"], waiting["report"]) == ("running", None, None)
@@ -153,9 +136,7 @@ def test_a_verdict_waits_for_the_second_owner(
     assert replay.status() == "verified"
 
 
-def test_a_worker_of_the_server_itself_is_believed_at_once(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_a_worker_of_the_server_itself_is_believed_at_once(replay, workers, train, database):
     people = workers("anna", "bert")
     with database.write() as session:
         session.get_one(WorkerRow, "anna-1").confirmed_by = None
@@ -167,9 +148,7 @@ def test_a_worker_of_the_server_itself_is_believed_at_once(
 SLOW = {"seconds_per_epoch": 0.3}
 
 
-def test_two_that_differ_without_a_third_leave_it_open(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_two_that_differ_without_a_third_leave_it_open(replay, workers, train, database):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     (check,) = checks_of(database, replay.verification_id)
@@ -188,9 +167,8 @@ BUSY = SLOW | {"cpu_share": 0.5}
     [(BUSY, {}, "verified", 2), (BUSY, SLOW, "verified", 2), ({}, BUSY, "inconclusive", 1)],
 )
 def test_the_pace_of_a_busy_worker_contradicts_nobody_and_confirms_no_time(
-    replay: Any, workers: Any, train: Any, database: Database,
-    first: Any, second: Any, outcome: str, owners: int,
-) -> None:  # fmt: skip
+    replay, workers, train, database, first, second, outcome, owners
+):
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"], **first)
     (check,) = checks_of(database, replay.verification_id)
@@ -200,9 +178,7 @@ def test_the_pace_of_a_busy_worker_contradicts_nobody_and_confirms_no_time(
     assert checks_of(database, replay.verification_id) == [check]
 
 
-def test_a_third_owner_decides_and_the_odd_checker_is_out(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_a_third_owner_decides_and_the_odd_checker_is_out(replay, workers, train, database):
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"])
     train(checks_of(database, replay.verification_id)[0], people["bert"], **SLOW)
@@ -214,8 +190,8 @@ def test_a_third_owner_decides_and_the_odd_checker_is_out(
 
 
 def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_again(
-    replay: Any, workers: Any, train: Any, database: Database, olivia: Any
-) -> None:
+    replay, workers, train, database, olivia
+):
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"])
     train(checks_of(database, replay.verification_id)[0], people["bert"])
@@ -242,8 +218,8 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
 
 
 def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+    replay, workers, train, database
+):
     people = workers("mallory", "bert", "carl", "dora")
     train(replay.verification_id, people["mallory"], qualities=[10.0] * 8)
     first, *others = checks_of(database, replay.verification_id)
@@ -266,8 +242,8 @@ def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
 
 
 def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+    replay, workers, train, database
+):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     later = utc_now() + UNMADE + timedelta(seconds=1)
@@ -290,9 +266,8 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
     ],
 )
 def test_a_replay_that_is_cancelled_or_withdrawn_while_it_waits_counts_after_its_check(
-    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any,
-    end: str, state: str, outcome: str | None,
-) -> None:  # fmt: skip
+    replay, workers, train, client, database, olivia, end, state, outcome
+):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     path = f"/api/v1/{end.format(replay)}"
@@ -307,8 +282,8 @@ def test_a_replay_that_is_cancelled_or_withdrawn_while_it_waits_counts_after_its
 
 
 def test_a_cancelled_replay_that_two_workers_contradict_is_made_no_more(
-    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    replay, workers, train, client, database, olivia
+):
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"], seconds_per_epoch=0.5)
     path = f"/api/v1/verifications/{replay.verification_id}/cancel"
@@ -321,8 +296,8 @@ def test_a_cancelled_replay_that_two_workers_contradict_is_made_no_more(
 
 
 def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
-    replay: Any, workers: Any, train: Any, database: Database, olivia: Any
-) -> None:
+    replay, workers, train, database, olivia
+):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     (check,) = checks_of(database, replay.verification_id)
@@ -334,11 +309,11 @@ def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
 
 
 @pytest.fixture
-def tell(replay: Any, workers: Any, make_report: Any) -> Callable[..., dict[str, Any]]:
+def tell(replay, workers, make_report):
     """Has anna's worker tell its own story about the sealed runs, while bert's is there."""
     anna = workers("anna", "bert")["anna"]
 
-    def report(sealed: Callable[[list[Any]], list[Any]], **changes: Any) -> dict[str, Any]:
+    def report(sealed, **changes):
         replay.worker = anna
         grant = replay.claim(worker="anna-1").json()
         honest, own = make_report(replay.seeds()), replay.view()["own_runs"]
@@ -351,22 +326,20 @@ def tell(replay: Any, workers: Any, make_report: Any) -> Callable[..., dict[str,
     return report
 
 
-def seeds_checked(database: Database, verification_id: str) -> list[int]:
+def seeds_checked(database, verification_id):
     """The seeds that another owner's worker is to train again."""
     with database.read() as session:
         checks = checks_of(database, verification_id)
         return [session.get_one(Verification, check).seeds[0] for check in checks]
 
 
-def failed(run: Any, evaluations: int) -> Any:
+def failed(run, evaluations):
     kept = run.evaluations[:evaluations]
     ledger = kept[-1].ledger if kept else {}
     return replace(run, status="failed", tta_seconds=None, evaluations=kept, ledger=ledger)
 
 
-def test_a_run_that_counts_is_drawn_and_none_of_an_own_seed(
-    replay: Any, tell: Any, database: Database
-) -> None:
+def test_a_run_that_counts_is_drawn_and_none_of_an_own_seed(replay, tell, database):
     tell(lambda runs: runs)
     own = replay.view()["own_runs"]
 
@@ -376,8 +349,8 @@ def test_a_run_that_counts_is_drawn_and_none_of_an_own_seed(
 
 @pytest.mark.parametrize("evaluations", [0, 4])
 def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
-    evaluations: int, replay: Any, tell: Any, train: Any, database: Database
-) -> None:
+    evaluations, replay, tell, train, database
+):
     view = tell(lambda runs: [failed(run, evaluations) for run in runs])
     checked = seeds_checked(database, replay.verification_id)
 
@@ -392,8 +365,8 @@ def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
 
 
 def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
-    replay: Any, workers: Any, client: TestClient, make_report: Any, database: Database
-) -> None:
+    replay, workers, client, make_report, database
+):
     anna = replay.worker = workers("anna", "bert")["anna"]
     grant = replay.claim(worker="anna-1").json()
     report = make_report(replay.seeds())
@@ -408,8 +381,8 @@ def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
 
 
 def test_a_precision_that_another_worker_did_not_find_rejects_no_rival(
-    replay: Any, tell: Any, train: Any, database: Database
-) -> None:
+    replay, tell, train, database
+):
     narrow = PrecisionAudit(lowest="fp16", observed={"fp16": 1}, autocast=False)
     tell(lambda runs: runs, precision=narrow)
     for check in checks_of(database, replay.verification_id):
@@ -419,7 +392,7 @@ def test_a_precision_that_another_worker_did_not_find_rejects_no_rival(
     assert replay.view()["outcome"] == "inconclusive"
 
 
-def in_one_organisation(database: Database, *names: str) -> None:
+def in_one_organisation(database, *names):
     """Make people members of one organisation."""
     with database.write() as session:
         acme = Organisation(name="Acme", created_at=utc_now())
@@ -429,9 +402,7 @@ def in_one_organisation(database: Database, *names: str) -> None:
         session.execute(members.values(organisation_id=acme.id))
 
 
-def test_a_member_of_ones_organisation_is_no_second_owner(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_a_member_of_ones_organisation_is_no_second_owner(replay, workers, train, database):
     people = workers("anna", "bert")
     in_one_organisation(database, "anna", "bert")
     view = train(replay.verification_id, people["anna"])
@@ -440,9 +411,7 @@ def test_a_member_of_ones_organisation_is_no_second_owner(
     assert view["reasons"][-1]["code"] == "no_second_worker"
 
 
-def test_members_of_one_organisation_count_as_one_owner(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_members_of_one_organisation_count_as_one_owner(replay, workers, train, database):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     in_one_organisation(database, "anna", "bert")
@@ -454,8 +423,8 @@ def test_members_of_one_organisation_count_as_one_owner(
 @pytest.mark.usefixtures("forged")
 @pytest.mark.parametrize("organisation", [False, True])
 def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out(
-    organisation: bool, replay: Any, workers: Any, train: Any, database: Database, alice: Any
-) -> None:
+    organisation, replay, workers, train, database, alice
+):
     people = workers("anna", "bert")
     if organisation:
         in_one_organisation(database, "alice", "bert")
@@ -470,8 +439,8 @@ def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_
 
 
 def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+    replay, workers, train, database
+):
     people = workers("anna", "bert", "carl")
     with database.write() as session:
         claim = session.get_one(Verification, replay.verification_id).submission
@@ -490,7 +459,7 @@ def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
 
 
 @pytest.fixture
-def forged(replay: Any, database: Database) -> None:
+def forged(replay, database):
     """A claim whose logs show other curves than its seeds give."""
     with database.write() as session:
         for run in session.get_one(Verification, replay.verification_id).submission.runs:
@@ -500,9 +469,7 @@ def forged(replay: Any, database: Database) -> None:
 
 
 @pytest.mark.usefixtures("forged")
-def test_two_workers_against_an_own_seed_reject_the_claim(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+def test_two_workers_against_an_own_seed_reject_the_claim(replay, workers, train, database):
     people = workers("anna", "bert")
     waiting = train(replay.verification_id, people["anna"])
     assert (waiting["state"], waiting["outcome"]) == ("running", None)
@@ -521,9 +488,7 @@ def test_two_workers_against_an_own_seed_reject_the_claim(
 
 
 @pytest.mark.usefixtures("forged")
-def test_without_another_owner_a_forged_seed_leaves_the_claim_open(
-    replay: Any, workers: Any, train: Any
-) -> None:
+def test_without_another_owner_a_forged_seed_leaves_the_claim_open(replay, workers, train):
     view = train(replay.verification_id, workers("anna")["anna"])
 
     assert view["outcome"] == "inconclusive"
@@ -531,8 +496,8 @@ def test_without_another_owner_a_forged_seed_leaves_the_claim_open(
 
 
 def test_a_first_worker_that_seed_and_claim_contradict_is_taken_out(
-    replay: Any, workers: Any, train: Any, database: Database
-) -> None:
+    replay, workers, train, database
+):
     people = workers("anna", "bert")
     lie = [14.8, 35.8, 63.0, 80.5, 88.8, 95.6, 97.4, 98.1]
     train(replay.verification_id, people["anna"], qualities=lie)

@@ -2,18 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import WorkerRow
-from server.base.settings import Settings
 from server.verifications.dispatch import Dispatcher, seconds_ahead
 from tests.support.processes import wait_for
 
@@ -28,32 +25,32 @@ class NotingBroker:
     error: Exception | None = None
     tries: int = 0
 
-    def send_task(self, name: str, *, args: list[Any], queue: str, expires: float) -> None:
+    def send_task(self, name, *, args, queue, expires):
         self.tries += 1
         if self.error is not None:
             raise self.error
         self.sent.append((name, args[0], queue))
 
-    def close(self) -> None:
+    def close(self):
         """Nothing to close."""
 
 
 @pytest.fixture
-def broker() -> NotingBroker:
+def broker():
     return NotingBroker()
 
 
 @pytest.fixture
-def dispatcher(database: Database, settings: Settings, broker: NotingBroker) -> Dispatcher:
+def dispatcher(database, settings, broker):
     """The loop of `client`'s server, a round at a time."""
-    return Dispatcher(database, broker, settings)  # type: ignore[arg-type]
+    return Dispatcher(database, broker, settings)
 
 
 @pytest.fixture
-def hello(client: TestClient, walter: Any, make_report: Callable[..., Any]) -> Callable[..., None]:
+def hello(client, walter, make_report):
     """Lets a worker say hello."""
 
-    def say(*, hardware_class: str = "cpu-test", state: str = "idle", worker: str = "w-1") -> None:
+    def say(*, hardware_class="cpu-test", state="idle", worker="w-1"):
         system = replace(make_report([]).system, hardware_class=hardware_class, worker=worker)
         answer = client.post(
             "/api/v1/workers/hello",
@@ -65,9 +62,7 @@ def hello(client: TestClient, walter: Any, make_report: Callable[..., Any]) -> C
     return say
 
 
-def test_a_living_worker_is_sent_the_whole_job(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_a_living_worker_is_sent_the_whole_job(replay, dispatcher, broker, hello):
     hello()
     dispatcher.run_once()
 
@@ -84,17 +79,15 @@ def test_a_living_worker_is_sent_the_whole_job(
 
 
 def test_a_worker_of_another_class_gets_it_where_there_is_none_of_its_class(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+    replay, dispatcher, broker, hello
+):
     hello(hardware_class="cpu-other")
     dispatcher.run_once()
 
     assert [queue for _, _, queue in broker.sent] == ["replay.w-1"]
 
 
-def test_one_worker_of_the_class_is_enough_for_its_queue(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_one_worker_of_the_class_is_enough_for_its_queue(replay, dispatcher, broker, hello):
     hello(hardware_class="cpu-other", worker="w-1")
     hello(hardware_class="cpu-test", worker="w-2")
     dispatcher.run_once()
@@ -102,13 +95,7 @@ def test_one_worker_of_the_class_is_enough_for_its_queue(
     assert [queue for _, _, queue in broker.sent] == ["replay.w-2"]
 
 
-def test_nothing_is_sent_without_a_living_worker(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    database: Database,
-) -> None:
+def test_nothing_is_sent_without_a_living_worker(replay, dispatcher, broker, hello, database):
     dispatcher.run_once()
     hello(state="stopping")
     dispatcher.run_once()
@@ -123,9 +110,7 @@ def test_nothing_is_sent_without_a_living_worker(
     assert len(broker.sent) == 1
 
 
-def test_what_nobody_claimed_is_sent_again_after_a_pause(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_what_nobody_claimed_is_sent_again_after_a_pause(replay, dispatcher, broker, hello):
     hello()
     dispatcher.run_once()
     dispatcher.run_once()
@@ -138,13 +123,9 @@ def test_what_nobody_claimed_is_sent_again_after_a_pause(
 
 
 def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    database: Database,
-) -> None:
-    def send_again() -> list[str]:
+    replay, dispatcher, broker, hello, database
+):
+    def send_again():
         replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
         dispatcher.run_once()
         return [queue.removeprefix("replay.") for _, _, queue in broker.sent]
@@ -160,9 +141,7 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
     assert send_again() == ["w-1", "w-1", "w-2"]
 
 
-def test_a_claimed_attempt_is_not_sent_again(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_a_claimed_attempt_is_not_sent_again(replay, dispatcher, broker, hello):
     hello()
     dispatcher.run_once()
     replay.claim(worker="w-1")
@@ -172,9 +151,7 @@ def test_a_claimed_attempt_is_not_sent_again(
     assert len(broker.sent) == 1
 
 
-def test_a_broker_out_of_reach_loses_nothing(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_a_broker_out_of_reach_loses_nothing(replay, dispatcher, broker, hello):
     hello()
     broker.error = ConnectionError("refused")
     dispatcher.run_once()
@@ -187,13 +164,8 @@ def test_a_broker_out_of_reach_loses_nothing(
 
 
 def test_a_round_tries_a_broker_out_of_reach_once_however_much_is_due(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    client: TestClient,
-    olivia: Any,
-) -> None:
+    replay, dispatcher, broker, hello, client, olivia
+):
     hello()
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": "more to send"}
     assert client.post("/api/v1/calibrations", json=body, headers=olivia.headers).status_code == 201
@@ -203,9 +175,7 @@ def test_a_round_tries_a_broker_out_of_reach_once_however_much_is_due(
     assert broker.tries == 1
 
 
-def test_the_server_draws_the_worker_and_another_may_not_claim(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatcher, broker, hello):
     names = [f"w-{number}" for number in range(3)]
     for name in names:
         hello(worker=name)
@@ -231,14 +201,9 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(
 
 
 def test_two_dispatchers_send_an_attempt_once(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    database: Database,
-    settings: Settings,
-) -> None:
-    other = Dispatcher(database, broker, settings)  # type: ignore[arg-type]
+    replay, dispatcher, broker, hello, database, settings
+):
+    other = Dispatcher(database, broker, settings)
     hello()
     dispatcher.run_once()
     other.run_once()
@@ -247,17 +212,9 @@ def test_two_dispatchers_send_an_attempt_once(
 
 
 def test_each_free_worker_is_sent_one_and_submitters_take_turns(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    client: TestClient,
-    olivia: Any,
-    bob: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
-    def ask(person: Any = None) -> str:
+    replay, dispatcher, broker, hello, client, olivia, bob, digits_submission, submit
+):
+    def ask(person=None):
         submission_id = submit(digits_submission, by=person).json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         return str(client.post(address, headers=olivia.headers).json()["id"])
@@ -280,15 +237,8 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
 
 
 def test_a_worker_is_sent_again_what_was_lost_and_nothing_beside_it(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    client: TestClient,
-    olivia: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
+    replay, dispatcher, broker, hello, client, olivia, digits_submission, submit
+):
     hello()
     dispatcher.run_once()
     submission_id = submit(digits_submission).json()["id"]
@@ -299,15 +249,8 @@ def test_a_worker_is_sent_again_what_was_lost_and_nothing_beside_it(
 
 
 def test_an_attempt_that_follows_a_lost_one_keeps_its_place(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    client: TestClient,
-    olivia: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
+    replay, dispatcher, broker, hello, client, olivia, digits_submission, submit
+):
     hello()
     grant = replay.claim().json()
     submission_id = submit(digits_submission).json()["id"]
@@ -318,18 +261,18 @@ def test_an_attempt_that_follows_a_lost_one_keeps_its_place(
 
 
 def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    client: TestClient,
-    olivia: Any,
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-) -> None:
-    def ask() -> None:
+    replay,
+    dispatcher,
+    broker,
+    hello,
+    client,
+    olivia,
+    make_report,
+    monkeypatch,
+    digits_submission,
+    submit,
+):
+    def ask():
         submission_id = submit(digits_submission).json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         assert client.post(address, headers=olivia.headers).status_code == 201
@@ -351,9 +294,7 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
         dispatcher.stop()
 
 
-def test_a_lost_attempt_is_replaced_and_sent_in_the_same_round(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_a_lost_attempt_is_replaced_and_sent_in_the_same_round(replay, dispatcher, broker, hello):
     hello()
     first = replay.claim().json()["attempt_id"]
     replay.change(first, lease_expires_at=utc_now() - LATE)
@@ -364,10 +305,8 @@ def test_a_lost_attempt_is_replaced_and_sent_in_the_same_round(
     assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "queued"]
 
 
-def test_an_idle_server_takes_no_write_lock(
-    database: Database, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
+def test_an_idle_server_takes_no_write_lock(database, dispatcher, monkeypatch):
+    def refuse():
         raise AssertionError("a write transaction")
 
     monkeypatch.setattr(database, "write", refuse)
@@ -375,18 +314,13 @@ def test_an_idle_server_takes_no_write_lock(
 
 
 def test_the_loop_survives_a_round_that_fails(
-    replay: Any,
-    dispatcher: Dispatcher,
-    broker: NotingBroker,
-    hello: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    replay, dispatcher, broker, hello, monkeypatch, caplog
+):
     hello()
     rounds, over = iter([RuntimeError("the database is away"), None]), threading.Event()
     run_once = dispatcher.run_once
 
-    def sometimes() -> None:
+    def sometimes():
         if (error := next(rounds, None)) is not None:
             raise error
         run_once()
@@ -401,13 +335,11 @@ def test_the_loop_survives_a_round_that_fails(
     assert "trying again" in caplog.text
 
 
-def test_a_database_that_is_away_is_told_once_and_its_return_too(
-    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_database_that_is_away_is_told_once_and_its_return_too(dispatcher, monkeypatch, caplog):
     rounds = iter([True, False, False, True, True])
     over = threading.Event()
 
-    def go() -> None:
+    def go():
         answers = next(rounds, None)
         if answers is None:
             over.set()
@@ -432,9 +364,7 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
     ]
 
 
-def test_a_process_with_another_time_ends_no_lease(
-    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
-) -> None:
+def test_a_process_with_another_time_ends_no_lease(replay, dispatcher, broker, hello):
     hello()
     grant = replay.claim(worker="w-1").json()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
@@ -448,7 +378,7 @@ def test_a_process_with_another_time_ends_no_lease(
 
 
 @pytest.mark.parametrize(("there", "ahead"), [(7, 3.0), (10, 0.0), (11, 0.0), (15, -3.0)])
-def test_a_clock_is_off_by_more_than_it_took_to_read_the_other(there: int, ahead: float) -> None:
+def test_a_clock_is_off_by_more_than_it_took_to_read_the_other(there, ahead):
     noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
     since, until = noon + timedelta(seconds=10), noon + timedelta(seconds=12)
     assert seconds_ahead(noon + timedelta(seconds=there), since=since, until=until) == ahead

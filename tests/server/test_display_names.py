@@ -1,35 +1,26 @@
 """Display names: shown wherever the submitter's name is, and never like that of another."""
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-
-from tests.server.conftest import Person
 
 ME = "/api/v1/me"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 SHOWN = "Alice O'Neill"
 
 
-def rename(client: TestClient, person: Person, name: str | None) -> Any:
+def rename(client, person, name):
     return client.patch(ME, json={"display_name": name}, headers=person.headers)
 
 
 @pytest.fixture
-def submitted(
-    client: TestClient, alice: Person, digits_submission: Any, submit: Callable[..., Any]
-) -> str:
+def submitted(client, alice, digits_submission, submit):
     """Id of a submission by alice, who is shown as SHOWN."""
     assert rename(client, alice, SHOWN).json()["display_name"] == SHOWN
     return str(submit(digits_submission, by=alice).json()["id"])
 
 
-def test_readers_see_the_display_name_beside_the_account(
-    submitted: str, client: TestClient
-) -> None:
+def test_readers_see_the_display_name_beside_the_account(submitted, client):
     board = client.get("/api/v1/leaderboards/digits").json()["entries"][0]
     assert (board["submitter"], board["display_name"]) == ("alice", SHOWN)
     table = client.get("/api/v1/leaderboards/digits.csv").text.splitlines()
@@ -44,9 +35,7 @@ def test_readers_see_the_display_name_beside_the_account(
         assert "Alice O&#39;Neill" in client.get(path, headers=ORIGIN).text, path
 
 
-def test_a_change_shows_on_every_board_at_once(
-    submitted: str, client: TestClient, alice: Person, ada: Person
-) -> None:
+def test_a_change_shows_on_every_board_at_once(submitted, client, alice, ada):
     page, board = "/benchmarks/digits", "/api/v1/leaderboards/digits"
     before = [client.get(path) for path in (page, board)]
     assert all("Neill" in answer.text for answer in before)
@@ -82,18 +71,14 @@ def test_a_change_shows_on_every_board_at_once(
         "roberta",
     ],
 )
-def test_nobody_can_be_shown_as_another(
-    name: str, client: TestClient, alice: Person, bob: Person
-) -> None:
+def test_nobody_can_be_shown_as_another(name, client, alice, bob):
     assert rename(client, bob, "Roberta").status_code == 200
     refused = rename(client, alice, name)
     assert refused.status_code in (409, 422), refused.text
     assert client.get(ME, headers=alice.headers).json()["display_name"] is None
 
 
-def test_no_account_is_called_as_another_is_shown(
-    client: TestClient, alice: Person, ada: Person
-) -> None:
+def test_no_account_is_called_as_another_is_shown(client, alice, ada):
     assert rename(client, alice, "Alicé").status_code == 200  # Nearly one's own name is allowed.
     assert rename(client, alice, "Grace").status_code == 200
     answer = client.post("/api/v1/users", json={"name": "Grасe"}, headers=ada.headers)
@@ -101,9 +86,7 @@ def test_no_account_is_called_as_another_is_shown(
     assert "looks like that of a user called, 'Grace'" in answer.json()["detail"]
 
 
-def test_a_display_name_is_chosen_when_joining_and_changed_on_the_account(
-    client: TestClient, olivia: Person, bob: Person
-) -> None:
+def test_a_display_name_is_chosen_when_joining_and_changed_on_the_account(client, olivia, bob):
     link = client.post("/api/v1/invitations", json={"uses": 2}, headers=olivia.headers).json()
     path = link["link"].removeprefix("http://testserver")
     client.cookies.clear()

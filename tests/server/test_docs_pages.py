@@ -3,23 +3,17 @@
 import re
 import statistics
 import tomllib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_ids
-from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
-from server.base.database import Database
 from server.base.models import RunRow, Submission
 from server.base.places import SOURCE
-from server.base.settings import Settings
 from server.pages.board_context import explain_scoring
 from tests.support.pages import BROWSER
 
@@ -29,24 +23,24 @@ DOCS = SOURCE / "docs"
 class Anchors(HTMLParser):
     """The links and the ids of a page."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.links: list[str] = []
-        self.ids: list[str] = []
+        self.links = []
+        self.ids = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.links += [value or "" for name, value in attrs if name in ("href", "src")]
         self.ids += [value or "" for name, value in attrs if name == "id"]
 
 
-def addresses() -> Iterator[str]:
+def addresses():
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).with_suffix("").as_posix()
         yield "/docs" if name == "README" else f"/docs/{name}"
 
 
-def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client: TestClient) -> None:
+def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client):
     pages = {address: client.get(address, headers=BROWSER) for address in addresses()}
     read = {address: Anchors(page.text) for address, page in pages.items()}
 
@@ -66,7 +60,7 @@ def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client: T
                 assert not path.endswith(".md"), f"{address} links to {link}"
 
 
-def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client: TestClient) -> None:
+def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client):
     links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (SOURCE / "README.md").read_text())
 
     assert len(links) > 15
@@ -77,7 +71,7 @@ def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client: TestC
             assert part in Anchors(page.text).ids, f"{link}#{part}"
 
 
-def test_the_index_leads_to_every_document_and_lists_decisions_last(client: TestClient) -> None:
+def test_the_index_leads_to_every_document_and_lists_decisions_last(client):
     page = client.get("/docs", headers=BROWSER).text
     article = page[page.index("<article") : page.index("</article>")]
 
@@ -88,7 +82,7 @@ def test_the_index_leads_to_every_document_and_lists_decisions_last(client: Test
     assert "<title>Documents · Finishline</title>" in page
 
 
-def test_a_document_says_what_a_shared_link_shows(client: TestClient) -> None:
+def test_a_document_says_what_a_shared_link_shows(client):
     page = client.get("/docs/submitting", headers=BROWSER).text
 
     sentence = "A submission is one JSON file and one log for each run."
@@ -98,14 +92,14 @@ def test_a_document_says_what_a_shared_link_shows(client: TestClient) -> None:
     assert '<link rel="canonical" href="/docs/submitting">' in page
 
 
-def test_a_document_is_there_as_it_was_written(client: TestClient) -> None:
+def test_a_document_is_there_as_it_was_written(client):
     response = client.get("/docs/rules.md")
 
     assert response.headers["content-type"] == "text/markdown; charset=utf-8"
     assert response.text == (DOCS / "rules.md").read_text()
 
 
-def test_an_image_is_served_and_asked_for_once(client: TestClient) -> None:
+def test_an_image_is_served_and_asked_for_once(client):
     image = "/docs/images/leaderboard.png"
     response = client.get(image)
 
@@ -128,11 +122,11 @@ def test_an_image_is_served_and_asked_for_once(client: TestClient) -> None:
         "%00",
     ],
 )
-def test_nothing_but_documents_is_served(path: str, client: TestClient) -> None:
+def test_nothing_but_documents_is_served(path, client):
     assert client.get(f"/docs/{path}", headers=BROWSER).status_code == 404
 
 
-def test_a_server_without_its_documents_says_so(settings: Settings, tmp_path: Path) -> None:
+def test_a_server_without_its_documents_says_so(settings, tmp_path):
     bare = settings.model_copy(update={"docs_dir": tmp_path / "nothing"})
     with TestClient(create_app(bare, dispatch=False)) as client:
         page = client.get("/docs", headers=BROWSER)
@@ -142,7 +136,7 @@ def test_a_server_without_its_documents_says_so(settings: Settings, tmp_path: Pa
         assert client.get("/docs/api").status_code == 200
 
 
-def test_crawlers_and_old_browsers_are_answered(client: TestClient) -> None:
+def test_crawlers_and_old_browsers_are_answered(client):
     robots = client.get("/robots.txt")
     assert robots.headers["content-type"].startswith("text/plain")
     assert "Disallow: /api/" in robots.text
@@ -151,13 +145,11 @@ def test_crawlers_and_old_browsers_are_answered(client: TestClient) -> None:
     assert icon.headers["content-type"] == "image/svg+xml"
 
 
-def address(benchmark: str) -> str:
+def address(benchmark):
     return f"/api/v1/benchmarks/{benchmark}/convergence"
 
 
-def test_points_of_mlperf_are_those_of_its_checker(
-    client: TestClient, offer_archive: Callable[[str], None]
-) -> None:
+def test_points_of_mlperf_are_those_of_its_checker(client, offer_archive):
     offer_archive("mlperf-v5.1-llama31_405b")
     view = client.get(address("mlperf-v5.1-llama31_405b")).json()
 
@@ -172,9 +164,7 @@ def test_points_of_mlperf_are_those_of_its_checker(
     }
 
 
-def test_pruned_points_are_told_and_not_on_the_envelope(
-    client: TestClient, offer_archive: Callable[[str], None]
-) -> None:
+def test_pruned_points_are_told_and_not_on_the_envelope(client, offer_archive):
     offer_archive("mlperf-v5.1-dlrm_dcnv2")
     view = client.get(address("mlperf-v5.1-dlrm_dcnv2")).json()
 
@@ -186,7 +176,7 @@ def test_pruned_points_are_told_and_not_on_the_envelope(
         assert on_line is not point["pruned"], point
 
 
-def test_points_of_digits_are_its_calibrated_runs(client: TestClient, benchmarks_dir: Path) -> None:
+def test_points_of_digits_are_its_calibrated_runs(client, benchmarks_dir):
     view = client.get(address("digits")).json()
 
     runs = tomllib.loads((benchmarks_dir / "digits.toml").read_text())["reference_runs"]
@@ -201,9 +191,7 @@ def test_points_of_digits_are_its_calibrated_runs(client: TestClient, benchmarks
     assert view["judged"] is False
 
 
-def test_submissions_stand_at_their_batch_size(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_submissions_stand_at_their_batch_size(client, digits_submission, submit):
     made = submit(digits_submission).json()
     (place,) = client.get(address("digits")).json()["submissions"]
 
@@ -212,12 +200,8 @@ def test_submissions_stand_at_their_batch_size(
 
 
 def test_a_submission_whose_runs_differ_in_batch_size_is_left_out(
-    client: TestClient,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    olivia: Any,
-    make_log: Callable[..., bytes],
-) -> None:
+    client, digits_submission, submit, olivia, make_log
+):
     digits_submission.form = {"archive": "true"}
     digits_submission.logs["run_1.log"] = make_log(101, name="run_1.log", batch_size=32)
     assert submit(digits_submission, by=olivia).status_code == 201
@@ -227,8 +211,8 @@ def test_a_submission_whose_runs_differ_in_batch_size_is_left_out(
 
 
 def test_a_submission_stands_on_its_own_benchmark_under_its_organisation(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+    client, digits_submission, submit, olivia
+):
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["organisation"] = "ACME"
     assert submit(digits_submission, by=olivia).status_code == 201
@@ -241,14 +225,8 @@ def test_a_submission_stands_on_its_own_benchmark_under_its_organisation(
 
 @pytest.mark.parametrize(("epochs", "expected"), [((8, 7, 3), 7.0), ((8, 5), 6.5)])
 def test_the_fastest_and_the_slowest_are_dropped_where_there_are_enough_runs(
-    epochs: tuple[int, ...],
-    expected: float,
-    client: TestClient,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    olivia: Any,
-    make_log: Callable[..., bytes],
-) -> None:
+    epochs, expected, client, digits_submission, submit, olivia, make_log
+):
     names = [f"run_{index}.log" for index in range(len(epochs))]
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["runs"] = names
@@ -263,8 +241,8 @@ def test_the_fastest_and_the_slowest_are_dropped_where_there_are_enough_runs(
 
 
 def test_the_claims_batch_size_counts_where_no_log_tells(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+    client, digits_submission, submit, database
+):
     submit(digits_submission)
     with database.write() as session:
         session.query(RunRow).update({"batch_size": None})
@@ -279,14 +257,8 @@ def test_the_claims_batch_size_counts_where_no_log_tells(
     [("pass", 1.0, False), ("pass", 1.0625, True), ("fail", 1.0625, False)],
 )
 def test_only_a_passing_set_that_was_faster_than_the_mean_is_normalised(
-    verdict: str,
-    factor: float,
-    normalised: bool,
-    client: TestClient,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    database: Database,
-) -> None:
+    verdict, factor, normalised, client, digits_submission, submit, database
+):
     made = submit(digits_submission).json()
     rcp = {"verdict": verdict, "factor": factor, "submission_mean": 6.25}
     with database.write() as session:
@@ -298,7 +270,7 @@ def test_only_a_passing_set_that_was_faster_than_the_mean_is_normalised(
     assert place["normalised"] is normalised
 
 
-def test_a_benchmark_without_points_says_so(client: TestClient) -> None:
+def test_a_benchmark_without_points_says_so(client):
     view = client.get(address("cifar10")).json()
     page = client.get("/benchmarks/cifar10/convergence")
 
@@ -309,14 +281,12 @@ def test_a_benchmark_without_points_says_so(client: TestClient) -> None:
     assert 'id="points"' in page.text
 
 
-def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
+def test_an_unknown_benchmark_is_404(client):
     assert client.get(address("mnist")).status_code == 404
     assert client.get("/benchmarks/mnist/convergence").status_code == 404
 
 
-def test_the_page_has_chart_table_and_a_way_there(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_the_page_has_chart_table_and_a_way_there(client, digits_submission, submit):
     made = submit(digits_submission).json()
     page = client.get("/benchmarks/digits/convergence").text
 
@@ -327,7 +297,7 @@ def test_the_page_has_chart_table_and_a_way_there(
         assert trace in page
 
 
-def test_every_benchmark_answers(client: TestClient, offer_archive: Callable[[str], None]) -> None:
+def test_every_benchmark_answers(client, offer_archive):
     for benchmark_id in shipped_ids():
         offer_archive(benchmark_id)
     for benchmark in client.get("/api/v1/benchmarks").json()["benchmarks"]:
@@ -350,8 +320,8 @@ CRUMB = re.compile(r'<p class="crumb"><a href="/benchmarks/digits[^"]*">([^<]*)<
     ],
 )
 def test_a_crumb_says_the_name_of_its_benchmark(
-    address: str, replay: Any, make_report: Any, digits: Benchmark, client: TestClient, olivia: Any
-) -> None:
+    address, replay, make_report, digits, client, olivia
+):
     ids = {"submission": replay.submission_id, "verification": replay.verification_id}
     if "{other}" in address:
         replay.report(replay.claim().json(), make_report(replay.seeds()))
@@ -364,7 +334,7 @@ def test_a_crumb_says_the_name_of_its_benchmark(
     assert [unescape(name) for name in CRUMB.findall(page)] == [digits.title]
 
 
-def test_a_replay_trains_own_seeds_and_sealed_runs(digits: Benchmark) -> None:
+def test_a_replay_trains_own_seeds_and_sealed_runs(digits):
     told = explain_scoring(digits)
     assert "trains the reference with 2 seeds of the claim's own" in told
     assert "Then it trains 3 sealed runs whose seeds" in told  # min_runs and max_runs are 3.
@@ -374,5 +344,5 @@ def test_a_replay_trains_own_seeds_and_sealed_runs(digits: Benchmark) -> None:
     assert "Then it trains 3 to 4 sealed runs whose seeds" in explain_scoring(wider)
 
 
-def test_a_benchmark_without_a_replay_speaks_of_none(digits: Benchmark) -> None:
+def test_a_benchmark_without_a_replay_speaks_of_none(digits):
     assert "sealed" not in explain_scoring(replace(digits, replay=None))

@@ -3,17 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.settings import Settings
 from server.submissions import drafts
-from tests.server.conftest import Person
 from tests.server.test_entries import FILES, Entries
 from tests.server.test_entry_pages import ORIGIN
 from tests.server.test_entry_pages import sign_in as sign_in
@@ -24,10 +19,10 @@ DRY = {"dry_run": "true"}
 
 
 @pytest.fixture
-def try_out(client: TestClient, alice: Person) -> Callable[..., Any]:
+def try_out(client, alice):
     """Sends a submission that is to be checked alone."""
 
-    def send(parts: Any, **form: str) -> Any:
+    def send(parts, **form):
         return client.post(
             SUBMISSIONS, params=DRY, files=parts.files(), data=form, headers=alice.headers
         )
@@ -35,21 +30,13 @@ def try_out(client: TestClient, alice: Person) -> Callable[..., Any]:
     return send
 
 
-def listed(client: TestClient, person: Person) -> list[Any]:
-    found: list[Any] = client.get(SUBMISSIONS, headers=person.headers).json()["submissions"]
-    return found
+def listed(client, person):
+    return client.get(SUBMISSIONS, headers=person.headers).json()["submissions"]
 
 
 def test_a_preview_has_the_score_and_place_that_the_submission_gets(
-    digits_submission: Any,
-    make_log: Callable[..., bytes],
-    submit: Callable[..., Any],
-    try_out: Callable[..., Any],
-    client: TestClient,
-    bob: Person,
-    alice: Person,
-    stored_files: Callable[[], Any],
-) -> None:
+    digits_submission, make_log, submit, try_out, client, bob, alice, stored_files
+):
     submit(digits_submission, by=bob)
     kept = stored_files()
     logs = {
@@ -71,9 +58,7 @@ def test_a_preview_has_the_score_and_place_that_the_submission_gets(
     assert {name: preview[name] for name in same} == {name: stored[name] for name in same}
 
 
-def test_a_dry_run_refuses_as_a_submission_does(
-    digits_submission: Any, submit: Callable[..., Any], try_out: Callable[..., Any]
-) -> None:
+def test_a_dry_run_refuses_as_a_submission_does(digits_submission, submit, try_out):
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
     problem = try_out(broken).json()["problems"][0]
     assert (problem["file"], problem["field"]) == ("submission.json", "division")
@@ -83,9 +68,7 @@ def test_a_dry_run_refuses_as_a_submission_does(
     assert try_out(digits_submission, archive="true").status_code == 403
 
 
-def test_a_package_is_tried_out(
-    client: TestClient, database: Any, walter: Person, alice: Person, olivia: Person
-) -> None:
+def test_a_package_is_tried_out(client, database, walter, alice, olivia):
     Entries(client, database, walter).greet()
     files = [("files", part) for part in FILES.items()]
 
@@ -103,27 +86,23 @@ def test_a_package_is_tried_out(
     assert "accelerator seconds in 30 days" in used_up.json()["detail"]
 
 
-def check(client: TestClient, csrf: str, parts: Any, **fields: str) -> Any:
+def check(client, csrf, parts, **fields):
     files = [("files", part) for _, part in parts.files()]
     return client.post("/submit", data={"csrf": csrf, **fields}, files=files, headers=ORIGIN)
 
 
-def send(client: TestClient, csrf: str, draft: str) -> Any:
+def send(client, csrf, draft):
     sent = {"csrf": csrf, "draft": draft}
     return client.post("/submit/send", data=sent, headers=ORIGIN, follow_redirects=False)
 
 
-def draft_in(page: str) -> str:
+def draft_in(page):
     return str(re.findall(r'name="draft" value="([^"]+)"', page)[0])
 
 
 def test_files_are_previewed_kept_and_sent_once(
-    digits_submission: Any,
-    client: TestClient,
-    alice: Person,
-    settings: Settings,
-    sign_in: Callable[[Person], str],
-) -> None:
+    digits_submission, client, alice, settings, sign_in
+):
     csrf = sign_in(alice)
 
     page = check(client, csrf, digits_submission)
@@ -141,8 +120,8 @@ def test_files_are_previewed_kept_and_sent_once(
 
 
 def test_problems_name_file_and_field_and_keep_the_choices(
-    digits_submission: Any, client: TestClient, alice: Person, sign_in: Callable[[Person], str]
-) -> None:
+    digits_submission, client, alice, sign_in
+):
     csrf = sign_in(alice)
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
 
@@ -158,8 +137,8 @@ def test_problems_name_file_and_field_and_keep_the_choices(
 
 
 def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(
-    digits_submission: Any, client: TestClient, alice: Person, sign_in: Callable[[Person], str]
-) -> None:
+    digits_submission, client, alice, sign_in
+):
     csrf = sign_in(alice)
     parts = [*(part for _, part in digits_submission.files()), ("ticket.json", b"{}"), (".x", b"")]
     paths = "\n".join(f"runs/{name}" for name, _ in parts)
@@ -177,13 +156,8 @@ def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(
 
 
 def test_a_draft_is_its_owners_and_ends_after_an_hour_or_with_the_next(
-    digits_submission: Any,
-    client: TestClient,
-    alice: Person,
-    bob: Person,
-    settings: Settings,
-    sign_in: Callable[[Person], str],
-) -> None:
+    digits_submission, client, alice, bob, settings, sign_in
+):
     csrf = sign_in(alice)
     first = draft_in(check(client, csrf, digits_submission).text)
     second = draft_in(check(client, csrf, digits_submission).text)

@@ -8,13 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from finishline.rules.verification.messages import Failure, ReplayReport
+from finishline.rules.verification.messages import Failure
 from server.base.board_versions import raise_board_version
-from server.base.database import Database
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
 from server.base.models.visibility import reveal
 from server.verifications.dispatch import take_due
@@ -24,9 +21,7 @@ Ask = Callable[..., Any]
 
 
 @pytest.fixture
-def two(
-    digits_submission: Any, submit: Callable[..., Any], bob: Any, make_log: Callable[..., bytes]
-) -> tuple[str, str]:
+def two(digits_submission, submit, bob, make_log):
     """Alice's submission at batch size 128, and bob's, which leaves that at the default of 64."""
     logs = dict(digits_submission.logs)
     digits_submission.claim |= {"model": "wide batches", "hyperparameters": {"batch_size": 128}}
@@ -43,10 +38,10 @@ def two(
 
 
 @pytest.fixture
-def ask(client: TestClient, two: tuple[str, str], olivia: Any) -> Ask:
+def ask(client, two, olivia):
     """Asks for a duel of the two, as olivia or with other headers, and returns the answer."""
 
-    def post(headers: dict[str, str] | None = None, **changes: Any) -> Any:
+    def post(headers=None, **changes):
         body = {"challenger": two[0], "holder": two[1], "pairs": 2, "reason": "record"} | changes
         sent = olivia.headers if headers is None else headers
         return client.post("/api/v1/duels", json=body, headers=sent)
@@ -55,7 +50,7 @@ def ask(client: TestClient, two: tuple[str, str], olivia: Any) -> Ask:
 
 
 @pytest.fixture
-def duel(ask: Ask, replay: Any, client: TestClient, olivia: Any) -> Any:
+def duel(ask, replay, client, olivia):
     """The fixture `replay`, turned to a duel of two pairs."""
     client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
     made = ask().json()
@@ -63,7 +58,7 @@ def duel(ask: Ask, replay: Any, client: TestClient, olivia: Any) -> Any:
     return replay
 
 
-def report_of(duel: Any, make_report: Callable[..., Any], *seconds: float) -> ReplayReport:
+def report_of(duel, make_report, *seconds):
     """A report whose runs reach the target after so many seconds an epoch, 0.0 for never."""
     runs = []
     for index, (seed, pace) in enumerate(zip(duel.seeds(), seconds, strict=True)):
@@ -73,9 +68,7 @@ def report_of(duel: Any, make_report: Callable[..., Any], *seconds: float) -> Re
     return replace(make_report([]), runs=runs)
 
 
-def test_a_duel_is_sealed_before_its_first_run(
-    ask: Ask, two: tuple[str, str], client: TestClient
-) -> None:
+def test_a_duel_is_sealed_before_its_first_run(ask, two, client):
     answer = ask()
     view = answer.json()
 
@@ -90,12 +83,8 @@ def test_a_duel_is_sealed_before_its_first_run(
 
 
 def test_a_job_trains_each_side_with_all_of_its_own_settings(
-    duel: Any,
-    client: TestClient,
-    database: Database,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    duel, client, database, walter, make_report
+):
     hello = {"system": vars(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
     with database.write() as session:
@@ -112,8 +101,8 @@ def test_a_job_trains_each_side_with_all_of_its_own_settings(
 
 
 def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
-    duel: Any, two: tuple[str, str], client: TestClient, make_report: Callable[..., Any]
-) -> None:
+    duel, two, client, make_report
+):
     board = client.get("/api/v1/leaderboards/digits").json()
     report = report_of(duel, make_report, 0.10, 0.20, 0.201, 0.10)
     answer = duel.report(duel.claim().json(), report).json()
@@ -147,12 +136,8 @@ def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
 
 
 def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(
-    duel: Any,
-    two: tuple[str, str],
-    make_report: Callable[..., Any],
-    digits: Any,
-    database: Database,
-) -> None:
+    duel, two, make_report, digits, database
+):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.2, 0.1))
     assert duel.view()["seeds"] is None  # The challenger's claim is hidden.
     with database.write() as session:
@@ -175,7 +160,7 @@ def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(
     assert [table["batch_size"] for table in view["hyperparameters"]] == [128, 64, 64, 128]
 
 
-def test_what_chance_can_do_is_not_separable(duel: Any, make_report: Callable[..., Any]) -> None:
+def test_what_chance_can_do_is_not_separable(duel, make_report):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.10, 0.12, 0.10, 0.11))
     view = duel.view()
 
@@ -187,9 +172,7 @@ def test_what_chance_can_do_is_not_separable(duel: Any, make_report: Callable[..
     assert f"a gap under {gap:.0f} % could not be seen" in message
 
 
-def test_runs_that_miss_the_target_are_lost_pairs(
-    duel: Any, make_report: Callable[..., Any]
-) -> None:
+def test_runs_that_miss_the_target_are_lost_pairs(duel, make_report):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.0, 0.0, 0.1))
     view = duel.view()
 
@@ -199,16 +182,12 @@ def test_runs_that_miss_the_target_are_lost_pairs(
     assert view["reasons"][1]["message"].startswith("2 of the holder's 2 runs did not reach")
 
 
-def test_where_nobody_reaches_it_is_inconclusive(
-    duel: Any, make_report: Callable[..., Any]
-) -> None:
+def test_where_nobody_reaches_it_is_inconclusive(duel, make_report):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.0, 0.0, 0.0, 0.0))
     assert (duel.view()["state"], duel.view()["outcome"]) == ("done", "inconclusive")
 
 
-def test_a_failed_machine_costs_an_attempt_and_the_next_one_decides(
-    duel: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_failed_machine_costs_an_attempt_and_the_next_one_decides(duel, make_report):
     failure = Failure("infrastructure", "child_died", "the training died", "nothing to do")
     duel.report(duel.claim().json(), replace(make_report([]), failure=failure))
 
@@ -219,9 +198,7 @@ def test_a_failed_machine_costs_an_attempt_and_the_next_one_decides(
     assert [attempt["state"] for attempt in duel.view()["attempts"]] == ["failed", "done"]
 
 
-def test_a_duel_that_fails_or_is_cancelled_says_nothing_of_either(
-    duel: Any, two: tuple[str, str], client: TestClient, olivia: Any, ask: Ask
-) -> None:
+def test_a_duel_that_fails_or_is_cancelled_says_nothing_of_either(duel, two, client, olivia, ask):
     again = ask()
     assert again.status_code == 409
     assert f"Duel {duel.verification_id}" in again.json()["detail"]
@@ -236,9 +213,7 @@ def test_a_duel_that_fails_or_is_cancelled_says_nothing_of_either(
     assert ask().status_code == 201
 
 
-def test_a_duel_leaves_a_verification_of_its_challenger_alone(
-    ask: Ask, two: tuple[str, str], client: TestClient, olivia: Any
-) -> None:
+def test_a_duel_leaves_a_verification_of_its_challenger_alone(ask, two, client, olivia):
     assert ask().status_code == 201
     asked = client.post(f"/api/v1/submissions/{two[0]}/verifications", headers=olivia.headers)
     assert asked.status_code == 201
@@ -246,15 +221,13 @@ def test_a_duel_leaves_a_verification_of_its_challenger_alone(
     assert shown["status"] == "verifying"
 
 
-def test_a_duel_without_a_token_is_401_and_a_submitters_403(
-    ask: Ask, alice: Any, walter: Any
-) -> None:
+def test_a_duel_without_a_token_is_401_and_a_submitters_403(ask, alice, walter):
     assert ask(headers={}).status_code == 401
     assert ask(headers=alice.headers).status_code == 403
     assert ask(headers=walter.headers).status_code == 403
 
 
-def test_a_submission_that_is_missing_is_404(ask: Ask) -> None:
+def test_a_submission_that_is_missing_is_404(ask):
     assert "'gone'" in ask(holder="gone").json()["detail"]
     assert ask(challenger="gone").status_code == 404
 
@@ -272,13 +245,13 @@ def test_a_submission_that_is_missing_is_404(ask: Ask) -> None:
         ({"seeds": [1]}, "seeds"),
     ],
 )
-def test_a_bad_body_names_the_field(ask: Ask, changes: dict[str, Any], field: str) -> None:
+def test_a_bad_body_names_the_field(ask, changes, field):
     answer = ask(**changes)
     assert answer.status_code == 422
     assert answer.json()["problems"][0]["field"] == f"body.{field}"
 
 
-def test_a_submission_does_not_fight_itself(ask: Ask, two: tuple[str, str]) -> None:
+def test_a_submission_does_not_fight_itself(ask, two):
     answer = ask(holder=two[0])
     assert answer.status_code == 422
     assert "expected two submissions" in answer.json()["detail"]
@@ -292,14 +265,8 @@ def test_a_submission_does_not_fight_itself(ask: Ask, two: tuple[str, str]) -> N
     ],
 )
 def test_submissions_under_other_rules_or_hardware_do_not_fight(
-    ask: Ask,
-    two: tuple[str, str],
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    make_log: Callable[..., bytes],
-    changes: dict[str, Any],
-    words: str,
-) -> None:
+    ask, two, digits_submission, submit, make_log, changes, words
+):
     system = digits_submission.claim["system"] | changes.pop("system", {})
     digits_submission.claim |= changes | {"system": system}
     division = digits_submission.claim["division"]
@@ -315,7 +282,7 @@ def test_submissions_under_other_rules_or_hardware_do_not_fight(
     assert words in answer.json()["detail"]
 
 
-def scored_under(session: Session, submission_id: str, before: str, after: str) -> None:
+def scored_under(session, submission_id, before, after):
     """Let a submission and its pool be of a definition with another text."""
     submission = session.get_one(Submission, submission_id)
     kept = session.get_one(BenchmarkDefinition, submission.benchmark_sha256)
@@ -335,9 +302,7 @@ def scored_under(session: Session, submission_id: str, before: str, after: str) 
         session.get_one(Pool, submission.pool_id).benchmark_sha256 = changed.sha256
 
 
-def test_a_submission_of_other_rules_does_not_fight(
-    ask: Ask, two: tuple[str, str], database: Database
-) -> None:
+def test_a_submission_of_other_rules_does_not_fight(ask, two, database):
     with database.write() as session:
         scored_under(session, two[1], 'clock = "mlperf"', 'clock = "speedrun"')
     answer = ask()
@@ -346,9 +311,7 @@ def test_a_submission_of_other_rules_does_not_fight(
     assert "definitions with another clock" in answer.json()["detail"]
 
 
-def test_a_submission_the_reference_cannot_train_does_not_fight(
-    ask: Ask, two: tuple[str, str], database: Database
-) -> None:
+def test_a_submission_the_reference_cannot_train_does_not_fight(ask, two, database):
     with database.write() as session:
         session.get_one(Submission, two[1]).hyperparameters = {"dropout": 0.1}
     answer = ask()
@@ -357,9 +320,7 @@ def test_a_submission_the_reference_cannot_train_does_not_fight(
     assert "the holder cannot be replayed" in answer.json()["detail"]
 
 
-def test_a_duel_has_a_page_while_it_waits_and_after_it(
-    duel: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_a_duel_has_a_page_while_it_waits_and_after_it(duel, client, make_report):
     address = f"/verifications/{duel.verification_id}"
     waiting = client.get(address).text
     assert "CPU by alice (wide batches) against CPU by bob (digits reference)" in waiting
@@ -384,9 +345,7 @@ def test_a_duel_has_a_page_while_it_waits_and_after_it(
     assert '"outcome": "challenger_faster"' in events
 
 
-def test_a_list_shows_a_duel_without_its_pairs(
-    duel: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_a_list_shows_a_duel_without_its_pairs(duel, client, make_report):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.2, 0.1))
     listed = client.get("/api/v1/verifications").json()["verifications"][0]
 
@@ -397,15 +356,14 @@ def test_a_list_shows_a_duel_without_its_pairs(
 RECORDS = "/api/v1/benchmarks/digits/records"
 
 
-def closed(client: TestClient) -> dict[str, Any]:
+def closed(client):
     """The records of the closed division."""
     divisions = client.get(RECORDS).json()["divisions"]
-    found: dict[str, Any] = next(one for one in divisions if one["division"] == "closed")
-    return found
+    return next(one for one in divisions if one["division"] == "closed")
 
 
 @pytest.fixture
-def challenge(measure: Any, database: Database) -> tuple[str, str, str]:  # noqa: F811
+def challenge(measure, database):
     """A holder, a challenger whose fresh runs beat it, and the duel that the server queued."""
     holder, challenger = measure("cpu-a", 0.12), measure("cpu-b", 0.10)
     with database.write() as session:  # As if both were settings of one class of worker.
@@ -420,12 +378,10 @@ def challenge(measure: Any, database: Database) -> tuple[str, str, str]:  # noqa
 
 
 @pytest.fixture
-def fight(
-    challenge: tuple[str, str, str], replay: Any, make_report: Callable[..., Any]
-) -> Callable[[float, float], None]:
+def fight(challenge, replay, make_report):
     """Has the duel trained: seconds an epoch of the challenger, and of the holder."""
 
-    def run(challenging: float, holding: float) -> None:
+    def run(challenging, holding):
         replay.submission_id, replay.verification_id = challenge[1:]
         runs = []
         for index, seed in enumerate(replay.seeds()):
@@ -440,9 +396,7 @@ def fight(
     return run
 
 
-def test_fresh_runs_that_beat_the_holder_have_their_duel_queued(
-    challenge: tuple[str, str, str], client: TestClient
-) -> None:
+def test_fresh_runs_that_beat_the_holder_have_their_duel_queued(challenge, client):
     holder, challenger, duel = challenge
     view = client.get(f"/api/v1/verifications/{duel}").json()
 
@@ -457,9 +411,7 @@ def test_fresh_runs_that_beat_the_holder_have_their_duel_queued(
     )
 
 
-def test_a_duel_that_is_won_takes_the_record_on_its_date(
-    challenge: tuple[str, str, str], fight: Any, client: TestClient
-) -> None:
+def test_a_duel_that_is_won_takes_the_record_on_its_date(challenge, fight, client):
     holder, challenger, duel = challenge
     fight(0.10, 0.12)
     last = closed(client)["records"][-1]
@@ -473,8 +425,8 @@ def test_a_duel_that_is_won_takes_the_record_on_its_date(
 
 
 def test_a_lost_duel_may_be_asked_for_again_after_thirty_days(
-    challenge: tuple[str, str, str], fight: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    challenge, fight, client, database, olivia
+):
     holder, challenger, duel = challenge
     body = {"challenger": challenger, "holder": holder, "pairs": 10}
     fight(0.12, 0.12)
@@ -489,18 +441,12 @@ def test_a_lost_duel_may_be_asked_for_again_after_thirty_days(
     cancel = f"/api/v1/verifications/{shorter.json()['id']}/cancel"
     client.post(cancel, headers=olivia.headers)
     with database.write() as session:
-        session.get_one(Verification, duel).ended_at -= timedelta(days=31)  # type: ignore[operator]
+        session.get_one(Verification, duel).ended_at -= timedelta(days=31)
     again = client.post("/api/v1/duels", json=body, headers=olivia.headers)
     assert again.status_code == 201, again.text
 
 
-def test_one_challenge_of_a_record_is_open_at_a_time(
-    challenge: tuple[str, str, str],
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    replay: Any,
-) -> None:
+def test_one_challenge_of_a_record_is_open_at_a_time(challenge, client, database, olivia, replay):
     holder, _, duel = challenge
     with database.write() as session:  # Another submission of the same class.
         other = session.get_one(Submission, replay.submission_id)
@@ -521,12 +467,8 @@ def test_one_challenge_of_a_record_is_open_at_a_time(
 
 
 def test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record(
-    challenge: tuple[str, str, str],
-    fight: Callable[[float, float], None],
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-) -> None:
+    challenge, fight, client, database, olivia
+):
     holder = challenge[0]
     fight(0.10, 0.12)
     assert [one["submission_id"] for one in closed(client)["records"]][-1] == challenge[1]

@@ -2,14 +2,12 @@
 
 import json
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from finishline.rules.submissions.settings import Configuration
-from server.base.database import Database
 from server.base.schema import migrate
 from tests.support.databases import load_earlier
 
@@ -43,7 +41,7 @@ VALUES ('abc', 'digits', '1', :content, :now)
 """
 
 
-def report(**changes: Any) -> dict[str, Any]:
+def report(**changes):
     made = deepcopy(REPORT)
     for name, value in changes.items():
         made[name] = value
@@ -70,13 +68,13 @@ STORED: dict[str, tuple[str, dict[str, float], dict[str, Any], int, bool]] = {
 
 
 @pytest.fixture(params=["submitter", "organiser"])
-def role(request: pytest.FixtureRequest) -> str:
+def role(request):
     """The role of the worker's owner."""
     return str(request.param)
 
 
 @pytest.fixture
-def upgraded(empty_database: Database, benchmarks_dir: Path, role: str) -> Database:
+def upgraded(empty_database, benchmarks_dir, role):
     """A database that was taken over with verdicts of each kind."""
     load_earlier(empty_database, "f5482e6")
     now = "2026-11-20 10:00:00"
@@ -121,7 +119,7 @@ VALUES (:attempt, :verification, 1, 'done', 1, 1, :now, :now, :token)
 """
 
 
-def rows_of(database: Database, table: str) -> list[Any]:
+def rows_of(database, table):
     """The rows of a table that are not the dump's."""
     column = {"submissions": "user_id = 101", "pools": f"hardware_class = '{CLASS}'"}
     where = column.get(table, "verification_id LIKE 'v-%'")
@@ -130,7 +128,7 @@ def rows_of(database: Database, table: str) -> list[Any]:
         return list(found.mappings())
 
 
-def test_only_what_todays_rules_measure_is_measured(upgraded: Database) -> None:
+def test_only_what_todays_rules_measure_is_measured(upgraded):
     found = {row["id"]: row for row in rows_of(upgraded, "submissions")}
 
     assert {name: row["evidence"] for name, row in found.items()} == {
@@ -141,7 +139,7 @@ def test_only_what_todays_rules_measure_is_measured(upgraded: Database) -> None:
     assert {row["status"] for row in found.values()} == {"verified"}
 
 
-def test_one_pool_has_all_runs_of_a_configuration_in_the_key_of_today(upgraded: Database) -> None:
+def test_one_pool_has_all_runs_of_a_configuration_in_the_key_of_today(upgraded):
     (pool,) = rows_of(upgraded, "pools")
     runs = rows_of(upgraded, "pool_runs")
 
@@ -156,9 +154,7 @@ def test_one_pool_has_all_runs_of_a_configuration_in_the_key_of_today(upgraded: 
     assert {row["pool_id"] for row in runs} == {pool["id"]}
 
 
-def test_measured_pools_count_the_owners_of_the_workers_behind_them(
-    upgraded: Database, role: str
-) -> None:
+def test_measured_pools_count_the_owners_of_the_workers_behind_them(upgraded, role):
     (pool,) = rows_of(upgraded, "pools")
     attempts = {row["attempt_id"] for row in rows_of(upgraded, "pool_runs")}
 

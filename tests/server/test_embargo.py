@@ -1,17 +1,14 @@
 """Submissions under an embargo: hidden until the date in answers of every kind."""
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import BenchmarkPhases, Token
-from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import due_embargoes, lift_embargo
 from tests.support.every_address import (
@@ -33,19 +30,14 @@ BOARD = "/api/v1/leaderboards/digits"
 HOUR = timedelta(hours=1)
 
 
-def shown(client: TestClient) -> set[str]:
+def shown(client):
     """What is on the board."""
     return {entry["submission_id"] for entry in client.get(BOARD).json()["entries"]}
 
 
 def test_when_the_date_passes_the_results_appear_and_the_board_has_another_version(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    database: Database,
-    settings: Settings,
-) -> None:
+    embargo, submit, digits_submission, client, database, settings
+):
     before = submit(digits_submission).json()["id"]
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
@@ -75,11 +67,8 @@ def test_when_the_date_passes_the_results_appear_and_the_board_has_another_versi
 
 
 def test_an_embargo_that_is_taken_away_is_over_at_once_and_one_moved_holds_on(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-) -> None:
+    embargo, submit, digits_submission, client
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     embargo(2 * HOUR)
@@ -90,13 +79,8 @@ def test_an_embargo_that_is_taken_away_is_over_at_once_and_one_moved_holds_on(
 
 
 def test_what_its_owner_reads_first_is_kept_for_nobody_else(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    alice: Any,
-    olivia: Any,
-) -> None:
+    embargo, submit, digits_submission, client, alice, olivia
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     for person in (alice, olivia):
@@ -114,12 +98,8 @@ def test_what_its_owner_reads_first_is_kept_for_nobody_else(
 
 
 def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    bob: Any,
-) -> None:
+    embargo, submit, digits_submission, client, bob
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     for path in ("/api/v1/submissions/{}", "/submissions/{}", "/api/v1/submissions/{}/runs"):
@@ -134,19 +114,13 @@ def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
 
 
 def test_what_a_token_may_read_is_its_users_as_far_as_its_scopes_go(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    alice: Any,
-    make_person: Callable[..., Any],
-    database: Database,
-) -> None:
+    embargo, submit, digits_submission, client, alice, make_person, database
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     narrow = make_person("nora", "organiser")
 
-    def gets(person: Any, scopes: list[str], asked: str = "") -> int:
+    def gets(person, scopes, asked=""):
         with database.write() as session:
             for token in session.query(Token).filter(Token.user.has(name=person.name)):
                 token.scopes = scopes
@@ -167,12 +141,8 @@ def test_what_a_token_may_read_is_its_users_as_far_as_its_scopes_go(
 
 
 def test_only_an_embargo_that_is_over_is_lifted(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    database: Database,
-) -> None:
+    embargo, submit, digits_submission, client, database
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     with database.write() as session:
@@ -188,22 +158,17 @@ def test_only_an_embargo_that_is_over_is_lifted(
 
 
 def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    bob: Any,
-    ada: Any,
-) -> None:
+    embargo, submit, digits_submission, client, bob, ada
+):
     for name in ("Example Labs", "Other Labs"):
         client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
 
-    def move(name: str, organisation: str | None) -> None:
+    def move(name, organisation):
         change = {"organisation": organisation}
         answer = client.patch(f"/api/v1/users/{name}", json=change, headers=ada.headers)
         assert answer.status_code == 200, answer.text
 
-    def bob_gets(method: str = "GET", more: str = "", **body: Any) -> int:
+    def bob_gets(method="GET", more="", **body):
         address = f"/api/v1/submissions/{hidden}{more}"
         return int(client.request(method, address, headers=bob.headers, **body).status_code)
 
@@ -227,12 +192,8 @@ def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(
 
 
 def test_the_browser_of_its_owner_shows_it_and_says_until_when(
-    embargo: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    alice: Any,
-) -> None:
+    embargo, submit, digits_submission, client, alice
+):
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
     sent = {"token": alice.secret}
@@ -272,15 +233,9 @@ TOKEN_FIRST = {"/api/v1/submissions/{submission_id}/challenge"}
 
 
 def test_no_address_tells_strangers_of_what_is_under_embargo_and_its_people_read_it(
-    hidden: dict[str, str],
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    carol: Any,
-    walter: Any,
-    olivia: Any,
-) -> None:
-    found: dict[str, set[str]] = {"bob": set(), "carol": set(), "olivia": set()}
+    hidden, client, alice, bob, carol, walter, olivia
+):
+    found = {"bob": set(), "carol": set(), "olivia": set()}
     for path, address in addresses(client, hidden):
         if path.endswith("/events") or path.startswith(("/console", "/static")):
             continue
@@ -305,12 +260,10 @@ def test_no_address_tells_strangers_of_what_is_under_embargo_and_its_people_read
         assert paths >= FOUND_BY_OWNER, (name, FOUND_BY_OWNER - paths)
 
 
-def test_a_stream_of_events_is_not_opened_for_strangers(
-    hidden: dict[str, str], client: TestClient, bob: Any
-) -> None:
+def test_a_stream_of_events_is_not_opened_for_strangers(hidden, client, bob):
     address = f"/api/v1/verifications/{hidden['verification_id']}/events"
     assert client.get(address).status_code == 404
-    read: list[str] = []
+    read = []
     reader = threading.Thread(
         target=lambda: read.append(client.get(address, headers=bob.headers).text)
     )

@@ -1,11 +1,8 @@
 """Entries: a package is handed in, a worker is chosen, its runs are measured and rank."""
 
 import hashlib
-from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -25,7 +22,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.database import Database
-from server.base.models import Attempt, JobTraining, PoolRun, TrainingPackage, Verification
+from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
@@ -67,41 +64,33 @@ class Entries:
     database: Database
     worker: Person
 
-    def greet(self, *, entries: str = "anyone", sha256: str = ENVIRONMENT_SHA256) -> None:
+    def greet(self, *, entries="anyone", sha256=ENVIRONMENT_SHA256):
         """Say hello as a confirmed worker with a box."""
-        box = BoxWord(entries, None, {ENVIRONMENT: sha256})  # type: ignore[arg-type]
+        box = BoxWord(entries, None, {ENVIRONMENT: sha256})
         hello = WorkerHello(WORKER_SYSTEM, "idle", box)
         answer = self.client.post(
             "/api/v1/workers/hello", json=asdict(hello), headers=self.worker.headers
         )
         assert answer.status_code == 200, answer.text
 
-    def hand_in(
-        self,
-        person: Person,
-        files: Mapping[str, bytes] = FILES,
-        *,
-        key: str | None = None,
-        dry_run: bool = False,
-        **fields: str,
-    ) -> Any:
+    def hand_in(self, person, files=FILES, *, key=None, dry_run=False, **fields):
         """Send a package."""
         parts = [("files", (name, content)) for name, content in files.items()]
         headers = person.headers | ({"Idempotency-Key": key} if key else {})
         path = "/api/v1/trainings" + ("?dry_run=true" if dry_run else "")
         return self.client.post(path, files=parts, data=fields, headers=headers)
 
-    def measurement(self, submission_id: str) -> str:
+    def measurement(self, submission_id):
         """The id of the latest verification of an entry."""
         view = self.client.get(f"/api/v1/submissions/{submission_id}").json()
         return str(view["verifications"][-1]["id"])
 
-    def sent(self) -> list[str]:
+    def sent(self):
         """The workers that one round of the dispatch sends waiting attempts to."""
         with self.database.write() as session:
             return [each.queue for each in take_due(session, alive_seconds=60.0)]
 
-    def lease(self, submission_id: str) -> dict[str, Any]:
+    def lease(self, submission_id):
         """Claim the waiting attempt of an entry, as the worker it was sent to."""
         attempt_id = latest_attempt(self.database, self.measurement(submission_id))
         send_to(self.database, attempt_id, WORKER_SYSTEM.worker)
@@ -111,10 +100,9 @@ class Entries:
             headers=self.worker.headers,
         )
         assert answer.status_code == 200, answer.text
-        lease: dict[str, Any] = answer.json()
-        return lease
+        return answer.json()
 
-    def report(self, lease: dict[str, Any], report: ReplayReport) -> Any:
+    def report(self, lease, report):
         """Send a report after its events."""
         stream_report(self.database, lease["attempt_id"], report, fence=lease["fence"])
         return self.client.post(
@@ -123,7 +111,7 @@ class Entries:
             headers=claim_headers(lease),
         )
 
-    def measure(self, submission_id: str, **how: Any) -> Any:
+    def measure(self, submission_id, **how):
         """Train an entry and report its runs."""
         lease = self.lease(submission_id)
         with self.database.read() as session:
@@ -132,21 +120,21 @@ class Entries:
         return self.report(lease, boxed_report(seeds, **how))
 
 
-def digest(*words: object) -> str:
+def digest(*words):
     """A hash of predictions."""
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
 def boxed_report(
-    seeds: list[int],
+    seeds,
     *,
-    seconds: float = 2.0,
-    quality: float = 97.9,
-    control: float = 96.0,
-    repeats: bool = True,
-    failed: str | None = None,
-    log: str = "ValueError: no such thing",
-) -> ReplayReport:
+    seconds=2.0,
+    quality=97.9,
+    control=96.0,
+    repeats=True,
+    failed=None,
+    log="ValueError: no such thing",
+):
     """The report of a package that asks twice a run, the second time at this quality.
 
     The sixth run is a control, the seventh repeats the first, with equal predictions or not.
@@ -194,16 +182,14 @@ def boxed_report(
 
 
 @pytest.fixture
-def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+def entries(client, database, walter):
     """A server with a worker that trains packages of anyone."""
     found = Entries(client, database, walter)
     found.greet()
     return found
 
 
-def test_a_package_is_measured_and_ranks(
-    entries: Entries, alice: Person, olivia: Person, client: TestClient
-) -> None:
+def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
     answer = entries.hand_in(alice)
 
     assert answer.status_code == 201, answer.text
@@ -226,9 +212,7 @@ def test_a_package_is_measured_and_ranks(
     assert (rescored["submissions"], rescored["failed"]) == (0, [])
 
 
-def test_a_worker_gets_package_and_nonces_with_its_lease_alone(
-    entries: Entries, alice: Person, client: TestClient, database: Database
-) -> None:
+def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, client, database):
     entry = entries.hand_in(alice).json()
     assert entries.sent() == ["replay.walter-1"]
     lease = entries.lease(entry["id"])
@@ -257,13 +241,11 @@ def test_a_worker_gets_package_and_nonces_with_its_lease_alone(
     assert other.status_code == 404
 
 
-def test_the_source_is_published_with_the_verdict(
-    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
-) -> None:
+def test_the_source_is_published_with_the_verdict(entries, alice, bob, olivia, client):
     entry_id = entries.hand_in(alice).json()["id"]
     path = f"/api/v1/submissions/{entry_id}/package"
 
-    def sees(person: Person | None) -> tuple[int, int]:
+    def sees(person):
         headers = person.headers if person else {}
         listed = client.get(path, headers=headers).json()["files"]
         return len(listed), client.get(f"{path}/files/train.py", headers=headers).status_code
@@ -281,9 +263,7 @@ def test_the_source_is_published_with_the_verdict(
     assert client.get(f"{path}/files/other.py").status_code == 404
 
 
-def test_a_package_is_handed_in_once(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_a_package_is_handed_in_once(entries, alice, bob, client):
     entry_id = entries.hand_in(alice, key="k").json()["id"]
 
     again = entries.hand_in(alice, key="k")
@@ -302,8 +282,8 @@ COPIED = FILES | {"train.py": b"# My own idea.\n" + TRAIN.encode()}
 
 
 def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unless_waived(
-    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
-) -> None:
+    entries, alice, bob, olivia, client
+):
     original = entries.hand_in(alice).json()["id"]
     entries.measure(original)
     preview = entries.hand_in(bob, COPIED, dry_run=True)
@@ -345,9 +325,7 @@ def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unles
     assert "Not ranked." not in client.get(f"/submissions/{copied}").text
 
 
-def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(entries, alice, bob, client):
     original = entries.hand_in(alice).json()["id"]
 
     others = entries.hand_in(bob, COPIED).json()["package"]
@@ -357,13 +335,7 @@ def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(
     assert own["package"]["same_program_as"] == original
 
 
-def test_more_runs_join_the_same_pool_and_are_compared(
-    entries: Entries,
-    alice: Person,
-    olivia: Person,
-    client: TestClient,
-    database: Database,
-) -> None:
+def test_more_runs_join_the_same_pool_and_are_compared(entries, alice, olivia, client, database):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
 
@@ -403,8 +375,8 @@ def test_more_runs_join_the_same_pool_and_are_compared(
     ],
 )
 def test_a_failure_of_the_package_costs_one_attempt_and_its_run_counts(
-    entries: Entries, alice: Person, client: TestClient, code: str
-) -> None:
+    entries, alice, client, code
+):
     entry_id = entries.hand_in(alice).json()["id"]
 
     assert entries.measure(entry_id, failed=code).status_code == 200
@@ -418,9 +390,7 @@ def test_a_failure_of_the_package_costs_one_attempt_and_its_run_counts(
     assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
 
 
-def test_a_box_that_could_not_be_had_costs_nothing_and_is_tried_again(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_box_that_could_not_be_had_costs_nothing_and_is_tried_again(entries, alice, client):
     entry_id = entries.hand_in(alice).json()["id"]
 
     assert entries.measure(entry_id, failed="box_unavailable").status_code == 200
@@ -430,9 +400,7 @@ def test_a_box_that_could_not_be_had_costs_nothing_and_is_tried_again(
     assert view["attempts"][0]["refunded"] is True
 
 
-def test_a_package_that_misses_the_target_is_rejected(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_package_that_misses_the_target_is_rejected(entries, alice, client):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id, quality=97.0)
 
@@ -442,8 +410,8 @@ def test_a_package_that_misses_the_target_is_rejected(
 
 
 def test_a_package_that_learns_nothing_on_the_control_is_left_open(
-    entries: Entries, alice: Person, client: TestClient, database: Database
-) -> None:
+    entries, alice, client, database
+):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id, control=14.7)
 
@@ -468,13 +436,8 @@ DETERMINISTIC = FILES | {
 
 @pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
 def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_nothing(
-    entries: Entries,
-    alice: Person,
-    client: TestClient,
-    database: Database,
-    repeats: bool,
-    word: str,
-) -> None:
+    entries, alice, client, database, repeats, word
+):
     made = entries.hand_in(alice, DETERMINISTIC).json()
     assert made["package"]["determinism"] == "not checked"
     lease = entries.lease(made["id"])
@@ -535,9 +498,7 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
         ),
     ],
 )
-def test_a_broken_package_is_refused_with_file_and_expectation(
-    entries: Entries, alice: Person, files: dict[str, bytes], file: str, told: str
-) -> None:
+def test_a_broken_package_is_refused_with_file_and_expectation(entries, alice, files, file, told):
     answer = entries.hand_in(alice, files)
 
     assert answer.status_code == 422
@@ -547,7 +508,7 @@ def test_a_broken_package_is_refused_with_file_and_expectation(
     assert problem["expected"]
 
 
-def test_a_package_of_257_kib_is_refused(entries: Entries, alice: Person) -> None:
+def test_a_package_of_257_kib_is_refused(entries, alice):
     lines = b"#" * 999 + b"\n"
     parts = {f"part{number}.py": lines * 88 for number in range(3)}
     answer = entries.hand_in(alice, FILES | parts)
@@ -556,8 +517,8 @@ def test_a_package_of_257_kib_is_refused(entries: Entries, alice: Person) -> Non
 
 
 def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
-    entries: Entries, alice: Person, olivia: Person, client: TestClient
-) -> None:
+    entries, alice, olivia, client
+):
     entries.greet(entries="known")
 
     refused = entries.hand_in(alice)
@@ -572,7 +533,7 @@ def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
     assert len(entries.sent()) == 1
 
 
-def test_workers_tell_whose_packages_they_train(entries: Entries, client: TestClient) -> None:
+def test_workers_tell_whose_packages_they_train(entries, client):
     entries.greet(entries="known")
 
     (worker,) = client.get("/api/v1/workers").json()["workers"]
@@ -581,14 +542,12 @@ def test_workers_tell_whose_packages_they_train(entries: Entries, client: TestCl
     assert worker["box"] == {"entries": "known", "why": None, "environments": environments}
 
 
-def test_entries_are_found_by_the_hash_of_their_package(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_entries_are_found_by_the_hash_of_their_package(entries, alice, client):
     made = entries.hand_in(alice).json()
     entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
     sha256 = made["package"]["sha256"]
 
-    def found(package: str) -> list[str]:
+    def found(package):
         listed = client.get("/api/v1/submissions", params={"package": package}).json()
         return [each["id"] for each in listed["submissions"]]
 
@@ -597,9 +556,7 @@ def test_entries_are_found_by_the_hash_of_their_package(
     assert client.get("/api/v1/submissions?package=_%25").status_code == 422
 
 
-def test_an_entry_waits_for_a_worker_with_its_environment(
-    entries: Entries, alice: Person, database: Database
-) -> None:
+def test_an_entry_waits_for_a_worker_with_its_environment(entries, alice, database):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.greet(sha256="f" * 64)
     assert entries.sent() == []
@@ -609,16 +566,16 @@ def test_an_entry_waits_for_a_worker_with_its_environment(
         assert session.get_one(TrainingPackage, entry_id).environment_sha256 == ENVIRONMENT_SHA256
 
 
-def test_only_a_submitter_hands_a_package_in(entries: Entries, client: TestClient) -> None:
+def test_only_a_submitter_hands_a_package_in(entries, client):
     parts = [("files", ("train.py", b""))]
     assert client.post("/api/v1/trainings", files=parts).status_code == 401
     assert entries.hand_in(entries.worker).status_code == 403
 
 
 def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
-    entries: Entries, alice: Person, olivia: Person, client: TestClient
-) -> None:
-    def limit(seconds: int) -> None:
+    entries, alice, olivia, client
+):
+    def limit(seconds):
         answer = client.put(
             "/api/v1/quotas/user/alice",
             json={"gpu_seconds_per_month": seconds, "reason": "a small machine"},
@@ -645,9 +602,7 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
     assert entries.hand_in(alice, DETERMINISTIC).status_code == 201
 
 
-def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_the_proof_of_an_entry_is_derived_again_from_its_contents(entries, alice, client):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
     path = f"/api/v1/verifications/{entries.measurement(entry_id)}/proof"
@@ -663,39 +618,39 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     assert set(checks.values()) == {"pass"}, checks
     assert {"package", "seal", "seeds", "posted", "verdict"} <= set(checks)
 
-    def failed(change: Callable[[dict[str, Any]], None]) -> set[str]:
+    def failed(change):
         forged = deepcopy(document)
         change(forged)
         forged["parts"] = part_hashes(forged)
         return {check.name for check in check_proof(forged, logs) if check.result == "fail"}
 
-    def faster(forged: dict[str, Any]) -> None:
+    def faster(forged):
         run = forged["report"]["runs"][0]
         run["tta_seconds"] = run["evaluations"][-1]["seconds"] = 0.5
 
-    def other_seed(forged: dict[str, Any]) -> None:
+    def other_seed(forged):
         forged["draw"]["seeds"][0] += 1
 
-    def chosen(forged: dict[str, Any]) -> None:
+    def chosen(forged):
         other_seed(forged)
         forged["report"]["runs"][0]["seed"] = forged["draw"]["seeds"][0]
         seal_again(forged)
 
-    def verified(forged: dict[str, Any]) -> None:
+    def verified(forged):
         forged["verdict"]["outcome"] = "rejected"
 
-    def halved(forged: dict[str, Any]) -> None:
+    def halved(forged):
         text = forged["benchmark"]["definition"]
         assert text.count("[trainings]\n") == 1
         text = text.replace("[trainings]\n", "[trainings]\nhalves = true\n")
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         forged["benchmark"] |= {"definition": text, "sha256": sha256}
 
-    def half_left_out(forged: dict[str, Any]) -> None:
+    def half_left_out(forged):
         halved(forged)
         forged["report"]["runs"][4]["evaluations"][1]["second_half"] = None
 
-    def billion(forged: dict[str, Any]) -> None:
+    def billion(forged):
         forged["draw"]["beside"]["fresh_runs"] = forged["draw"]["runs"] = 10**9
 
     assert {"seal", "seeds", "verdict"} <= failed(billion)
@@ -711,9 +666,7 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(
     assert {"seal", "verdict"} <= failed(lambda forged: forged["draw"]["beside"].update(endless))
 
 
-def test_an_export_has_the_source_of_a_package_from_its_verdict(
-    entries: Entries, alice: Person, client: TestClient, tmp_path: Path
-) -> None:
+def test_an_export_has_the_source_of_a_package_from_its_verdict(entries, alice, client, tmp_path):
     first, second = (
         entries.hand_in(alice, FILES | {"notes.md": words}).json()["id"]
         for words in (b"Published words.\n", b"Sealed words.\n")
@@ -729,9 +682,7 @@ def test_an_export_has_the_source_of_a_package_from_its_verdict(
     assert b"Sealed words." not in found
 
 
-def paced_report(
-    trainings: list[JobTraining], pace: Callable[[JobTraining], float]
-) -> ReplayReport:
+def paced_report(trainings, pace):
     """Runs that each take so many times as long."""
     paces = {training.index: pace(training) for training in trainings}
     whole = boxed_report([training.seed for training in trainings], control=97.9)
@@ -758,9 +709,7 @@ def paced_report(
     return replace(whole, runs=runs)
 
 
-def test_its_owner_has_the_factors_of_a_package_measured(
-    entries: Entries, alice: Person, bob: Person, olivia: Person, client: TestClient
-) -> None:
+def test_its_owner_has_the_factors_of_a_package_measured(entries, alice, bob, olivia, client):
     entry_id = entries.hand_in(alice).json()["id"]
     organiser, page = Console(client, olivia), f"/submissions/{entry_id}"
     assert "Measure factors" not in organiser.get(page).text  # They are secret until the verdict.
@@ -798,9 +747,7 @@ def test_its_owner_has_the_factors_of_a_package_measured(
     assert client.get("/api/v1/leaderboards/digits").json()["entries"] == before
 
 
-def test_a_package_without_factors_has_none_measured(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_package_without_factors_has_none_measured(entries, alice, client):
     manifest = MANIFEST.partition("[factors]")[0].encode()
     entry_id = entries.hand_in(alice, FILES | {"training.toml": manifest}).json()["id"]
     entries.measure(entry_id)

@@ -1,14 +1,10 @@
 """Pages of entries: their words, source and runs, the race, the board, and handing one in."""
 
 import re
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
-from tests.server.conftest import Person
 from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, boxed_report
 from tests.support.streams import stream_report
 from web.charts import CHARTS
@@ -26,14 +22,14 @@ TEACHER = {
 
 
 @pytest.fixture
-def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+def entries(client, database, walter):
     """A server with a worker that trains packages of anyone."""
     found = Entries(client, database, walter)
     found.greet()
     return found
 
 
-def words_of(client: TestClient, path: str, person: Person | None = None) -> str:
+def words_of(client, path, person=None):
     """The text of the main part of a page, without its markup."""
     answer = client.get(path, headers=person.headers if person else {})
     assert answer.status_code == 200, answer.text
@@ -43,10 +39,10 @@ def words_of(client: TestClient, path: str, person: Person | None = None) -> str
 
 
 @pytest.fixture
-def sign_in(client: TestClient) -> Callable[[Person], str]:
+def sign_in(client):
     """Sign a person in, in the client's cookies; returns what a form of theirs carries."""
 
-    def start(person: Person) -> str:
+    def start(person):
         token = {"token": person.secret}
         answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
         assert answer.status_code == 303
@@ -56,9 +52,7 @@ def sign_in(client: TestClient) -> Callable[[Person], str]:
     return start
 
 
-def test_a_measured_entry_shows_package_runs_verdict_and_source(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_measured_entry_shows_package_runs_verdict_and_source(entries, alice, client):
     files = FILES | {"model/net.py": b'HOSTILE = "<script>alert(1)</script>"\n'}
     entry = entries.hand_in(alice, files).json()
     entries.measure(entry["id"])
@@ -80,9 +74,7 @@ def test_a_measured_entry_shows_package_runs_verdict_and_source(
     assert "Second half" not in text
 
 
-def test_source_and_log_show_the_characters_that_would_steer_a_reader(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_source_and_log_show_the_characters_that_would_steer_a_reader(entries, alice, client):
     hostile = "if access == '\u202e \u2066# none\u2069':\r\n\x1b[31m\x9b2J\u2028\t<script>\u200b"
     hidden = "if access == 'user\u200b':\r\n\t<script>"  # No other such character is accepted.
     files = FILES | {"notes.txt": hidden.encode()}
@@ -112,9 +104,7 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(
     assert raw.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_source_waits_for_the_verdict(
-    entries: Entries, alice: Person, olivia: Person, bob: Person, client: TestClient
-) -> None:
+def test_the_source_waits_for_the_verdict(entries, alice, olivia, bob, client):
     entry_id = entries.hand_in(alice).json()["id"]
     path = f"/submissions/{entry_id}?tab=system"
 
@@ -136,9 +126,7 @@ def test_the_source_waits_for_the_verdict(
         ({"quality": 97.0}, "Not measured: 0 of 5 runs reached top1Accuracy 97.5."),
     ],
 )
-def test_an_entry_without_a_time_says_why(
-    entries: Entries, alice: Person, client: TestClient, how: dict[str, Any] | None, told: str
-) -> None:
+def test_an_entry_without_a_time_says_why(entries, alice, client, how, told):
     entry_id = entries.hand_in(alice).json()["id"]
     if how is not None:
         entries.measure(entry_id, **how)
@@ -156,9 +144,7 @@ def test_an_entry_without_a_time_says_why(
     assert ("queued" if how is None else "not measured") in badge
 
 
-def test_an_entry_is_followed_while_it_is_measured(
-    entries: Entries, alice: Person, client: TestClient, database: Database
-) -> None:
+def test_an_entry_is_followed_while_it_is_measured(entries, alice, client, database):
     entry_id = entries.hand_in(alice).json()["id"]
     lease = entries.lease(entry_id)
     stream_report(database, lease["attempt_id"], boxed_report([1, 2]), fence=lease["fence"])
@@ -172,9 +158,7 @@ def test_an_entry_is_followed_while_it_is_measured(
     assert not WRONG.findall(text + race)
 
 
-def test_a_verification_shows_both_halves_where_they_judge(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_verification_shows_both_halves_where_they_judge(entries, alice, client):
     entry_id = entries.hand_in(alice, TEACHER).json()["id"]
     entries.measure(entry_id)
     verification_id = entries.measurement(entry_id)
@@ -193,9 +177,7 @@ def test_a_verification_shows_both_halves_where_they_judge(
     assert "Second half" in words_of(client, f"/submissions/{entry_id}")
 
 
-def test_a_board_marks_packages_and_says_whether_answers_are_public(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, alice, bob, client):
     first = entries.hand_in(alice).json()["id"]
     entries.measure(first)
     entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"})
@@ -230,9 +212,7 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(
         assert client.get(f"/benchmarks/digits/charts/{chart.name}?division=open").is_success
 
 
-def test_entries_are_compared_by_their_measured_runs(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_entries_are_compared_by_their_measured_runs(entries, alice, bob, client):
     first = entries.hand_in(alice).json()["id"]
     entries.measure(first)
     second = entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"}).json()["id"]
@@ -251,13 +231,8 @@ def test_entries_are_compared_by_their_measured_runs(
 
 
 def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
-    entries: Entries,
-    alice: Person,
-    bob: Person,
-    olivia: Person,
-    client: TestClient,
-    sign_in: Callable[[Person], str],
-) -> None:
+    entries, alice, bob, olivia, client, sign_in
+):
     entry_id = entries.hand_in(alice).json()["id"]
     csrf = sign_in(alice)
     path = f"/submissions/{entry_id}"
@@ -284,7 +259,7 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     assert (len(waiting), client.get(listed[0]).status_code) == (2, 200)
 
 
-def choose(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
+def choose(client, csrf, *parts, **fields):
     """Send the files of the form to be checked."""
     return client.post(
         "/submit",
@@ -294,9 +269,7 @@ def choose(client: TestClient, csrf: str, *parts: Any, **fields: str) -> Any:
     )
 
 
-def test_a_package_is_previewed_and_handed_in_from_the_browser(
-    entries: Entries, alice: Person, client: TestClient, sign_in: Callable[[Person], str]
-) -> None:
+def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, client, sign_in):
     csrf = sign_in(alice)
     assert "cpu-test (numpy-2.4)" in client.get("/submit").text
     folder = [("folder", (f"mine/{name}", content)) for name, content in FILES.items()]
@@ -318,9 +291,7 @@ def test_a_package_is_previewed_and_handed_in_from_the_browser(
     assert (known.status_code, "was handed in before" in known.text) == (409, True)
 
 
-def test_the_problems_of_a_package_are_listed_with_file_and_line(
-    entries: Entries, alice: Person, client: TestClient, sign_in: Callable[[Person], str]
-) -> None:
+def test_the_problems_of_a_package_are_listed_with_file_and_line(entries, alice, client, sign_in):
     csrf = sign_in(alice)
     broken = ("files", ("train.py", b"def prepare(task): ...\nimport <b>\n"))
 
@@ -338,10 +309,8 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(
     assert choose(client, "another", broken).status_code == 403
 
 
-def test_workers_say_whose_packages_they_train(
-    entries: Entries, client: TestClient, olivia: Person
-) -> None:
-    def remark_on(**link: Any) -> str | None:
+def test_workers_say_whose_packages_they_train(entries, client, olivia):
+    def remark_on(**link):
         made = client.post("/api/v1/invitations", json=link, headers=olivia.headers)
         return cast("str | None", made.json()["remark"])
 
@@ -356,9 +325,7 @@ def test_workers_say_whose_packages_they_train(
     assert "trains no packages" in words_of(client, "/workers")
 
 
-def test_the_first_page_and_the_feed_name_measurements(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_the_first_page_and_the_feed_name_measurements(entries, alice, client):
     entry_id = entries.hand_in(alice).json()["id"]
     assert "digits · measurement · alice" in words_of(client, "/")
     entries.measure(entry_id)

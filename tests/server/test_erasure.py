@@ -2,15 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Base, ConsoleSession, Identity, Token, User, Webhook
 from server.operations.export import Wanted, export_everything
 from server.operations.integrity import check_server
@@ -31,7 +27,7 @@ WORD = re.compile(rf"{re.escape(NAME)}(?!-junior)|{re.escape(MAIL)}|{FIRST_SHOWN
 
 
 @pytest.fixture
-def person(make_person: Callable[..., Any], database: Database) -> Any:
+def person(make_person, database):
     """Somebody with a mail address and an identity; another has a name that begins as theirs."""
     made = make_person(NAME, "organiser")
     make_person(LIKE, "submitter")
@@ -46,19 +42,10 @@ def person(make_person: Callable[..., Any], database: Database) -> Any:
 
 
 @pytest.fixture
-def traces(
-    person: Any,
-    client: TestClient,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    replay: Any,
-    make_report: Callable[..., Any],
-    olivia: Any,
-    ada: Any,
-) -> dict[str, str]:
+def traces(person, client, digits_submission, submit, replay, make_report, olivia, ada):
     """What a person leaves: submissions, verdicts, decisions, links, webhooks, quotas, holds."""
 
-    def post(path: str, body: dict[str, Any], by: Any = person, method: str = "POST") -> Any:
+    def post(path, body, by=person, method="POST"):
         answer = client.request(method, f"/api/v1{path}", json=body, headers=by.headers)
         assert answer.is_success, (path, answer.text)
         return answer.json() if answer.content else {}
@@ -92,22 +79,22 @@ def traces(
     }
 
 
-def replay_again(submission: Any) -> Any:
+def replay_again(submission):
     submission.claim = submission.claim | {"notes": "another"}
     return submission
 
 
-def quota(reason: str) -> dict[str, Any]:
+def quota(reason):
     return {"submissions_per_day": 7, "reason": reason}
 
 
-def erase(client: TestClient, by: Any, name: str, *, typed: str | None = None) -> Any:
+def erase(client, by, name, *, typed=None):
     return client.post(
         f"/api/v1/users/{name}/erasure", json={"name": typed or name}, headers=by.headers
     )
 
 
-def stored_texts(database: Database) -> dict[str, str]:
+def stored_texts(database):
     """The whole text of each table."""
     with database.engine.connect() as connection:
         return {
@@ -120,7 +107,7 @@ def stored_texts(database: Database) -> dict[str, str]:
         }
 
 
-def found_in_routes(client: TestClient, known: dict[str, str], by: Any) -> set[str]:
+def found_in_routes(client, known, by):
     headers = by.headers
     return {
         path
@@ -130,14 +117,8 @@ def found_in_routes(client: TestClient, known: dict[str, str], by: Any) -> set[s
 
 
 def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
-    traces: dict[str, str],
-    client: TestClient,
-    database: Database,
-    settings: Any,
-    person: Any,
-    ada: Any,
-    tmp_path: Path,
-) -> None:
+    traces, client, database, settings, person, ada, tmp_path
+):
     services = services_of(client)
     before = {name for name, found in stored_texts(database).items() if WORD.search(found)}
     assert before >= {
@@ -183,9 +164,7 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert proof.json()["submission"]["submitter"] == former
 
 
-def test_nothing_of_theirs_opens_anything_afterwards(
-    traces: dict[str, str], client: TestClient, database: Database, person: Any, ada: Any
-) -> None:
+def test_nothing_of_theirs_opens_anything_afterwards(traces, client, database, person, ada):
     assert erase(client, ada, NAME).status_code == 200
     assert client.get("/api/v1/me", headers=person.headers).status_code == 401
     with database.read() as session:
@@ -202,9 +181,7 @@ def test_nothing_of_theirs_opens_anything_afterwards(
     assert erase(client, ada, former).status_code == 409
 
 
-def test_a_record_changed_otherwise_is_still_found(
-    traces: dict[str, str], client: TestClient, database: Database, ada: Any, olivia: Any
-) -> None:
+def test_a_record_changed_otherwise_is_still_found(traces, client, database, ada, olivia):
     erase(client, ada, NAME)
     grace = client.post("/api/v1/users", json={"name": "grace"}, headers=ada.headers)
     assert grace.status_code == 201
@@ -229,18 +206,14 @@ def test_a_record_changed_otherwise_is_still_found(
     assert f"record {number}" in checked["problems"][0]
 
 
-def test_the_log_refuses_changes_after_an_erasure_too(
-    traces: dict[str, str], client: TestClient, database: Database, ada: Any
-) -> None:
+def test_the_log_refuses_changes_after_an_erasure_too(traces, client, database, ada):
     erase(client, ada, NAME)
     with pytest.raises(Exception, match="only ever added to"), database.write() as session:
         session.execute(text("UPDATE audit_log SET actor = 'x'"))
 
 
 @on_sqlite
-def test_only_another_admin_erases_and_names_the_person_twice(
-    client: TestClient, alice: Any, olivia: Any, ada: Any
-) -> None:
+def test_only_another_admin_erases_and_names_the_person_twice(client, alice, olivia, ada):
     assert erase(client, olivia, "alice").status_code == 403
     assert erase(client, ada, "ada").status_code == 409
     assert erase(client, ada, "alice", typed="bob").status_code == 422
@@ -250,7 +223,7 @@ def test_only_another_admin_erases_and_names_the_person_twice(
     assert erase(client, ada, "alice").status_code == 404
 
 
-def sign_in(client: TestClient, person: Any) -> Callable[..., Any]:
+def sign_in(client, person):
     client.cookies.clear()
     client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
     page = client.get("/account").text
@@ -259,7 +232,7 @@ def sign_in(client: TestClient, person: Any) -> Callable[..., Any]:
 
 
 @on_sqlite
-def test_a_person_asks_and_an_admin_decides(client: TestClient, alice: Any, ada: Any) -> None:
+def test_a_person_asks_and_an_admin_decides(client, alice, ada):
     asked = sign_in(client, alice)("/account/erasure")
     assert "You asked to be erased" in asked.text
     send = sign_in(client, ada)

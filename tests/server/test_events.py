@@ -3,15 +3,12 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.verifications import endpoints as events
 from server.verifications import event_stream as feeds
 from server.verifications import event_stream as news
@@ -21,15 +18,15 @@ from tests.support.loops import run_async
 from tests.support.streams import stream_report, streamed
 
 
-def evaluation(sequence: int) -> dict[str, Any]:
+def evaluation(sequence):
     return {"sequence": sequence, "run": 0, "kind": "evaluation", "quality": float(sequence)}
 
 
 @pytest.fixture
-def watch(client: TestClient) -> Callable[..., list[dict[str, Any]]]:
+def watch(client):
     """Reads the events of an ended verification: id, event and data of each."""
 
-    def read(verification_id: str, *, last: str | None = None) -> list[dict[str, Any]]:
+    def read(verification_id, *, last=None):
         address = f"/api/v1/verifications/{verification_id}/events"
         response = client.get(address, headers={"Last-Event-ID": last} if last else {})
         assert response.status_code == 200, response.text
@@ -47,7 +44,7 @@ def watch(client: TestClient) -> Callable[..., list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+def ended(replay, make_report):
     """A verification with the events of its trainings and a verdict."""
     grant = replay.claim().json()
     replay.report(grant, make_report(replay.seeds()))
@@ -55,14 +52,12 @@ def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def posted(ended: Any, make_report: Callable[..., Any]) -> list[dict[str, Any]]:
+def posted(ended, make_report):
     """What the worker of `ended` has posted, in order."""
     return [event for _at, event in streamed(make_report(ended.seeds()))]
 
 
-def test_a_reader_gets_state_then_replay_then_end(
-    ended: Any, posted: list[dict[str, Any]], watch: Callable[..., Any]
-) -> None:
+def test_a_reader_gets_state_then_replay_then_end(ended, posted, watch):
     seen = watch(ended.verification_id)
 
     assert [event["event"] for event in seen] == ["state", *["replay"] * len(posted), "end"]
@@ -75,9 +70,7 @@ def test_a_reader_gets_state_then_replay_then_end(
 
 
 @pytest.mark.parametrize("stop_after", [0, 1, 3, 6])
-def test_a_reader_that_comes_back_goes_on_where_it_stopped(
-    stop_after: int, ended: Any, posted: list[dict[str, Any]], watch: Callable[..., Any]
-) -> None:
+def test_a_reader_that_comes_back_goes_on_where_it_stopped(stop_after, ended, posted, watch):
     everything = watch(ended.verification_id)
     first = everything[:stop_after]
     then = watch(ended.verification_id, last=first[-1]["id"] if first else None)
@@ -88,19 +81,13 @@ def test_a_reader_that_comes_back_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("last", ["x", "1", "1.x", ".", "1." + "9" * 30, "9" * 5000 + ".1"])
-def test_a_strange_last_event_id_starts_at_the_beginning(
-    last: str, ended: Any, watch: Callable[..., Any]
-) -> None:
+def test_a_strange_last_event_id_starts_at_the_beginning(last, ended, watch):
     assert watch(ended.verification_id, last=last) == watch(ended.verification_id)
 
 
 def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
-    replay: Any,
-    database: Database,
-    watch: Callable[..., Any],
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    replay, database, watch, make_report, monkeypatch
+):
     # More events in the first attempt than are read at once.
     monkeypatch.setattr(news, "EVENTS_AT_ONCE", 3)
     grant = replay.claim().json()
@@ -117,16 +104,14 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
     ]
 
 
-def test_a_verification_that_is_not_there_is_404_before_any_event(client: TestClient) -> None:
+def test_a_verification_that_is_not_there_is_404_before_any_event(client):
     response = client.get("/api/v1/verifications/nothing/events")
 
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_cancelled_verification_ends_its_stream(
-    replay: Any, client: TestClient, olivia: Any, watch: Callable[..., Any]
-) -> None:
+def test_a_cancelled_verification_ends_its_stream(replay, client, olivia, watch):
     client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
     seen = watch(replay.verification_id)
 
@@ -135,24 +120,20 @@ def test_a_cancelled_verification_ends_its_stream(
 
 
 def test_while_it_runs_a_change_of_state_is_told_before_the_end(
-    replay: Any,
-    database: Database,
-    watch: Callable[..., Any],
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    replay, database, watch, make_report, monkeypatch
+):
     """The worker's steps happen each time the stream has read everything there was."""
-    grant: dict[str, Any] = {}
+    grant = {}
     report = make_report(replay.seeds())
     count = len(streamed(report))
-    steps: list[Callable[[], Any]] = [
+    steps = [
         lambda: grant.update(replay.claim().json()),
         lambda: stream_report(database, grant["attempt_id"], report),
         lambda: replay.post_report(grant, report),
     ]
     read_news = events.read_news
 
-    def read_then_step(*arguments: Any) -> Any:
+    def read_then_step(*arguments):
         found = read_news(*arguments)
         if steps and not found.replay:
             steps.pop(0)()
@@ -173,12 +154,10 @@ def test_while_it_runs_a_change_of_state_is_told_before_the_end(
     assert [e["id"] for e in seen] == ["0.-1", "0.-1", *ids, ids[-1], ids[-1]]
 
 
-def test_a_stream_ends_when_the_database_goes_away(
-    replay: Any, watch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_ends_when_the_database_goes_away(replay, watch, monkeypatch):
     read_news, reads = events.read_news, iter((True, False))
 
-    def read_once(*arguments: Any) -> Any:
+    def read_once(*arguments):
         if next(reads):
             return read_news(*arguments)
         raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
@@ -190,13 +169,13 @@ def test_a_stream_ends_when_the_database_goes_away(
 class Written:
     """A verification that grows while it is read; counts the reads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.count = 0
         self.ended = False
         self.reads = 0
         self._lock = threading.Lock()
 
-    def read(self, position: Position) -> News:
+    def read(self, position):
         """At most three events at once."""
         with self._lock:
             self.reads += 1
@@ -206,7 +185,7 @@ class Written:
             return News(state, state if self.ended else None, fresh)
 
 
-async def listen(followed: Feeds, written: Written, heard: list[int]) -> None:
+async def listen(followed, written, heard):
     """As the endpoint does: to the end."""
     position = Position()
     with followed.follow("v", written.read) as follower:
@@ -220,15 +199,13 @@ async def listen(followed: Feeds, written: Written, heard: list[int]) -> None:
                 return
 
 
-def test_a_hundred_readers_hear_everything_once_and_cost_one_poll(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hundred_readers_hear_everything_once_and_cost_one_poll(monkeypatch):
     monkeypatch.setattr(feeds, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(feeds, "KEPT", 4)
     followed, written = Feeds(), Written()
-    heard: list[list[int]] = [[] for _ in range(100)]
+    heard = [[] for _ in range(100)]
 
-    async def scenario() -> None:
+    async def scenario():
         tasks = []
         for number in range(100):  # They come while it grows.
             tasks.append(asyncio.create_task(listen(followed, written, heard[number])))
@@ -253,15 +230,15 @@ def test_a_hundred_readers_hear_everything_once_and_cost_one_poll(
     assert len(followed) == 0
 
 
-def test_a_poll_that_fails_ends_every_stream_and_the_next_one_begins_anew() -> None:
+def test_a_poll_that_fails_ends_every_stream_and_the_next_one_begins_anew():
     followed, written = Feeds(), Written()
 
-    def away(_: Position) -> News:
+    def away(_):
         if written.ended:
             raise OSError("the database is away")
         return written.read(Position())
 
-    async def scenario() -> None:
+    async def scenario():
         for _ in range(2):
             written.ended = False
             with followed.follow("v", away) as first, followed.follow("v", away) as second:
@@ -272,7 +249,7 @@ def test_a_poll_that_fails_ends_every_stream_and_the_next_one_begins_anew() -> N
                     with pytest.raises(OSError, match="away"):
                         await listen_twice(follower)
 
-    async def listen_twice(follower: Any) -> None:
+    async def listen_twice(follower):
         await follower.next(Position())
         await follower.next(Position())
 

@@ -2,19 +2,15 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import insert, select
 
 from finishline.rules.verification.fair_queue import Turns, Waiting, fair_order
-from server.base.database import Database
 from server.base.models import Attempt, User, Verification
 from server.base.viewer import ORGANISER
 from server.verifications import forecast as plan
 from server.verifications.forecast import (
-    Expected,
     Taker,
     busy_taker,
     expected_starts,
@@ -27,11 +23,11 @@ ALIVE_SECONDS = 60.0
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def plans(monkeypatch):
     """How many attempts were placed by each plan that was made; one is kept for long."""
-    made: list[int] = []
+    made = []
 
-    def noted(session: Any) -> Any:
+    def noted(session):
         found = waiting_attempts(session)
         made.append(len(found))
         return found
@@ -42,7 +38,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def waiting(replay: Any, database: Database) -> dict[str, Attempt]:
+def waiting(replay, database):
     """Thirty attempts beside the first one, of several submitters, by verification."""
     with database.write() as session:
         users = list(session.scalars(select(User.id)))
@@ -69,12 +65,7 @@ def waiting(replay: Any, database: Database) -> dict[str, Attempt]:
         return {row.verification_id: row for row in session.scalars(select(Attempt)).unique()}
 
 
-def test_every_place_is_by_fair_order_and_told_from_one_plan(
-    waiting: dict[str, Attempt],
-    database: Database,
-    plans: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_place_is_by_fair_order_and_told_from_one_plan(waiting, database, plans, monkeypatch):
     order = fair_order(
         Waiting(row.id, row.submitter_id or 0, row.by_organiser, row.asked_at)
         for row in waiting.values()
@@ -98,14 +89,8 @@ def test_every_place_is_by_fair_order_and_told_from_one_plan(
     assert (queue.waiting, plans) == (31, [31, 31])
 
 
-def test_a_change_of_the_queue_is_seen_at_once(
-    replay: Any,
-    waiting: dict[str, Attempt],
-    client: TestClient,
-    olivia: Any,
-    plans: list[int],
-) -> None:
-    def place() -> tuple[str, int]:
+def test_a_change_of_the_queue_is_seen_at_once(replay, waiting, client, olivia, plans):
+    def place():
         queue = client.get("/api/v1/queue").json()
         (line,) = queue["classes"]
         assert f"of {line['waiting_count']}" in client.get(f"/verifications/{last}").text
@@ -132,16 +117,16 @@ REPLAY = Work("digits", "replay")
 TEN_MINUTES = {(REPLAY, "cpu"): 600.0, (REPLAY, "gpu"): 60.0}
 
 
-def minutes(count: float) -> datetime:
+def minutes(count):
     return NOON + timedelta(minutes=count)
 
 
-def test_an_attempt_takes_the_median_of_those_before_it() -> None:
+def test_an_attempt_takes_the_median_of_those_before_it():
     ended = [(REPLAY, "cpu", took) for took in (10.0, 100.0, 12.0)] + [(REPLAY, "gpu", 3.0)]
     assert typical_seconds(ended) == {(REPLAY, "cpu"): 12.0, (REPLAY, "gpu"): 3.0}
 
 
-def queued(*wants: tuple[Work, str | None], whose: int = 1) -> list[Queued]:
+def queued(*wants, whose=1):
     """What waits for each class, the oldest first."""
     return [
         Queued(Waiting(f"{whose}-{number}", whose, False, minutes(number)), work, wanted)
@@ -149,13 +134,11 @@ def queued(*wants: tuple[Work, str | None], whose: int = 1) -> list[Queued]:
     ]
 
 
-def foretell(
-    waiting: list[Queued], takers: list[Taker], turns: dict[str, Turns] | None = None
-) -> list[tuple[str, Expected]]:
+def foretell(waiting, takers, turns=None):
     """The names of what waits, in the order it starts, and when."""
     present = {taker.hardware_class for taker in takers}
 
-    def may_take(hardware_class: str, wanted: str | None) -> bool:
+    def may_take(hardware_class, wanted):
         return wanted in (None, hardware_class) or wanted not in present
 
     placed = expected_starts(
@@ -164,7 +147,7 @@ def foretell(
     return [(one.turn.attempt_id, expected) for one, expected in placed]
 
 
-def test_each_starts_on_whichever_worker_of_its_class_is_free_first() -> None:
+def test_each_starts_on_whichever_worker_of_its_class_is_free_first():
     busy = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-4), typical=TEN_MINUTES)
     takers = [Taker("a", "cpu", NOON), busy, Taker("g", "gpu", NOON)]
     starts = foretell(queued(*[(REPLAY, "cpu")] * 4), takers)
@@ -172,7 +155,7 @@ def test_each_starts_on_whichever_worker_of_its_class_is_free_first() -> None:
     assert [each.start for _, each in starts] == [NOON, minutes(6), minutes(10), minutes(16)]
 
 
-def test_submitters_take_turns_and_who_had_one_waits() -> None:
+def test_submitters_take_turns_and_who_had_one_waits():
     waiting = [*queued(*[(REPLAY, "cpu")] * 3), *queued((REPLAY, "cpu"), whose=2)]
     starts = foretell(waiting, [Taker("a", "cpu", NOON)])
     assert [name for name, _ in starts] == ["1-0", "2-0", "1-1", "1-2"]
@@ -182,25 +165,25 @@ def test_submitters_take_turns_and_who_had_one_waits() -> None:
     assert [each.start for _, each in starts] == [minutes(10 * place) for place in range(4)]
 
 
-def test_what_was_sent_has_had_its_turn_and_goes_first() -> None:
+def test_what_was_sent_has_had_its_turn_and_goes_first():
     waiting = queued(*[(REPLAY, "cpu")] * 3)
     waiting[2] = replace(waiting[2], sent_to="a")
     starts = foretell(waiting, [Taker("a", "cpu", NOON)])
     assert [name for name, _ in starts] == ["1-2", "1-0", "1-1"]
 
 
-def test_what_no_worker_of_its_class_can_take_goes_to_any() -> None:
+def test_what_no_worker_of_its_class_can_take_goes_to_any():
     takers = [Taker("g", "gpu", minutes(2))]
     starts = foretell(queued((REPLAY, "tpu"), (REPLAY, None)), takers)
     assert [each.start for _, each in starts] == [minutes(2), minutes(3)]
 
 
-def test_one_that_takes_longer_than_usual_may_end_at_any_moment() -> None:
+def test_one_that_takes_longer_than_usual_may_end_at_any_moment():
     late = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-30), typical=TEN_MINUTES)
     assert late.free_at == NOON
 
 
-def test_what_nobody_can_know_is_unknown_and_says_why() -> None:
+def test_what_nobody_can_know_is_unknown_and_says_why():
     duel = Work("digits", "duel")
     first, second = foretell(queued((duel, "cpu"), (REPLAY, "cpu")), [Taker("a", "cpu", NOON)])
     assert first[1].start == NOON

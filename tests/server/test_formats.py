@@ -1,40 +1,33 @@
 """Formats that other programs read: Parquet, badges, headers for other sites, text files."""
 
 import io
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from server.pages.well_known import VALID_DAYS
-from tests.server.conftest import Person
 
 ORIGIN = "access-control-allow-origin"
 
 
 @pytest.fixture
-def board(replay: Any, make_report: Callable[..., Any], client: TestClient) -> dict[str, Any]:
+def board(replay, make_report, client):
     """A board with a verified entry, as JSON."""
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    found: dict[str, Any] = client.get("/api/v1/leaderboards/digits").json()
+    found = client.get("/api/v1/leaderboards/digits").json()
     assert found["entries"]
     return found
 
 
-def read_parquet(answer: Any) -> list[dict[str, Any]]:
+def read_parquet(answer):
     from pyarrow import parquet
 
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/vnd.apache.parquet"
-    rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(answer.content)).to_pylist(
-        maps_as_pydicts="strict"
-    )
-    return rows
+    return parquet.read_table(io.BytesIO(answer.content)).to_pylist(maps_as_pydicts="strict")
 
 
-def as_json(value: Any) -> Any:
+def as_json(value):
     """A value of a Parquet file as JSON has it."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -43,14 +36,14 @@ def as_json(value: Any) -> Any:
     return [as_json(item) for item in value] if isinstance(value, list) else value
 
 
-def test_a_board_as_parquet_is_the_board(board: dict[str, Any], client: TestClient) -> None:
+def test_a_board_as_parquet_is_the_board(board, client):
     rows = read_parquet(client.get("/api/v1/leaderboards/digits.parquet?limit=1"))
 
     assert [as_json(row) for row in rows] == board["entries"]
     assert client.get("/api/v1/leaderboards/nothing.parquet").status_code == 404
 
 
-def test_every_run_is_in_one_file(board: dict[str, Any], client: TestClient) -> None:
+def test_every_run_is_in_one_file(board, client):
     rows = read_parquet(client.get("/api/v1/runs.parquet"))
     runs = client.get("/api/v1/benchmarks/digits/runs.json").json()["runs"]
 
@@ -58,9 +51,7 @@ def test_every_run_is_in_one_file(board: dict[str, Any], client: TestClient) -> 
     assert len(rows) == 3
 
 
-def test_the_runs_of_a_claim_are_in_the_file_of_its_owner_alone(
-    replay: Any, client: TestClient, alice: Person, bob: Person
-) -> None:
+def test_the_runs_of_a_claim_are_in_the_file_of_its_owner_alone(replay, client, alice, bob):
     """As in the JSON: a stranger could copy them before the claim is checked."""
     address = "/api/v1/runs.parquet"
 
@@ -70,7 +61,7 @@ def test_the_runs_of_a_claim_are_in_the_file_of_its_owner_alone(
     assert len(read_parquet(client.get(address, headers=alice.headers))) == 3
 
 
-def test_a_board_without_entries_is_a_file_with_its_columns(client: TestClient) -> None:
+def test_a_board_without_entries_is_a_file_with_its_columns(client):
     from pyarrow import parquet
 
     answer = client.get("/api/v1/leaderboards/digits.parquet")
@@ -80,9 +71,7 @@ def test_a_board_without_entries_is_a_file_with_its_columns(client: TestClient) 
     assert {"rank", "submitter", "system", "tta_seconds"} <= set(table.column_names)
 
 
-def test_a_badge_for_shields_has_the_words_of_the_picture(
-    board: dict[str, Any], client: TestClient
-) -> None:
+def test_a_badge_for_shields_has_the_words_of_the_picture(board, client):
     address = f"/submissions/{board['entries'][0]['submission_id']}/badge"
     answer = client.get(f"{address}.json")
     badge = answer.json()
@@ -100,9 +89,7 @@ PUBLIC = ("/", "/api/v1/benchmarks", "/api/v1/leaderboards/digits", "/benchmarks
 
 
 @pytest.mark.parametrize("path", PUBLIC)
-def test_pages_of_other_sites_read_without_a_token_alone(
-    client: TestClient, alice: Person, path: str
-) -> None:
+def test_pages_of_other_sites_read_without_a_token_alone(client, alice, path):
     """Twice, because a board comes from the cache the second time."""
     for _ in range(2):
         assert client.get(path).headers[ORIGIN] == "*"
@@ -115,7 +102,7 @@ def test_pages_of_other_sites_read_without_a_token_alone(
             assert (same.status_code, same.headers[ORIGIN]) == (304, "*")
 
 
-def test_no_preflight_passes(client: TestClient) -> None:
+def test_no_preflight_passes(client):
     asked = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "GET"}
     for more in ({}, {"Access-Control-Request-Headers": "authorization"}):
         answer = client.options("/api/v1/benchmarks", headers=asked | more)
@@ -132,9 +119,7 @@ def test_no_preflight_passes(client: TestClient) -> None:
         ("DELETE", "/api/v1/benchmarks", "Method Not Allowed"),
     ],
 )
-def test_the_type_of_a_problem_leads_to_its_explanation(
-    client: TestClient, method: str, path: str, title: str
-) -> None:
+def test_the_type_of_a_problem_leads_to_its_explanation(client, method, path, title):
     problem = client.request(method, path).json()
     page, _, anchor = problem["type"].partition("#")
     explained = client.get(page)
@@ -163,9 +148,7 @@ def test_the_type_of_a_problem_leads_to_its_explanation(
         ("GET", f"/api/v1/verifications/{'x' * 5_000}", {}, "`finishline show SUBMISSION`"),
     ],
 )
-def test_a_refusal_is_a_sentence_with_the_next_step(
-    client: TestClient, olivia: Person, method: str, path: str, sent: dict[str, Any], words: str
-) -> None:
+def test_a_refusal_is_a_sentence_with_the_next_step(client, olivia, method, path, sent, words):
     answer = client.request(method, path, headers=olivia.headers, **sent)
 
     assert answer.headers["content-type"] == "application/problem+json"
@@ -173,7 +156,7 @@ def test_a_refusal_is_a_sentence_with_the_next_step(
     assert len(answer.json()["detail"]) < 400
 
 
-def test_a_text_for_programs_names_documents_that_are_there(client: TestClient) -> None:
+def test_a_text_for_programs_names_documents_that_are_there(client):
     text = client.get("/llms.txt").text
     site = str(client.base_url).rstrip("/")
     links = [line.split("](")[1].split(")")[0] for line in text.splitlines() if "](" in line]
@@ -184,7 +167,7 @@ def test_a_text_for_programs_names_documents_that_are_there(client: TestClient) 
         assert client.get(link.removeprefix(site)).status_code == 200, link
 
 
-def test_a_weakness_can_be_reported(client: TestClient) -> None:
+def test_a_weakness_can_be_reported(client):
     answer = client.get("/.well-known/security.txt")
     fields = [line.split(": ", 1) for line in answer.text.splitlines()]
     named = dict(fields)

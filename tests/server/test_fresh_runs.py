@@ -1,17 +1,14 @@
 """What would stand among the first three, or take the record, is trained again first."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import BoardChange, Submission, Verification, WorkerRow
 from server.operations.integrity import Findings, check_evidence
 from server.verifications.overdue import end_waited
@@ -25,7 +22,7 @@ CONFIRM_RUNS = 10
 class Pools:
     """Configurations that differ by their hardware class, measured one after the other."""
 
-    def __init__(self, client: TestClient, replay: Any, make_report: Any, submit: Any) -> None:
+    def __init__(self, client, replay, make_report, submit):
         self.client, self.replay, self.make_report, self.submit = (
             client,
             replay,
@@ -33,7 +30,7 @@ class Pools:
             submit,
         )
 
-    def measure(self, parts: Any, hardware_class: str, pace: float, headers: Any) -> str:
+    def measure(self, parts, hardware_class, pace, headers):
         """Submit the reference for a class and have it replayed at so many seconds an epoch."""
         parts = deepcopy(parts)
         parts.claim["system"]["hardware_class"] = hardware_class
@@ -42,7 +39,7 @@ class Pools:
         self.verify(sent.json()["id"], hardware_class, pace, headers)
         return str(sent.json()["id"])
 
-    def verify(self, submission_id: str, hardware_class: str, pace: float, headers: Any) -> None:
+    def verify(self, submission_id, hardware_class, pace, headers):
         asked = self.client.post(
             f"/api/v1/submissions/{submission_id}/verifications",
             json={"reason": "wanted"},
@@ -51,9 +48,7 @@ class Pools:
         assert asked.status_code == 201, asked.text
         self.train(submission_id, asked.json()["id"], hardware_class, pace)
 
-    def train(
-        self, submission_id: str, verification_id: str, hardware_class: str, pace: float, **how: Any
-    ) -> None:
+    def train(self, submission_id, verification_id, hardware_class, pace, **how):
         """Train a verification and report it; `how` changes the report."""
         self.replay.submission_id, self.replay.verification_id = submission_id, verification_id
         greet_as_servers(self.replay.database, "walter-1", hardware_class)
@@ -64,66 +59,54 @@ class Pools:
         )
         assert sent.status_code == 200, sent.text
 
-    def entry(self, submission_id: str) -> dict[str, Any]:
+    def entry(self, submission_id):
         """A row of the board."""
         entries = self.client.get(BOARD).json()["entries"]
-        found: dict[str, Any] = next(e for e in entries if e["submission_id"] == submission_id)
-        return found
+        return next(e for e in entries if e["submission_id"] == submission_id)
 
 
 @pytest.fixture
-def measure(
-    client: TestClient,
-    replay: Any,
-    make_report: Any,
-    submit: Any,
-    digits_submission: Any,
-    olivia: Any,
-) -> Callable[[str, float], str]:
+def measure(client, replay, make_report, submit, digits_submission, olivia):
     """Measures the reference on a hardware class; returns the submission's id."""
     made = Pools(client, replay, make_report, submit)
 
-    def run(hardware_class: str, pace: float) -> str:
+    def run(hardware_class, pace):
         return made.measure(digits_submission, hardware_class, pace, olivia.headers)
 
-    run.pools = made  # type: ignore[attr-defined]
+    run.pools = made
     return run
 
 
 @pytest.fixture
-def four(measure: Any) -> list[str]:
+def four(measure):
     """Three measured configurations, and a fourth that would be the second of them."""
     found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
     return [*found, measure("cpu-4", 0.11)]
 
 
-def fresh_of(database: Database, submission_id: str) -> Verification:
+def fresh_of(database, submission_id):
     """The latest fresh verification of a submission."""
     with database.read() as session:
         query = select(Verification).where(
             Verification.submission_id == submission_id, Verification.fresh.is_(True)
         )
-        return session.scalars(query.order_by(Verification.created_at.desc())).first()  # type: ignore[return-value]
+        return session.scalars(query.order_by(Verification.created_at.desc())).first()
 
 
-def pool_of(client: TestClient, database: Database, submission_id: str) -> Any:
+def pool_of(client, database, submission_id):
     with database.read() as session:
         pool_id = session.get_one(Submission, submission_id).pool_id
     return client.get(f"/api/v1/pools/{pool_id}").json()
 
 
-def test_three_configurations_are_numbered_without_fresh_runs(
-    measure: Any, database: Database
-) -> None:
+def test_three_configurations_are_numbered_without_fresh_runs(measure, database):
     found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
 
     assert [measure.pools.entry(each)["rank"] for each in found] == [1, 2, 3]
     assert [fresh_of(database, each) for each in found] == [None] * 3
 
 
-def test_a_fourth_that_would_be_second_waits_for_its_fresh_runs(
-    four: list[str], measure: Any, client: TestClient, database: Database
-) -> None:
+def test_a_fourth_that_would_be_second_waits_for_its_fresh_runs(four, measure, client, database):
     entry = measure.pools.entry(four[3])
     fresh = fresh_of(database, four[3])
 
@@ -138,9 +121,7 @@ def test_a_fourth_that_would_be_second_waits_for_its_fresh_runs(
     assert all(run["counted"] and not run["fresh"] for run in pool["runs"])
 
 
-def test_the_fresh_runs_are_the_pool_and_no_verdict(
-    four: list[str], measure: Any, client: TestClient, database: Database
-) -> None:
+def test_the_fresh_runs_are_the_pool_and_no_verdict(four, measure, client, database):
     nominated = measure.pools.entry(four[3])["measured_seconds"]
     fresh = fresh_of(database, four[3])
     measure.pools.train(four[3], fresh.id, "cpu-4", 0.13)
@@ -164,9 +145,7 @@ def test_the_fresh_runs_are_the_pool_and_no_verdict(
     assert client.get(f"/api/v1/submissions/{four[3]}").json()["status"] == "verified"
 
 
-def test_it_is_confirmed_once_and_later_runs_are_added(
-    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_it_is_confirmed_once_and_later_runs_are_added(four, measure, client, database, olivia):
     fresh = fresh_of(database, four[3])
     measure.pools.train(four[3], fresh.id, "cpu-4", 0.11)
     measure.pools.verify(four[3], "cpu-4", 0.11, olivia.headers)
@@ -176,9 +155,7 @@ def test_it_is_confirmed_once_and_later_runs_are_added(
     assert measure.pools.entry(four[3])["rank"] == 2
 
 
-def test_a_fourth_below_the_first_three_is_numbered_at_once(
-    measure: Any, database: Database
-) -> None:
+def test_a_fourth_below_the_first_three_is_numbered_at_once(measure, database):
     found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(4)]
 
     assert measure.pools.entry(found[3])["rank"] == 4
@@ -186,15 +163,15 @@ def test_a_fourth_below_the_first_three_is_numbered_at_once(
 
 
 @pytest.fixture
-def five(measure: Any) -> list[str]:
+def five(measure):
     """Five configurations that were measured in the order of their times."""
     return [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(5)]
 
 
 @pytest.mark.parametrize("leaves", ["withdrawn", "closed"])
 def test_a_row_that_rises_into_the_first_three_is_trained_again(
-    leaves: str, five: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    leaves, five, measure, client, database, olivia
+):
     path = f"submissions/{five[1]}/withdrawal"
     if leaves == "closed":
         path = f"pools/{pool_of(client, database, five[1])['id']}/close"
@@ -209,8 +186,8 @@ def test_a_row_that_rises_into_the_first_three_is_trained_again(
 
 @pytest.mark.parametrize("leaves", ["one below the first three", "one of a row of two"])
 def test_nobody_rises_where_nobody_left_the_first_three(
-    leaves: str, five: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    leaves, five, measure, client, database, olivia
+):
     gone = five[3] if leaves == "one below the first three" else five[0]
     if leaves == "one of a row of two":
         measure("cpu-0", 0.10)
@@ -220,9 +197,7 @@ def test_nobody_rises_where_nobody_left_the_first_three(
     assert [fresh_of(database, each) for each in five] == [None] * 5
 
 
-def test_a_second_that_would_take_the_record_is_trained_again(
-    measure: Any, database: Database
-) -> None:
+def test_a_second_that_would_take_the_record_is_trained_again(measure, database):
     first, second = measure("cpu-a", 0.12), measure("cpu-b", 0.10)
 
     assert measure.pools.entry(second)["rank"] is None
@@ -232,8 +207,8 @@ def test_a_second_that_would_take_the_record_is_trained_again(
 
 @pytest.mark.parametrize("end", ["cancelled", "failed", "busy worker"])
 def test_fresh_runs_without_a_measurement_are_asked_for_again_at_the_next(
-    end: str, four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    end, four, measure, client, database, olivia
+):
     fresh = fresh_of(database, four[3])
     if end == "cancelled":
         cancel = f"/api/v1/verifications/{fresh.id}/cancel"
@@ -258,8 +233,8 @@ def test_fresh_runs_without_a_measurement_are_asked_for_again_at_the_next(
 
 
 def test_an_organiser_asks_again_for_fresh_runs_that_were_cancelled(
-    four: list[str], client: TestClient, database: Database, olivia: Any, alice: Any
-) -> None:
+    four, client, database, olivia, alice
+):
     pool = pool_of(client, database, four[3])
     path = f"/api/v1/pools/{pool['id']}/fresh-runs"
     assert client.post(path, headers=olivia.headers).status_code == 409
@@ -273,8 +248,8 @@ def test_an_organiser_asks_again_for_fresh_runs_that_were_cancelled(
 
 
 def test_a_closed_pool_lets_its_submissions_go_and_the_next_replay_opens_another(
-    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any, alice: Any
-) -> None:
+    four, measure, client, database, olivia, alice
+):
     pool = pool_of(client, database, four[3])
     path, body = f"/api/v1/pools/{pool['id']}/close", {"reason": "the worker has another driver"}
     assert client.post(path, json=body, headers=alice.headers).status_code == 403
@@ -299,7 +274,7 @@ def test_a_closed_pool_lets_its_submissions_go_and_the_next_replay_opens_another
     assert measure.pools.entry(four[3])["unranked_reason"] == "its 10 fresh runs are under way"
 
 
-def test_a_pool_that_is_missing_is_404(client: TestClient, olivia: Any) -> None:
+def test_a_pool_that_is_missing_is_404(client, olivia):
     assert client.get("/api/v1/pools/none").status_code == 404
     body = {"reason": "gone"}
     assert (
@@ -308,9 +283,7 @@ def test_a_pool_that_is_missing_is_404(client: TestClient, olivia: Any) -> None:
     )
 
 
-def test_the_pool_of_a_hidden_submission_is_404(
-    four: list[str], client: TestClient, database: Database, bob: Any, alice: Any
-) -> None:
+def test_the_pool_of_a_hidden_submission_is_404(four, client, database, bob, alice):
     with database.write() as session:
         submission = session.get_one(Submission, four[3])
         submission.embargoed, path = True, f"/api/v1/pools/{submission.pool_id}"
@@ -319,9 +292,7 @@ def test_the_pool_of_a_hidden_submission_is_404(
     assert client.get(path, headers=alice.headers).status_code == 200
 
 
-def test_the_proofs_of_fresh_runs_hold(
-    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_the_proofs_of_fresh_runs_hold(four, measure, client, database, olivia):
     fresh = fresh_of(database, four[3])
     measure.pools.train(four[3], fresh.id, "cpu-4", 0.13)
     measure("cpu-5", 0.09)
@@ -336,9 +307,7 @@ def test_the_proofs_of_fresh_runs_hold(
     assert findings.faults == []
 
 
-def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
-    measure: Any, client: TestClient, database: Database
-) -> None:
+def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(measure, client, database):
     numbered = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
     faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]
     beaten, slow = measure("cpu-beaten", 0.105), measure("cpu-slow", 0.20)
@@ -351,7 +320,7 @@ def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
     assert pool_of(client, database, beaten)["state"] == "waiting"
     assert measure.pools.entry(slow)["rank"] == 4
 
-    def changes() -> int:
+    def changes():
         with database.read() as session:
             return session.query(BoardChange).filter_by(submission_id=beaten).count()
 
@@ -368,8 +337,8 @@ def test_a_row_waits_while_the_fresh_runs_of_faster_ones_are_under_way(
 
 
 def test_fresh_runs_for_which_no_worker_comes_keep_no_row_waiting_after_a_week(
-    measure: Any, client: TestClient, database: Database
-) -> None:
+    measure, client, database
+):
     for number in range(3):
         measure(f"cpu-{number}", 0.10 + 0.02 * number)
     faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]
@@ -384,8 +353,8 @@ def test_fresh_runs_for_which_no_worker_comes_keep_no_row_waiting_after_a_week(
 
 
 def test_a_row_that_waited_is_numbered_once_faster_ones_are_confirmed(
-    measure: Any, client: TestClient, database: Database, olivia: Any
-) -> None:
+    measure, client, database, olivia
+):
     for number in range(3):
         measure(f"cpu-{number}", 0.10 + 0.02 * number)
     faster = [measure(f"cpu-fast-{number}", 0.101 + 0.001 * number) for number in range(2)]

@@ -7,10 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -28,7 +26,6 @@ from server.base.models import User
 from server.base.revision import current_revision, newest_revision, require_current_schema
 from server.base.schema import alembic_config
 from server.base.settings import Settings, get_settings
-from tests.server.conftest import SubmissionParts
 from tests.support.admin import run_admin
 
 LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
@@ -53,7 +50,7 @@ LATER = (
 )  # fmt: skip
 
 
-def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later() -> None:
+def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later():
     script = (
         "import json, sys, time; start = time.perf_counter(); import server.app; "
         "seconds = time.perf_counter() - start; "
@@ -72,7 +69,7 @@ def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later() -
 
 
 @pytest.mark.processes
-def test_a_server_process_answers_soon_and_stops_when_told(settings: Settings) -> None:
+def test_a_server_process_answers_soon_and_stops_when_told(settings):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -101,9 +98,7 @@ def test_a_server_process_answers_soon_and_stops_when_told(settings: Settings) -
     assert code in (0, -15)
 
 
-def _first_answer(
-    server: "subprocess.Popen[bytes]", address: str, deadline: float
-) -> httpx2.Response:
+def _first_answer(server, address, deadline):
     while time.monotonic() < deadline:
         assert server.poll() is None, "the server has ended"
         try:
@@ -113,26 +108,26 @@ def _first_answer(
     raise AssertionError("no answer in time")
 
 
-def by_alembic(database: Database) -> tuple[str | None, str | None]:
+def by_alembic(database):
     """The newest revision, and that of a database."""
     newest = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
     with database.engine.connect() as connection:
         return newest, MigrationContext.configure(connection).get_current_revision()
 
 
-def migration(folder: Path, name: str, revision: str, after: str | None) -> None:
+def migration(folder, name, revision, after):
     """A file with nothing in it but its place."""
     folder.joinpath("versions").mkdir(exist_ok=True)
     text = f"revision: str = {revision!r}\ndown_revision: str | None = {after!r}\n"
     folder.joinpath("versions", name).write_text(text)
 
 
-def test_a_migrated_database_is_at_the_newest_revision(database: Database) -> None:
+def test_a_migrated_database_is_at_the_newest_revision(database):
     assert (newest_revision(), current_revision(database)) == by_alembic(database)
     assert require_current_schema(database) == newest_revision()
 
 
-def test_an_empty_database_is_at_none_and_is_not_served() -> None:
+def test_an_empty_database_is_at_none_and_is_not_served():
     empty = Database("sqlite://")
     assert current_revision(empty) is by_alembic(empty)[1] is None
     with pytest.raises(RuntimeError, match=r"\(empty\).*server.admin migrate"):
@@ -140,7 +135,7 @@ def test_an_empty_database_is_at_none_and_is_not_served() -> None:
     empty.close()
 
 
-def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path):
     path = tmp_path / "mistyped.db"
     nowhere = Database(f"sqlite:///{path}")
     with pytest.raises(RuntimeError, match=r"no file.*FINISHLINE_DATABASE_URL.*mistyped\.db"):
@@ -149,7 +144,7 @@ def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path: Pat
     assert not path.exists()
 
 
-def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password():
     away = Database("postgresql+psycopg://ada:secret@127.0.0.1:1/results")
     with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_URL.*ada:\*\*\*.*refused") as told:
         require_current_schema(away)
@@ -158,9 +153,7 @@ def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_passwor
     assert "\n" not in str(told.value)
 
 
-def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_are_called(
-    tmp_path: Path,
-) -> None:
+def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_are_called(tmp_path):
     migration(tmp_path, "a_last.py", "0003", "0002")
     migration(tmp_path, "b_first.py", "0001", None)
     migration(tmp_path, "c_middle.py", "0002", "0001")
@@ -171,7 +164,7 @@ def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_a
         newest_revision(tmp_path)
 
 
-def test_no_migration_at_all_is_refused(tmp_path: Path) -> None:
+def test_no_migration_at_all_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match="it has: none"):
         newest_revision(tmp_path)
 
@@ -179,13 +172,13 @@ def test_no_migration_at_all_is_refused(tmp_path: Path) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"
 
 
-def test_the_documents_list_every_setting_and_no_other() -> None:
+def test_the_documents_list_every_setting_and_no_other():
     listed = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)`", PAGE.read_text(), re.MULTILINE)
 
     assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
 
 
-def test_the_documents_tell_the_default_of_every_setting() -> None:
+def test_the_documents_tell_the_default_of_every_setting():
     rows = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)` \| (.*?) ?\|", PAGE.read_text(), re.MULTILINE)
     told = {name.lower(): default.strip("`") for name, default in rows}
     in_words = ("docs_dir", "public_url", "secure_cookies", "signing_key")
@@ -201,9 +194,7 @@ def test_the_documents_tell_the_default_of_every_setting() -> None:
         assert expected in (written, written.lower(), written.removesuffix(".0")), name
 
 
-def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(monkeypatch, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("p@ss/w:rd\n")
     for name, value in {
@@ -229,9 +220,7 @@ def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(
     assert "a-token" not in repr(settings)
 
 
-def test_a_secret_file_that_is_missing_or_empty_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_secret_file_that_is_missing_or_empty_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("FINISHLINE_DATABASE_PASSWORD_FILE", str(tmp_path / "absent"))
     with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*absent"):
         Settings()
@@ -240,9 +229,7 @@ def test_a_secret_file_that_is_missing_or_empty_is_named(
         Settings()
 
 
-def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_value(monkeypatch):
     monkeypatch.setenv("FINISHLINE_DATABASE_URL", "postgres://ada:secret@host/results")
     monkeypatch.setenv("FINISHLINE_DRAIN_SECONDS", "soon")
     get_settings.cache_clear()
@@ -268,7 +255,7 @@ KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 @pytest.mark.parametrize(
     "answered", [MOMENT, MOMENT.replace(tzinfo=None), MOMENT.astimezone(KATHMANDU)]
 )
-def test_a_moment_is_of_the_day_it_is_in_utc(answered: datetime) -> None:
+def test_a_moment_is_of_the_day_it_is_in_utc(answered):
     read = UtcDateTime().process_result_value(answered, sqlite.dialect())
 
     assert read is not None
@@ -276,7 +263,7 @@ def test_a_moment_is_of_the_day_it_is_in_utc(answered: datetime) -> None:
 
 
 @pytest.mark.processes
-def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url: str) -> None:
+def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url):
     database = Database(postgresql_url)
     with database.write() as session:
         session.execute(text("SET timezone TO 'Asia/Kathmandu'"))
@@ -289,15 +276,15 @@ def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url: str) ->
 
 @pytest.mark.processes
 def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    postgresql_url, monkeypatch
+):
     database, others = Database(postgresql_url), create_engine(postgresql_url)
 
-    def backend() -> int:
+    def backend():
         with database.read_columns() as connection:
             return int(connection.scalar(text("SELECT pg_backend_pid()")) or 0)
 
-    def end(number: int) -> None:
+    def end(number):
         with others.connect() as connection:
             # It waits until that one has ended, 10 seconds at most.
             ending = text("SELECT pg_terminate_backend(:number, 10000)")
@@ -318,7 +305,7 @@ def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(
     others.dispose()
 
 
-def test_a_database_that_cannot_be_written_is_told_in_one_line(database: Database) -> None:
+def test_a_database_that_cannot_be_written_is_told_in_one_line(database):
     if not database.is_sqlite:
         pytest.skip("a file that is opened for reading alone is SQLite's")
     url = f"sqlite:///file:{database.url.database}?mode=ro&uri=true"
@@ -331,13 +318,7 @@ def test_a_database_that_cannot_be_written_is_told_in_one_line(database: Databas
 
 
 @pytest.mark.parametrize("name", ["all", "all.tar"])
-def test_an_export_is_its_owners_alone(
-    name: str,
-    submit: Callable[..., Any],
-    digits_submission: SubmissionParts,
-    settings: Settings,
-    tmp_path: Path,
-) -> None:
+def test_an_export_is_its_owners_alone(name, submit, digits_submission, settings, tmp_path):
     """Logs under an embargo are in it."""
     assert submit(digits_submission).status_code == 201
     environment = {
@@ -350,7 +331,7 @@ def test_an_export_is_its_owners_alone(
     assert {each for each in made if each.stat().st_mode & 0o077} == set()
 
 
-def test_a_folder_of_logs_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+def test_a_folder_of_logs_is_its_owners_alone_also_one_that_was_not(tmp_path):
     tmp_path.chmod(0o755)
     ArtifactStore(tmp_path)
     assert tmp_path.stat().st_mode & 0o777 == 0o700

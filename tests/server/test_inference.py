@@ -3,13 +3,9 @@
 import csv
 import io
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
 from server.base.models import Submission
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import without_place
@@ -35,17 +31,10 @@ CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
 
 
 @pytest.fixture
-def send(client: TestClient, alice: Any) -> Callable[..., Any]:
+def send(client, alice):
     """Sends an entry, changed as told, as alice or somebody else; a field of None is left out."""
 
-    def post(
-        *,
-        by: Any = None,
-        form: dict[str, str] | None = None,
-        log: bytes | None = None,
-        key: str | None = None,
-        **changes: Any,
-    ) -> Any:
+    def post(*, by=None, form=None, log=None, key=None, **changes):
         entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
         parts = [("submission", ("entry.json", json.dumps(entry, indent=1).encode()))]
         if log is not None:
@@ -57,21 +46,19 @@ def send(client: TestClient, alice: Any) -> Callable[..., Any]:
     return post
 
 
-def enter(send: Callable[..., Any], **changes: Any) -> str:
+def enter(send, **changes):
     """The id of an entry that was taken."""
     answer = send(**changes)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
 
-def places(client: TestClient, **query: str) -> list[tuple[Any, ...]]:
+def places(client, **query):
     entries = client.get(BOARD, params=query).json()["entries"]
     return [(e["submission_id"], e["rank"], e["unranked_reason"]) for e in entries]
 
 
-def test_an_entry_without_a_log_is_stored_with_its_figures(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_an_entry_without_a_log_is_stored_with_its_figures(send, client):
     answer = send()
 
     assert answer.status_code == 201, answer.text
@@ -93,9 +80,7 @@ def test_an_entry_without_a_log_is_stored_with_its_figures(
     assert [without_place(each) for each in listed] == [view]
 
 
-def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(send, client):
     view = send(log=CURVE, top1Accuracy=None, costPerHour=3.0).json()
 
     assert (view["kind"], view["result"]["tta_seconds"]) == ("train", 3600.0)
@@ -120,13 +105,8 @@ def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(
     ],
 )
 def test_a_bad_entry_is_422_and_leaves_nothing_behind(
-    changes: dict[str, Any],
-    form: dict[str, str],
-    field: str,
-    send: Callable[..., Any],
-    row_counts: Callable[[], dict[str, int]],
-    stored_files: Callable[[], list[str]],
-) -> None:
+    changes, form, field, send, row_counts, stored_files
+):
     answer = send(form=form, **changes)
 
     assert answer.status_code == 422, answer.text
@@ -137,14 +117,14 @@ def test_a_bad_entry_is_422_and_leaves_nothing_behind(
     assert stored_files() == []
 
 
-def test_nobody_submits_without_a_token(client: TestClient) -> None:
+def test_nobody_submits_without_a_token(client):
     files = [("submission", ("entry.json", json.dumps(ENTRY).encode()))]
     answer = client.post(SUBMISSIONS, files=files, data={"benchmark": "cifar10"})
 
     assert answer.status_code == 401
 
 
-def test_an_entry_sent_twice_under_a_key_is_one_submission(send: Callable[..., Any]) -> None:
+def test_an_entry_sent_twice_under_a_key_is_one_submission(send):
     first, again = send(key="one"), send(key="one")
 
     assert first.json() == without_place(again.json())
@@ -152,9 +132,7 @@ def test_an_entry_sent_twice_under_a_key_is_one_submission(send: Callable[..., A
     assert send(key="one", latency=2.6).status_code == 409
 
 
-def test_an_entry_of_an_archive_stands_under_its_author_and_date(
-    send: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_an_entry_of_an_archive_stands_under_its_author_and_date(send, client, olivia):
     view = send(by=olivia, form={"archive": "true"}).json()
 
     assert (view["submitter"], view["submitted_on"]) == ("Ada & Co <b>", "2019-10-15")
@@ -164,9 +142,7 @@ def test_an_entry_of_an_archive_stands_under_its_author_and_date(
         assert "2019-10-15" in page
 
 
-def test_the_boards_rank_inference_by_latency_and_by_cost(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_boards_rank_inference_by_latency_and_by_cost(send, client):
     fast = enter(send, latency=1.0, cost=9e-6)
     cheap = enter(send, latency=5.0, cost=1e-6)
     unpriced = enter(send, latency=3.0, cost=None)
@@ -191,9 +167,7 @@ def test_the_boards_rank_inference_by_latency_and_by_cost(
     assert [entry["quality"] for entry in board["entries"]] == [93.99, 94.5, 94.5, 94.5]
 
 
-def test_training_boards_never_show_an_inference(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_training_boards_never_show_an_inference(send, client):
     enter(send)
     trained = enter(send, log=CURVE, latency=None, top1Accuracy=None, costPerHour=3.0)
 
@@ -205,7 +179,7 @@ def test_training_boards_never_show_an_inference(
     assert convergence["left_out"] + len(convergence["submissions"]) == 1
 
 
-def test_the_csv_has_the_figures_of_inference(send: Callable[..., Any], client: TestClient) -> None:
+def test_the_csv_has_the_figures_of_inference(send, client):
     enter(send)
     text = client.get(f"{BOARD}.csv", params={"metric": "latency"}).text
 
@@ -215,11 +189,8 @@ def test_the_csv_has_the_figures_of_inference(send: Callable[..., Any], client: 
 
 
 def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
-    send: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    row_counts: Callable[[], dict[str, int]],
-) -> None:
+    send, client, olivia, row_counts
+):
     submission_id = enter(send, form={"benchmark": "digits"})
     answer = client.post(f"{SUBMISSIONS}/{submission_id}/verifications", headers=olivia.headers)
 
@@ -230,9 +201,7 @@ def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
     assert row_counts()["verifications"] == 0
 
 
-def test_a_fraction_given_in_percent_is_divided_and_flagged(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_fraction_given_in_percent_is_divided_and_flagged(send, client):
     changes = {"top1Accuracy": None, "f1Score": 82.52}
     view = send(form={"benchmark": "squad"}, **changes).json()
 
@@ -241,13 +210,11 @@ def test_a_fraction_given_in_percent_is_divided_and_flagged(
     assert "divided by 100" in client.get(f"/submissions/{view['id']}").text
 
 
-def test_every_page_takes_a_benchmark_that_has_inference_alone(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_every_page_takes_a_benchmark_that_has_inference_alone(send, client):
     submission_id = enter(send)
     weak = enter(send, top1Accuracy=90.0, cost=None)
 
-    def page(address: str) -> str:
+    def page(address):
         answer = client.get(address)
         assert answer.status_code == 200, (address, answer.text)
         return answer.text
@@ -275,9 +242,7 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(
         page(path)
 
 
-def test_a_benchmark_with_a_reference_band_shows_an_inference_without_it(
-    send: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_benchmark_with_a_reference_band_shows_an_inference_without_it(send, client):
     submission_id = enter(send, form={"benchmark": "digits"}, top1Accuracy=98.0)
 
     page = client.get(f"/submissions/{submission_id}").text
@@ -285,9 +250,7 @@ def test_a_benchmark_with_a_reference_band_shows_an_inference_without_it(
     assert "control-point band" not in page
 
 
-def test_rescoring_derives_an_inference_again_from_its_entry(
-    send: Callable[..., Any], client: TestClient, database: Database
-) -> None:
+def test_rescoring_derives_an_inference_again_from_its_entry(send, client, database):
     submission_id = enter(send)
     before = client.get(f"{SUBMISSIONS}/{submission_id}").json()
     with database.write() as session:
@@ -295,7 +258,7 @@ def test_rescoring_derives_an_inference_again_from_its_entry(
         damaged.latency_ms = 0.1
         damaged.result = damaged.result | {"latency_ms": 0.1}
 
-    def rescore() -> Any:
+    def rescore():
         services = services_of(client)
         return rescore_submissions(services, Choice(), lambda _line: None)
 

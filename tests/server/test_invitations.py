@@ -1,29 +1,26 @@
 """Links by which people join: who makes them, how often they work, and all that ends them."""
 
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import AuditRecord, Invitation, User
 from server.people.sign_in_throttle import MOST_FAILURES
-from tests.server.conftest import Person
 
 LINKS = "/api/v1/invitations"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 
 
 @pytest.fixture
-def invite(client: TestClient, olivia: Person) -> Callable[..., str]:
+def invite(client, olivia):
     """Makes a link and returns its path."""
 
-    def make(*, by: Person | None = None, **wanted: Any) -> str:
+    def make(*, by=None, **wanted):
         answer = client.post(LINKS, json=wanted, headers=(by or olivia).headers)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["link"]).removeprefix("http://testserver")
@@ -31,26 +28,24 @@ def invite(client: TestClient, olivia: Person) -> Callable[..., str]:
     return make
 
 
-def join(client: TestClient, link: str, name: str, **fields: str) -> Any:
+def join(client, link, name, **fields):
     """Join as a visitor who is signed in nowhere."""
     client.cookies.clear()
     return client.post(link, data={"name": name, **fields}, headers=ORIGIN, follow_redirects=False)
 
 
-def first_token(client: TestClient) -> str:
+def first_token(client):
     """The token that the account page shows after joining, once."""
     found = re.findall(r">(fl_[\w-]{43})<", client.get("/account").text)
     assert len(found) == 1
     return str(found[0])
 
 
-def me(client: TestClient, secret: str) -> Any:
+def me(client, secret):
     return client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
 
 
-def test_one_person_joins_by_a_link_and_sees_their_token_once(
-    client: TestClient, invite: Callable[..., str], database: Database
-) -> None:
+def test_one_person_joins_by_a_link_and_sees_their_token_once(client, invite, database):
     link = invite(name="carol c")
     assert 'value="carol c"' in client.get(link).text
 
@@ -78,9 +73,7 @@ def test_one_person_joins_by_a_link_and_sees_their_token_once(
     assert link.rpartition("-")[2] not in kept.code_sha256
 
 
-def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(
-    client: TestClient, invite: Callable[..., str], ada: Person
-) -> None:
+def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(client, invite, ada):
     link = invite(uses=2, mail_domain="uni.example", known=True)
 
     for wrong in ("eve@elsewhere.example", "eve@notuni.example", ""):
@@ -99,8 +92,8 @@ def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(
 
 
 def test_a_link_ends_with_its_day_its_revocation_and_its_makers_token(
-    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person, database: Database
-) -> None:
+    client, invite, olivia, ada, database
+):
     expired, revoked, orphan = invite(), invite(), invite()
     with database.write() as session:
         session.get_one(Invitation, 1).expires_at = utc_now() - timedelta(seconds=1)
@@ -115,9 +108,7 @@ def test_a_link_ends_with_its_day_its_revocation_and_its_makers_token(
     assert [one["state"] for one in states] == ["revoked"] * 3
 
 
-def test_who_joined_loses_their_token_with_that_of_the_links_maker(
-    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person
-) -> None:
+def test_who_joined_loses_their_token_with_that_of_the_links_maker(client, invite, olivia, ada):
     join(client, invite(), "carol")
     secret = first_token(client)
     number = me(client, olivia.secret).json()["token_id"]
@@ -127,12 +118,10 @@ def test_who_joined_loses_their_token_with_that_of_the_links_maker(
     assert me(client, secret).status_code == 401
 
 
-def test_nobody_makes_a_link_beyond_their_own_rights(
-    client: TestClient, invite: Callable[..., str], olivia: Person, ada: Person, alice: Person
-) -> None:
+def test_nobody_makes_a_link_beyond_their_own_rights(client, invite, olivia, ada, alice):
     client.post("/api/v1/organisations", json={"name": "Labs"}, headers=ada.headers)
 
-    def ask(person: Person, **wanted: Any) -> int:
+    def ask(person, **wanted):
         return client.post(LINKS, json=wanted, headers=person.headers).status_code
 
     assert ask(alice) == 403
@@ -148,9 +137,7 @@ def test_nobody_makes_a_link_beyond_their_own_rights(
     assert client.delete(f"{LINKS}/1", headers=olivia.headers).status_code == 404
 
 
-def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(
-    client: TestClient, invite: Callable[..., str]
-) -> None:
+def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(client, invite):
     link = invite()
     foreign = client.post(link, data={"name": "x"}, headers={"Origin": "https://elsewhere.example"})
     assert foreign.status_code == 403
@@ -167,12 +154,10 @@ def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(
     ["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)],
     indirect=True,
 )
-def test_a_link_for_one_is_used_by_one_of_two_at_once(
-    client: TestClient, invite: Callable[..., str], database: Database
-) -> None:
+def test_a_link_for_one_is_used_by_one_of_two_at_once(client, invite, database):
     link = invite()
 
-    def use(name: str) -> int:
+    def use(name):
         sent = {"name": name}
         visitor = TestClient(client.app)
         return visitor.post(link, data=sent, headers=ORIGIN, follow_redirects=False).status_code
@@ -183,14 +168,12 @@ def test_a_link_for_one_is_used_by_one_of_two_at_once(
     assert codes == [303, 409]
 
 
-def test_an_organiser_makes_and_revokes_links_in_the_console(
-    client: TestClient, olivia: Person
-) -> None:
+def test_an_organiser_makes_and_revokes_links_in_the_console(client, olivia):
     client.post("/console/sign-in", data={"token": olivia.secret}, headers=ORIGIN)
     page = client.get("/console/invitations").text
     csrf = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
 
-    def send(path: str, **fields: str) -> Any:
+    def send(path, **fields):
         return client.post(
             f"/console/invitations{path}", data={"csrf": csrf, **fields}, headers=ORIGIN
         )

@@ -1,18 +1,13 @@
 """What was published under a definition stays readable when such a definition is refused."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.cli.main import main
-from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.benchmark import parse_benchmark
 from finishline.rules.errors import BenchmarkError
-from server.base.settings import Settings
 from server.benchmarks import queries
 from server.operations.backup import Choice, back_up
 from server.operations.restore import restore
@@ -24,7 +19,7 @@ WRONG = "value = 0.975"  # In percent: reached by whatever is trained for an epo
 
 
 @pytest.fixture
-def digits(benchmarks_dir: Path, tmp_path: Path) -> Benchmark:
+def digits(benchmarks_dir, tmp_path):
     """A definition that was accepted once."""
     text = (benchmarks_dir / "digits.toml").read_text()
     assert text.count(MENDED) == 1
@@ -36,13 +31,13 @@ def digits(benchmarks_dir: Path, tmp_path: Path) -> Benchmark:
 
 
 @pytest.fixture
-def settings(settings: Settings, digits: Benchmark, tmp_path: Path) -> Settings:
+def settings(settings, digits, tmp_path):
     """Settings of a server that offers it."""
     return settings.model_copy(update={"benchmarks_dir": tmp_path / "benchmarks"})
 
 
 @pytest.fixture
-def client(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+def client(settings, monkeypatch):
     """A server of the time when it was accepted."""
     monkeypatch.setattr(
         "finishline.rules.benchmarks.benchmark.check_offered", lambda benchmark, *, file: None
@@ -52,7 +47,7 @@ def client(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Test
 
 
 @pytest.fixture
-def published(replay: Any, make_report: Callable[..., Any]) -> Any:
+def published(replay, make_report):
     """A verified result under it."""
     report = make_report(replay.seeds(), qualities=[14.8])
     runs = [
@@ -65,9 +60,7 @@ def published(replay: Any, make_report: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def upgraded(
-    published: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[TestClient]:
+def upgraded(published, settings, monkeypatch):
     """The server after the upgrade: its file is mended, and nothing is in its memory."""
     path = settings.benchmarks_dir / "digits.toml"
     monkeypatch.undo()
@@ -78,7 +71,7 @@ def upgraded(
         yield later
 
 
-def test_it_is_shown_as_before(published: Any, upgraded: TestClient) -> None:
+def test_it_is_shown_as_before(published, upgraded):
     found = answers(upgraded)
 
     assert {status for status, _ in found.values()} == {200}
@@ -92,9 +85,7 @@ def test_it_is_shown_as_before(published: Any, upgraded: TestClient) -> None:
         assert upgraded.get(more).status_code == 200, more
 
 
-def test_a_second_server_takes_it_over(
-    published: Any, upgraded: TestClient, tmp_path: Path
-) -> None:
+def test_a_second_server_takes_it_over(published, upgraded, tmp_path):
     expected = answers(upgraded)
     back_up(services_of(upgraded), tmp_path / "backups", Choice())
     folder = tmp_path / "second"
@@ -107,9 +98,7 @@ def test_a_second_server_takes_it_over(
         assert answers(other) == expected
 
 
-def test_its_proof_is_audited(
-    published: Any, upgraded: TestClient, tmp_path: Path, capsys: Any
-) -> None:
+def test_its_proof_is_audited(published, upgraded, tmp_path, capsys):
     address = f"/api/v1/verifications/{published.verification_id}/proof"
     (tmp_path / "proof.zip").write_bytes(upgraded.get(address).content)
     (tmp_path / "keys.json").write_bytes(upgraded.get("/api/v1/keys").content)
@@ -119,9 +108,7 @@ def test_its_proof_is_audited(
 
 
 @pytest.mark.parametrize("definition", ["stored", "current"])
-def test_it_is_scored_again(
-    published: Any, upgraded: TestClient, olivia: Any, definition: str
-) -> None:
+def test_it_is_scored_again(published, upgraded, olivia, definition):
     asked = {"benchmark": "digits", "definition": definition}
     answer = upgraded.post("/api/v1/rescore", json=asked, headers=olivia.headers)
 

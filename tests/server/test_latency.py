@@ -3,17 +3,13 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Absence, BackendLatency
-from server.base.database import Database
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.dispatch import take_due
 from server.verifications.jobs import why_over_limit
@@ -29,10 +25,10 @@ ENTRY = {
 
 
 @pytest.fixture
-def enter(client: TestClient, alice: Any) -> Callable[..., str]:
+def enter(client, alice):
     """Hands in an inference entry for digits as alice; its id."""
 
-    def post(*, division: str = "closed", **changes: Any) -> str:
+    def post(*, division="closed", **changes):
         content = json.dumps(ENTRY | changes).encode()
         answer = client.post(
             SUBMISSIONS,
@@ -47,10 +43,10 @@ def enter(client: TestClient, alice: Any) -> Callable[..., str]:
 
 
 @pytest.fixture
-def ask(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def ask(client, olivia):
     """Asks for a latency as the organiser, or as somebody else."""
 
-    def post(submission_id: str, *, by: Any = None, kind: str = "latency") -> Any:
+    def post(submission_id, *, by=None, kind="latency"):
         return client.post(
             f"{SUBMISSIONS}/{submission_id}/verifications",
             json={"kind": kind, "reason": "a record"},
@@ -61,7 +57,7 @@ def ask(client: TestClient, olivia: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def measured(replay: Any, olivia: Any, client: TestClient, enter: Any, ask: Any) -> Any:
+def measured(replay, olivia, client, enter, ask):
     """The fixture `replay`, turned to the latency of an inference entry."""
     client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
     replay.submission_id = enter()
@@ -71,13 +67,13 @@ def measured(replay: Any, olivia: Any, client: TestClient, enter: Any, ask: Any)
     return replay
 
 
-def timed(backend: Any, milliseconds: float) -> BackendLatency:
+def timed(backend, milliseconds):
     """As many items as the protocol of digits orders: 30 of warm-up and two passes over 599."""
     times = [9.0] * 30 + [milliseconds] * 1198
     return BackendLatency(backend, times, 1e-6, seconds=1.0, cpu_seconds=1.0, passes=2.0)
 
 
-def slow(backend: Any) -> BackendLatency:
+def slow(backend):
     """A backend that had a fifth of its items when its half minute was over."""
     times = [30.0] * (30 + 120)
     return BackendLatency(backend, times, 1e-6, seconds=31.0, cpu_seconds=31.0, passes=120 / 599)
@@ -90,7 +86,7 @@ LATENCY = (
 )
 
 
-def report_of(make_report: Any, seeds: list[int], *latency: BackendLatency, **system: Any) -> Any:
+def report_of(make_report, seeds, *latency, **system):
     report = make_report(seeds)
     spans = {"parent_seconds": 60.0, "child_seconds": 60.0}
     trained = report.runs[0]
@@ -99,14 +95,14 @@ def report_of(make_report: Any, seeds: list[int], *latency: BackendLatency, **sy
     return replace(report, runs=[run], system=replace(report.system, **system))
 
 
-def finish(measured: Any, make_report: Any, *latency: BackendLatency, **system: Any) -> Any:
+def finish(measured, make_report, *latency, **system):
     report = report_of(make_report, measured.seeds(), *latency, **system)
     return measured.report(measured.claim().json(), report)
 
 
 def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
-    measured: Any, database: Database, client: TestClient, walter: Any, make_report: Any
-) -> None:
+    measured, database, client, walter, make_report
+):
     view = measured.view()
     assert (view["kind"], view["runs_planned"], view["seeds"]) == ("latency", 1, None)
     assert (view["control_points"], view["backends"], view["reason"]) == ([], [], "a record")
@@ -123,8 +119,8 @@ def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
 
 
 def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
-    measured: Any, client: TestClient, make_report: Any
-) -> None:
+    measured, client, make_report
+):
     assert measured.status() == "verifying"
     version = client.get(BOARD, params={"metric": "latency"}).json()["version"]
     answer = finish(measured, make_report)
@@ -144,8 +140,8 @@ def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
 
 @pytest.mark.parametrize("milliseconds", [0.1, 0.9])
 def test_a_strangers_worker_alone_decides_about_no_latency(
-    milliseconds: float, measured: Any, make_report: Any, database: Database
-) -> None:
+    milliseconds, measured, make_report, database
+):
     grant = measured.claim().json()
     eager = timed("eager", milliseconds)
     report = report_of(make_report, measured.seeds(), eager, *LATENCY[1:])
@@ -163,9 +159,7 @@ def test_a_strangers_worker_alone_decides_about_no_latency(
         assert session.get_one(Submission, measured.submission_id).measured_latency_ms is None
 
 
-def test_every_backend_is_shown_with_its_figures_or_the_reason_why_not(
-    measured: Any, make_report: Any
-) -> None:
+def test_every_backend_is_shown_with_its_figures_or_the_reason_why_not(measured, make_report):
     finish(measured, make_report)
     eager, compiled, onnx = measured.view()["backends"]
 
@@ -180,9 +174,7 @@ def test_every_backend_is_shown_with_its_figures_or_the_reason_why_not(
 
 
 @pytest.mark.parametrize(("division", "status"), [("closed", "rejected"), ("open", "inconclusive")])
-def test_a_claim_too_fast_is_not_verified(
-    measured: Any, make_report: Any, enter: Any, ask: Any, division: str, status: str
-) -> None:
+def test_a_claim_too_fast_is_not_verified(measured, make_report, enter, ask, division, status):
     measured.submission_id = enter(latency=0.1, division=division)
     measured.verification_id = ask(measured.submission_id).json()["id"]
     finish(measured, make_report)
@@ -192,8 +184,8 @@ def test_a_claim_too_fast_is_not_verified(
 
 
 def test_what_another_hardware_class_measures_does_not_stand_beside_the_claim(
-    measured: Any, client: TestClient, make_report: Any
-) -> None:
+    measured, client, make_report
+):
     answer = finish(measured, make_report, hardware_class="1x-t4")
 
     assert answer.json()["outcome"] == "inconclusive"
@@ -202,9 +194,7 @@ def test_what_another_hardware_class_measures_does_not_stand_beside_the_claim(
     assert measured.view()["backends"][0]["p50_ms"] == 0.3
 
 
-def test_a_report_that_is_not_as_ordered_is_refused_and_ends_nothing(
-    measured: Any, make_report: Any
-) -> None:
+def test_a_report_that_is_not_as_ordered_is_refused_and_ends_nothing(measured, make_report):
     grant = measured.claim().json()
     few = replace(timed("eager", 0.3), milliseconds=[0.3] * 100)
     refused = measured.report(
@@ -219,8 +209,8 @@ def test_a_report_that_is_not_as_ordered_is_refused_and_ends_nothing(
 
 
 def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
-    replay: Any, client: TestClient, ask: Any, make_report: Any
-) -> None:
+    replay, client, ask, make_report
+):
     assert ask(replay.submission_id).status_code == 201  # Beside the replay that is under way.
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     assert replay.status() == "verified"
@@ -240,7 +230,7 @@ def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
     assert (entry["latency_ms"], entry["measured_latency_ms"]) == (None, 0.2)
 
 
-def test_a_run_may_take_the_time_that_measuring_adds(measured: Any, database: Database) -> None:
+def test_a_run_may_take_the_time_that_measuring_adds(measured, database):
     attempt_id = measured.claim().json()["attempt_id"]
     with database.read() as session:
         attempt = session.get_one(Attempt, attempt_id)
@@ -253,8 +243,8 @@ def test_a_run_may_take_the_time_that_measuring_adds(measured: Any, database: Da
 
 
 def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
-    measured: Any, client: TestClient, ask: Any, alice: Any, bob: Any, enter: Any
-) -> None:
+    measured, client, ask, alice, bob, enter
+):
     again = ask(measured.submission_id)
     assert (again.status_code, "under way" in again.json()["detail"]) == (409, True)
     assert ask(measured.submission_id, by=bob).status_code == 403
@@ -272,9 +262,7 @@ def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
     assert "has no [latency]" in refused.json()["detail"]
 
 
-def test_a_cancelled_measurement_leaves_the_entry_a_claim(
-    measured: Any, client: TestClient, olivia: Any
-) -> None:
+def test_a_cancelled_measurement_leaves_the_entry_a_claim(measured, client, olivia):
     cancel = f"/api/v1/verifications/{measured.verification_id}/cancel"
 
     assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
@@ -282,8 +270,8 @@ def test_a_cancelled_measurement_leaves_the_entry_a_claim(
 
 
 def test_a_measurement_without_a_verdict_leaves_the_last_one(
-    measured: Any, client: TestClient, olivia: Any, make_report: Any, ask: Any
-) -> None:
+    measured, client, olivia, make_report, ask
+):
     finish(measured, make_report)
     again = ask(measured.submission_id).json()["id"]
     assert measured.status() == "verified"
@@ -293,8 +281,8 @@ def test_a_measurement_without_a_verdict_leaves_the_last_one(
 
 
 def test_a_second_verdict_on_a_latency_waits_for_a_decision(
-    measured: Any, client: TestClient, make_report: Any, ask: Any, olivia: Any
-) -> None:
+    measured, client, make_report, ask, olivia
+):
     finish(measured, make_report)
     measured.verification_id = ask(measured.submission_id).json()["id"]
     slow = (timed("eager", 3.0), LATENCY[1], timed("onnxruntime", 2.0))
@@ -315,8 +303,8 @@ def test_a_second_verdict_on_a_latency_waits_for_a_decision(
 
 
 def test_boards_are_sorted_by_what_was_measured_and_csv_has_it(
-    measured: Any, client: TestClient, make_report: Any, enter: Any
-) -> None:
+    measured, client, make_report, enter
+):
     unmeasured = enter(latency=0.01)
     finish(measured, make_report)
     order = {"metric": "latency", "sort": "measured_latency"}
@@ -328,9 +316,7 @@ def test_boards_are_sorted_by_what_was_measured_and_csv_has_it(
     assert rows[unmeasured]["measured_latency_ms"] == ""
 
 
-def test_pages_show_the_measurement_beside_the_claim(
-    measured: Any, client: TestClient, make_report: Any
-) -> None:
+def test_pages_show_the_measurement_beside_the_claim(measured, client, make_report):
     address = f"/verifications/{measured.verification_id}"
     assert "Claimed:" in client.get(address).text
     finish(measured, make_report, slow("eager"), *LATENCY[1:])

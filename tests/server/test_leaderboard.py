@@ -2,19 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import date
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.api.boards import BoardView
 from finishline.rules.scoring.measurements import RunTelemetry
-from finishline.rules.verification.messages import ReplayReport
-from server.base.database import Database
 from server.base.models import PublishedResult, Submission
 from server.pages.queries import measured_beside
 from tests.conftest import OWN_BENCHMARKS
@@ -25,21 +20,19 @@ BOARD = "/api/v1/leaderboards/digits"
 
 
 @pytest.fixture
-def enter(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> Callable[..., str]:
+def enter(digits_submission, submit, make_log):
     """Submits digits runs of a pace; the id of the submission. 8 epochs a run."""
 
     def send(
         *,
-        seconds_per_epoch: float = 0.116,
-        reached: bool = True,
-        by: Any = None,
-        division: str = "closed",
-        price: float | None = 0.1,
-        spread: float = 0.0,
-        **claim: Any,
-    ) -> str:
+        seconds_per_epoch=0.116,
+        reached=True,
+        by=None,
+        division="closed",
+        price=0.1,
+        spread=0.0,
+        **claim,
+    ):
         parts = deepcopy(digits_submission)
         parts.claim |= claim | {"division": division}
         parts.claim["system"]["price_usd_per_hour"] = price
@@ -61,26 +54,24 @@ def enter(
     return send
 
 
-def read(client: TestClient, **query: Any) -> Any:
+def read(client, **query):
     response = client.get(BOARD, params=query)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def places(board: Any) -> list[tuple[Any, ...]]:
+def places(board):
     return [(e["submission_id"], e["rank"], e["tied"]) for e in board["entries"]]
 
 
-def test_an_empty_board_is_empty(client: TestClient) -> None:
+def test_an_empty_board_is_empty(client):
     board = read(client)
 
     assert (board["version"], board["total"], board["entries"]) == (0, 0, [])
     assert board["next_cursor"] is None
 
 
-def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(
-    enter: Callable[..., str], client: TestClient
-) -> None:
+def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(enter, client):
     never = enter(reached=False)
     slow = enter(seconds_per_epoch=0.2)
     tied_1 = enter()
@@ -103,9 +94,7 @@ def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(
     assert board["total"] == 5
 
 
-def test_a_board_by_cost_leaves_out_who_states_no_price(
-    enter: Callable[..., str], client: TestClient
-) -> None:
+def test_a_board_by_cost_leaves_out_who_states_no_price(enter, client):
     fast_and_dear = enter(seconds_per_epoch=0.1, price=10.0)
     slow_and_cheap = enter(seconds_per_epoch=0.2, price=0.1)
     unpriced = enter(seconds_per_epoch=0.05, price=None)
@@ -121,9 +110,7 @@ def test_a_board_by_cost_leaves_out_who_states_no_price(
         assert read(client, metric=metric)["entries"] == []
 
 
-def test_filters_keep_the_rank_among_all(
-    enter: Callable[..., str], client: TestClient, bob: Any
-) -> None:
+def test_filters_keep_the_rank_among_all(enter, client, bob):
     first = enter(seconds_per_epoch=0.1, model="Alpha net")
     second = enter(seconds_per_epoch=0.2, model="Beta net", by=bob)
     open_one = enter(seconds_per_epoch=0.05, division="open")
@@ -138,8 +125,8 @@ def test_filters_keep_the_rank_among_all(
 
 
 def test_the_best_of_each_submitter_system_or_accelerator_keeps_its_rank(
-    enter: Callable[..., str], client: TestClient, bob: Any, digits_submission: Any
-) -> None:
+    enter, client, bob, digits_submission
+):
     slow, fast = enter(seconds_per_epoch=0.3), enter(seconds_per_epoch=0.1)
     digits_submission.claim["system"] |= {"name": "node", "accelerator": "H100", "processor": "?"}
     digits_submission.claim["system"] |= {"accelerator_count": 8}
@@ -158,9 +145,7 @@ def test_the_best_of_each_submitter_system_or_accelerator_keeps_its_rank(
     assert client.get("/api/v1/leaderboards/digits?best=me").status_code == 422
 
 
-def test_filters_by_hardware_framework_and_day(
-    enter: Callable[..., str], client: TestClient, database: Database, digits_submission: Any
-) -> None:
+def test_filters_by_hardware_framework_and_day(enter, client, database, digits_submission):
     cpu = enter(framework="jax 0.9")
     digits_submission.claim["system"] |= {"hardware_class": "8-h100", "accelerator": "H100 SXM5"}
     digits_submission.claim["system"] |= {"accelerator_count": 8, "availability": "on-premise"}
@@ -168,7 +153,7 @@ def test_filters_by_hardware_framework_and_day(
     with database.write() as session:
         session.add(PublishedResult(submission_id=cpu, published_on=date(2020, 2, 29)))
 
-    def ids(**query: Any) -> list[str]:
+    def ids(**query):
         return [entry["submission_id"] for entry in read(client, **query)["entries"]]
 
     assert ids(hardware_class="8-h100") == [gpu]
@@ -193,9 +178,7 @@ def test_filters_by_hardware_framework_and_day(
 
 
 @pytest.mark.usefixtures("shown_claims")
-def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(
-    enter: Callable[..., str], client: TestClient, digits_submission: Any
-) -> None:
+def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(enter, client, digits_submission):
     one = enter(seconds_per_epoch=0.2, price=None)
     digits_submission.claim["system"] |= {"accelerator": "H100", "accelerator_count": 8}
     eight = enter(seconds_per_epoch=0.1, price=0.001)
@@ -217,9 +200,7 @@ def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(
 
 
 @pytest.mark.parametrize("sort", ["tta", "cv", "epochs", "cost", "model", "submitter", "date"])
-def test_sorting_goes_both_ways_with_absent_figures_last(
-    sort: str, enter: Callable[..., str], client: TestClient, bob: Any
-) -> None:
+def test_sorting_goes_both_ways_with_absent_figures_last(sort, enter, client, bob):
     low = enter(seconds_per_epoch=0.1, spread=0.001, price=0.1, model="Alpha")
     high = enter(seconds_per_epoch=0.2, spread=0.05, price=0.2, model="beta", by=bob)
     if sort in ("tta", "cv", "epochs", "cost"):
@@ -227,7 +208,7 @@ def test_sorting_goes_both_ways_with_absent_figures_last(
     else:
         absent = []
 
-    def order(way: str) -> list[str]:
+    def order(way):
         entries = read(client, sort=sort, order=way)["entries"]
         return [entry["submission_id"] for entry in entries]
 
@@ -239,7 +220,7 @@ def test_sorting_goes_both_ways_with_absent_figures_last(
     assert order("asc")[2:] == order("desc")[2:] == absent
 
 
-def test_pages_hold_every_entry_once(enter: Callable[..., str], client: TestClient) -> None:
+def test_pages_hold_every_entry_once(enter, client):
     made = [enter(seconds_per_epoch=0.1 + 0.01 * index) for index in range(5)]
 
     seen, cursor = [], {}
@@ -257,7 +238,7 @@ def test_pages_hold_every_entry_once(enter: Callable[..., str], client: TestClie
     assert numbered[-1]["next_cursor"] is None
 
 
-def test_an_answer_is_as_its_schema_says(enter: Callable[..., str], client: TestClient) -> None:
+def test_an_answer_is_as_its_schema_says(enter, client):
     enter()
     enter(reached=False)
     board = read(client, clock="speedrun", price=3)
@@ -266,8 +247,8 @@ def test_an_answer_is_as_its_schema_says(enter: Callable[..., str], client: Test
 
 
 def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_price(
-    enter: Callable[..., str], client: TestClient, database: Database
-) -> None:
+    enter, client, database
+):
     stored = enter()
     with database.write() as session:
         submission = session.get_one(Submission, stored)
@@ -277,9 +258,7 @@ def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_pric
     assert (entry.system.pricing, entry.system.cloud) == ("on_demand", None)
 
 
-def test_a_cursor_of_a_board_that_changed_is_refused(
-    enter: Callable[..., str], client: TestClient
-) -> None:
+def test_a_cursor_of_a_board_that_changed_is_refused(enter, client):
     enter()
     enter()
     cursor = read(client, limit=1)["next_cursor"]
@@ -311,9 +290,7 @@ def test_a_cursor_of_a_board_that_changed_is_refused(
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".csv"])
-def test_a_query_that_makes_no_sense_is_422(
-    query: dict[str, Any], field: str, suffix: str, client: TestClient
-) -> None:
+def test_a_query_that_makes_no_sense_is_422(query, field, suffix, client):
     response = client.get(BOARD + suffix, params=query)
 
     assert response.status_code == 422
@@ -321,9 +298,7 @@ def test_a_query_that_makes_no_sense_is_422(
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv"])
-def test_a_page_says_how_many_there_are_and_where_the_next_is(
-    suffix: str, enter: Callable[..., str], client: TestClient
-) -> None:
+def test_a_page_says_how_many_there_are_and_where_the_next_is(suffix, enter, client):
     for _ in range(3):
         enter()
     first = client.get(BOARD + suffix, params={"limit": 2})
@@ -334,7 +309,7 @@ def test_a_page_says_how_many_there_are_and_where_the_next_is(
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.x", "-1.0", "٣.٣"])
-def test_a_cursor_that_is_none_is_422(cursor: str, client: TestClient) -> None:
+def test_a_cursor_that_is_none_is_422(cursor, client):
     response = client.get(BOARD, params={"cursor": cursor})
 
     assert response.status_code == 422
@@ -342,9 +317,7 @@ def test_a_cursor_that_is_none_is_422(cursor: str, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv"])
-def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(
-    suffix: str, client: TestClient
-) -> None:
+def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(suffix, client):
     response = client.get(f"/api/v1/leaderboards/mnist{suffix}")
 
     assert response.status_code == 404
@@ -352,9 +325,7 @@ def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv"])
-def test_a_board_that_did_not_change_is_304(
-    suffix: str, enter: Callable[..., str], client: TestClient
-) -> None:
+def test_a_board_that_did_not_change_is_304(suffix, enter, client):
     enter()
     first = client.get(BOARD + suffix)
     known = {"If-None-Match": first.headers["etag"]}
@@ -369,8 +340,8 @@ def test_a_board_that_did_not_change_is_304(
 
 
 def test_the_version_rises_with_each_write_that_can_change_the_board(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+    replay, client, olivia, make_report
+):
     asked = read(client)["version"]
     assert asked >= 2  # The submission, and its status after the request.
     grant = replay.claim().json()
@@ -391,7 +362,7 @@ def test_the_version_rises_with_each_write_that_can_change_the_board(
     assert client.get("/api/v1/leaderboards/cifar10").json()["version"] == 0
 
 
-def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient) -> None:
+def test_csv_says_the_same_as_json(enter, client):
     enter(seconds_per_epoch=0.1)
     enter(seconds_per_epoch=0.2, spread=0.01, model='Net, "big"\nand wide')
     enter(reached=False, price=None)
@@ -425,7 +396,7 @@ def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@"])
-def test_csv_text_is_no_formula(start: str, enter: Callable[..., str], client: TestClient) -> None:
+def test_csv_text_is_no_formula(start, enter, client):
     enter(model=f'{start}HYPERLINK("http://example.org")')
     rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
 
@@ -437,10 +408,10 @@ CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2
 
 
 @pytest.fixture
-def add_price(client: TestClient, olivia: Any) -> Callable[..., int]:
+def add_price(client, olivia):
     """Adds to the price book as olivia; the number of the entry."""
 
-    def add(usd: float, starts: str, **others: Any) -> int:
+    def add(usd, starts, **others):
         names = {name: CLOUD[name] for name in ("provider", "instance", "region")}
         page = {"source_url": "https://cloud.example/prices"}
         body = names | page | {"usd_per_hour": usd, "effective_on": starts} | others
@@ -452,10 +423,10 @@ def add_price(client: TestClient, olivia: Any) -> Callable[..., int]:
 
 
 @pytest.fixture
-def rented(digits_submission: Any, submit: Callable[..., Any]) -> Callable[..., Any]:
+def rented(digits_submission, submit):
     """Submits runs made on two rented instances for 0.1 USD an hour, as stated; the answer."""
 
-    def send(**system: Any) -> Any:
+    def send(**system):
         parts = deepcopy(digits_submission)
         parts.claim["system"] |= {"cloud": CLOUD} | system
         answer = submit(parts)
@@ -465,15 +436,15 @@ def rented(digits_submission: Any, submit: Callable[..., Any]) -> Callable[..., 
     return send
 
 
-def entry_of(client: TestClient, submission_id: str, **query: str) -> Any:
+def entry_of(client, submission_id, **query):
     answer = client.get(BOARD, params=query)
     assert answer.status_code == 200, answer.text
     return next(e for e in answer.json()["entries"] if e["submission_id"] == submission_id)
 
 
 def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_corrects_it(
-    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
-) -> None:
+    client, rented, add_price
+):
     sent = rented()
     hours = sent["result"]["tta_seconds"] / 3600
     stated = entry_of(client, sent["id"])
@@ -499,15 +470,13 @@ def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_correc
     assert "2 × gpu.8" in page
 
 
-def test_an_owned_system_ranks_by_its_derived_hour(
-    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
-) -> None:
+def test_an_owned_system_ranks_by_its_derived_hour(client, rented, add_price):
     parts = {
         "purchase_usd": 8760.0, "years": 1, "utilisation": 0.5, "watts": 1000, "pue": 1.5,
         "usd_per_kwh": 2,
     }  # fmt: skip
     sent = rented()
-    add_price(None, "2026-01-01", pricing="owned", ownership=parts)  # type: ignore[arg-type]
+    add_price(None, "2026-01-01", pricing="owned", ownership=parts)
     entry = entry_of(client, sent["id"], metric="cost")
     hours = sent["result"]["tta_seconds"] / 3600
     assert entry["cost_usd"] == pytest.approx(hours * 2 * (2.0 + 3.0))
@@ -516,9 +485,7 @@ def test_an_owned_system_ranks_by_its_derived_hour(
     assert "energy not measured" in client.get("/benchmarks/digits?metric=cost").text
 
 
-def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
-    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
-) -> None:
+def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(client, rented, add_price):
     sent = rented(pricing="spot")
     add_price(0.01, "2026-01-01", pricing="spot")
 
@@ -528,9 +495,7 @@ def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(
     assert "a spot price never ranks" in page
 
 
-def test_a_board_may_be_asked_for_at_the_prices_of_a_day(
-    client: TestClient, rented: Callable[..., Any], add_price: Callable[..., int]
-) -> None:
+def test_a_board_may_be_asked_for_at_the_prices_of_a_day(client, rented, add_price):
     sent = rented()
     hours = sent["result"]["tta_seconds"] / 3600
     add_price(8.0, "2020-01-01")
@@ -553,12 +518,12 @@ def test_a_board_may_be_asked_for_at_the_prices_of_a_day(
     assert client.get(BOARD, params={"prices_on": "June"}).status_code == 422
 
 
-def report(*telemetry: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+def report(*telemetry, **more):
     system = {"worker": "walter-1", "hardware_class": "gpu"}
     return {"runs": [{"telemetry": each} for each in telemetry], "system": system} | more
 
 
-def test_energy_is_the_mean_of_the_runs_that_have_it_and_memory_the_most() -> None:
+def test_energy_is_the_mean_of_the_runs_that_have_it_and_memory_the_most():
     one = {"energy_joules": 10.0, "energy_source": "nvml", "memory_peak_bytes": 5}
     other = {"energy_joules": 30.0, "energy_source": "nvml", "memory_peak_bytes": 7}
     without = {"energy_joules": None, "memory_peak_bytes": None}
@@ -572,12 +537,12 @@ def test_energy_is_the_mean_of_the_runs_that_have_it_and_memory_the_most() -> No
     assert (found["precision"], found["runs"], found["worker"]) == ("bf16", 3, "walter-1")
 
 
-def test_a_report_without_measurements_has_nothing_to_show() -> None:
+def test_a_report_without_measurements_has_nothing_to_show():
     assert measured_beside(None) is None
     assert measured_beside(report(None)) is None
 
 
-def measured(report: ReplayReport, *joules: float | None) -> ReplayReport:
+def measured(report, *joules):
     """The report with so many joules for its first runs, and the last of them for all others."""
     of_run = [*joules, *[joules[-1]] * len(report.runs)]
     runs = [
@@ -587,14 +552,14 @@ def measured(report: ReplayReport, *joules: float | None) -> ReplayReport:
     return replace(report, runs=runs)
 
 
-def shown(client: TestClient) -> Any:
+def shown(client):
     (entry,) = client.get(BOARD).json()["entries"]
     return entry
 
 
 def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+    replay, client, make_report
+):
     assert shown(client)["verification_id"] == replay.verification_id
     report = make_report(replay.seeds())
     more = 60.0 * (len(report.runs) - 1)
@@ -622,9 +587,7 @@ def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
 
 
 @pytest.mark.parametrize("case", ["one run unmeasured", "another hardware class"])
-def test_energy_that_is_not_of_the_claim_stays_absent(
-    case: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_energy_that_is_not_of_the_claim_stays_absent(case, replay, client, make_report):
     report = make_report(replay.seeds())
     if case == "one run unmeasured":
         report = measured(report, None, 60.0)
@@ -638,9 +601,7 @@ def test_energy_that_is_not_of_the_claim_stays_absent(
     assert ">Energy<" not in client.get("/benchmarks/digits").text
 
 
-def test_the_energy_of_a_rerun_waits_for_its_decision(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_energy_of_a_rerun_waits_for_its_decision(replay, client, olivia, make_report):
     replay.report(replay.claim().json(), measured(make_report(replay.seeds()), 60.0))
     address = f"/api/v1/submissions/{replay.submission_id}/verifications"
     first = replay.verification_id

@@ -3,16 +3,12 @@
 import csv
 import io
 import re
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database
 from server.base.models import RunRow, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
@@ -34,10 +30,10 @@ class Two:
 
 
 @pytest.fixture
-def two(digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]) -> Two:
+def two(digits_submission, submit, make_log):
     """0.10 s an epoch, and 0.12 s an epoch: without init_start there is no preparation."""
 
-    def send(pace: float, *, prepared: bool) -> str:
+    def send(pace, *, prepared):
         parts = deepcopy(digits_submission)
         for index, name in enumerate(parts.logs):
             log = make_log(index, name=name, seconds_per_epoch=pace + 0.001 * index)
@@ -52,19 +48,19 @@ def two(digits_submission: Any, submit: Callable[..., Any], make_log: Callable[.
     return Two(send(0.10, prepared=False), send(0.12, prepared=True))
 
 
-def read(client: TestClient, **query: Any) -> Any:
+def read(client, **query):
     response = client.get(BOARD, params=query)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def times(board: Any) -> list[tuple[str, Any]]:
+def times(board):
     return [
         (e["submission_id"], pytest.approx(e["tta_seconds"], abs=1e-5)) for e in board["entries"]
     ]
 
 
-def test_another_clock_ranks_the_board_again(two: Two, client: TestClient) -> None:
+def test_another_clock_ranks_the_board_again(two, client):
     official = read(client)
     dawnbench = read(client, clock="dawnbench")
     speedrun = read(client, clock="speedrun")
@@ -88,7 +84,7 @@ def test_another_clock_ranks_the_board_again(two: Two, client: TestClient) -> No
     assert dawnbench["entries"][1]["cost_usd"] == pytest.approx(3.008 / 3600 * 0.1, rel=1e-4)
 
 
-def test_another_target_ranks_by_the_first_evaluation_there(two: Two, client: TestClient) -> None:
+def test_another_target_ranks_by_the_first_evaluation_there(two, client):
     board = read(client, target=95.0)
     never = read(client, target=99.0)
 
@@ -99,7 +95,7 @@ def test_another_target_ranks_by_the_first_evaluation_there(two: Two, client: Te
     assert {e["runs_reached"] for e in never["entries"]} == {0}
 
 
-def test_a_lens_says_that_it_is_not_the_official_ranking(two: Two, client: TestClient) -> None:
+def test_a_lens_says_that_it_is_not_the_official_ranking(two, client):
     lens = read(client, clock="speedrun", target=95.0)["lens"]
 
     assert (lens["clock"], lens["target"]) == ("speedrun", 95.0)
@@ -112,14 +108,14 @@ def test_a_lens_says_that_it_is_not_the_official_ranking(two: Two, client: TestC
     assert {(row["lens_clock"], row["lens_target"]) for row in rows} == {("speedrun", "97.5")}
 
 
-def test_the_own_clock_and_target_are_the_official_board(two: Two, client: TestClient) -> None:
+def test_the_own_clock_and_target_are_the_official_board(two, client):
     assert read(client, clock="mlperf", target=97.5) == read(client)
     assert read(client, clock="", target="") == read(client)
 
 
 def test_a_run_without_a_ledger_is_not_ranked_under_another_clock_and_told_why(
-    two: Two, client: TestClient, database: Database
-) -> None:
+    two, client, database
+):
     with database.write() as session:
         runs = select(RunRow).where(RunRow.submission_id == two.quick_epochs)
         for run in session.scalars(runs):
@@ -141,9 +137,7 @@ def test_a_run_without_a_ledger_is_not_ranked_under_another_clock_and_told_why(
     assert len(curve.json()["evaluations"]) == 8
 
 
-def test_who_was_rejected_stays_unranked_for_that_reason(
-    two: Two, client: TestClient, database: Database
-) -> None:
+def test_who_was_rejected_stays_unranked_for_that_reason(two, client, database):
     with database.write() as session:
         session.get_one(Submission, two.quick_epochs).status = "rejected"
 
@@ -164,22 +158,20 @@ def test_who_was_rejected_stays_unranked_for_that_reason(
         ({"target": 100.5}, "query.target"),
     ],
 )
-def test_a_lens_that_makes_no_sense_is_422(
-    query: dict[str, Any], field: str, suffix: str, client: TestClient
-) -> None:
+def test_a_lens_that_makes_no_sense_is_422(query, field, suffix, client):
     response = client.get(BOARD + suffix, params=query)
 
     assert response.status_code == 422
     assert response.json()["problems"][0]["field"] == field
 
 
-def test_a_range_that_is_left_is_told(client: TestClient) -> None:
+def test_a_range_that_is_left_is_told(client):
     (problem,) = client.get(BOARD, params={"target": 101}).json()["problems"]
 
     assert problem["expected"] == "a top1Accuracy from 0 to 100 (percent)"
 
 
-def test_pages_of_a_lens_follow_each_other(two: Two, client: TestClient) -> None:
+def test_pages_of_a_lens_follow_each_other(two, client):
     first = client.get(BOARD, params={"clock": "dawnbench", "limit": 1})
     second = client.get(first.links["next"]["url"])
 
@@ -195,12 +187,10 @@ PAGE = "/benchmarks/digits/charts"
 
 
 @pytest.fixture
-def enter(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> Callable[..., str]:
+def enter(digits_submission, submit, make_log):
     """Submits digits runs of a pace on so many accelerators; the id. 8 epochs a run."""
 
-    def send(seconds_per_epoch: float, *, accelerators: int, model: str = "digits cnn") -> str:
+    def send(seconds_per_epoch, *, accelerators, model="digits cnn"):
         parts = deepcopy(digits_submission)
         parts.claim["model"] = model
         parts.claim["system"] |= {"accelerator": "H200", "accelerator_count": accelerators}
@@ -216,24 +206,22 @@ def enter(
 
 
 @pytest.fixture
-def two_systems(enter: Callable[..., str]) -> tuple[str, str]:
+def two_systems(enter):
     """A slow submission on one accelerator and a fast one on two."""
     return enter(0.2, accelerators=1, model="slow"), enter(0.11, accelerators=2, model="fast")
 
 
-def figure(client: TestClient, name: str, **query: Any) -> Any:
+def figure(client, name, **query):
     response = client.get(f"{PAGE}/{name}.json", params=query)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def linked(page: str) -> list[str]:
+def linked(page):
     return re.findall(r'href="/submissions/(\w+)"', page)
 
 
-def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(two_systems, client):
     board = client.get("/benchmarks/digits").text
     assert 'href="/benchmarks/digits/charts?division=closed"' in board
     first = client.get(f"{PAGE}?division=closed").text
@@ -247,7 +235,7 @@ def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(
         assert f'href="{PAGE}/{name}?division=closed"' in first
 
 
-def test_without_a_submission_every_chart_says_what_it_needs(client: TestClient) -> None:
+def test_without_a_submission_every_chart_says_what_it_needs(client):
     for name in NAMES:
         page = client.get(f"{PAGE}/{name}").text
         if name == "curves":  # The reference alone has something to show.
@@ -258,9 +246,7 @@ def test_without_a_submission_every_chart_says_what_it_needs(client: TestClient)
         assert 'id="figures"' in page
 
 
-def test_the_reference_stands_beside_the_curves(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_the_reference_stands_beside_the_curves(two_systems, client):
     drawn = figure(client, "curves")
     mean = next(trace for trace in drawn["data"] if trace["name"] == "reference mean")
     band = next(trace for trace in drawn["data"] if trace["name"] == "control-point band")
@@ -272,8 +258,8 @@ def test_the_reference_stands_beside_the_curves(
 
 
 def test_of_a_long_curve_an_even_sample_is_read_and_its_figures_are_of_all(
-    two_systems: tuple[str, str], client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    two_systems, client, monkeypatch
+):
     whole = client.get(f"{PAGE}/curves").text
     monkeypatch.setattr("server.pages.board_charts.MOST_EVALUATIONS", 3)
     drawn = [t for t in figure(client, "curves")["data"] if t["meta"]["paint"] == "series"]
@@ -283,9 +269,7 @@ def test_of_a_long_curve_an_even_sample_is_read_and_its_figures_are_of_all(
     assert client.get(f"{PAGE}/curves").text == whole
 
 
-def test_submissions_are_selected_by_id_once_or_with_commas(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_submissions_are_selected_by_id_once_or_with_commas(two_systems, client):
     slow, fast = two_systems
     assert linked(client.get(f"{PAGE}/survival", params={"select": slow}).text) == [slow]
     both = client.get(f"{PAGE}/survival", params={"select": f"{slow}, {fast}"}).text
@@ -298,9 +282,7 @@ def test_submissions_are_selected_by_id_once_or_with_commas(
     assert client.get(f"{PAGE}/survival.json", params={"select": many}).status_code == 422
 
 
-def test_filters_and_lens_of_the_board_hold_for_its_charts(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_filters_and_lens_of_the_board_hold_for_its_charts(two_systems, client):
     slow, fast = two_systems
     for name in ("pareto", "curves", "distribution", "survival"):
         assert set(linked(client.get(f"{PAGE}/{name}?q=slow").text)) == {slow}, name
@@ -315,9 +297,7 @@ def test_filters_and_lens_of_the_board_hold_for_its_charts(
     assert "Not the official ranking" in client.get(f"{PAGE}/curves?target=90").text
 
 
-def test_records_are_those_of_everybody_and_say_so_under_filters(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_records_are_those_of_everybody_and_say_so_under_filters(two_systems, client):
     drawn = figure(client, "records", q="slow")
     assert drawn["layout"]["meta"]["note"].startswith("Records belong to the official ranking")
     assert drawn["data"] == figure(client, "records")["data"]
@@ -326,9 +306,7 @@ def test_records_are_those_of_everybody_and_say_so_under_filters(
     assert "Tries: earlier submissions of its submitter" in client.get(f"{PAGE}/records").text
 
 
-def test_times_are_set_against_what_is_asked_for(
-    two_systems: tuple[str, str], client: TestClient
-) -> None:
+def test_times_are_set_against_what_is_asked_for(two_systems, client):
     page = client.get(f"{PAGE}/pareto?against=quality&division=closed").text
 
     assert 'href="?division=closed&amp;against=energy"' in page
@@ -340,7 +318,7 @@ def test_times_are_set_against_what_is_asked_for(
     assert client.get(f"{PAGE}/pareto.json?against=luck").status_code == 422
 
 
-def test_an_unknown_chart_is_404_and_names_those_there_are(client: TestClient) -> None:
+def test_an_unknown_chart_is_404_and_names_those_there_are(client):
     response = client.get(f"{PAGE}/pie.json")
 
     assert response.status_code == 404

@@ -4,22 +4,17 @@ import gc
 import re
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import event, insert, select, update
 
 from server.base.board_versions import raise_board_version
-from server.base.database import Database
 from server.base.models import Attempt, RunRow, Submission, Verification
 from server.benchmarks.queries import count_submissions
 from server.boards.records import count_tries
 from server.operations.figures import read_figures
 from server.verifications.work import waiting_mark
-from tests.server.conftest import Replay
 from tests.server.test_challenges import other
 from tests.server.test_entries import Entries, entries  # noqa: F401  a fixture
 from tests.support.pages import BROWSER, words_of
@@ -30,17 +25,17 @@ LISTS = ("/api/v1/submissions", "/api/v1/verifications", "/submissions", "/verif
 
 
 @pytest.fixture
-def count_rows(database: Database) -> Callable[[], int]:
+def count_rows(database):
     """How many rows SQLite has given to this process until then."""
     given = 0
 
-    def noted(_cursor: Any, row: Any) -> Any:
+    def noted(_cursor, row):
         nonlocal given
         given += 1
         return row
 
     @event.listens_for(database.engine, "connect")
-    def count(connection: Any, _record: Any) -> None:
+    def count(connection, _record):
         connection.row_factory = noted
 
     database.engine.dispose()
@@ -59,19 +54,12 @@ def count_rows(database: Database) -> Callable[[], int]:
     ],
 )
 def test_a_list_of_four_takes_as_many_statements_as_a_list_of_two(
-    path: str,
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    make_report: Callable[..., Any],
-    database: Database,
-) -> None:
-    def replayed() -> None:
+    path, replay, digits_submission, submit, client, olivia, make_report, database
+):
+    def replayed():
         replay.report(replay.claim().json(), make_report(replay.seeds()))
 
-    def submitted() -> None:
+    def submitted():
         replay.submission_id = submit(digits_submission).json()["id"]
         address = f"/api/v1/submissions/{replay.submission_id}/verifications"
         replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
@@ -91,12 +79,8 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_two(
 
 
 def test_a_list_of_four_packages_takes_as_many_statements_as_a_list_of_two(
-    entries: Entries,  # noqa: F811
-    alice: Any,
-    bob: Any,
-    client: TestClient,
-    database: Database,
-) -> None:
+    entries, alice, bob, client, database
+):
     counts = []
     for idea in ("one", "two"):
         for person in (alice, bob):
@@ -111,8 +95,8 @@ def test_a_list_of_four_packages_takes_as_many_statements_as_a_list_of_two(
 
 
 def test_a_submission_takes_two_transactions_and_a_dozen_statements(
-    digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+    digits_submission, submit, database
+):
     assert submit(digits_submission).status_code == 201
     with statements_of(database) as sent:
         assert submit(digits_submission).status_code == 201
@@ -125,12 +109,8 @@ def test_a_submission_takes_two_transactions_and_a_dozen_statements(
 
 
 def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    count_rows: Callable[[], int],
-) -> None:
+    digits_submission, submit, client, database, count_rows
+):
     sent = submit(digits_submission).json()["id"]
     costs = {}
     for number in (300, 900):
@@ -157,7 +137,7 @@ def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one
     assert fetched < 20  # What changed, whatever the size of the board.
 
 
-def fill(database: Database, like: str, count: int) -> None:
+def fill(database, like, count):
     """So many submissions more, faster than one that was sent, of a run each."""
     with database.write() as session:
         row = session.get(Submission, like)
@@ -179,11 +159,8 @@ def fill(database: Database, like: str, count: int) -> None:
 
 
 def test_curves_and_reports_are_read_only_where_they_are_shown(
-    replay: Any,
-    client: TestClient,
-    make_report: Callable[..., Any],
-    database: Database,
-) -> None:
+    replay, client, make_report, database
+):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     with statements_of(database) as sent:
         client.get("/api/v1/submissions")
@@ -193,12 +170,8 @@ def test_curves_and_reports_are_read_only_where_they_are_shown(
 
 
 def test_the_first_page_asks_for_little_of_each_benchmark(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    claims_are_numbered: None,
-) -> None:
+    digits_submission, submit, client, database, claims_are_numbered
+):
     assert submit(digits_submission).status_code == 201
     with statements_of(database) as of_a_fresh_process:
         assert client.get("/").status_code == 200
@@ -211,7 +184,7 @@ def test_the_first_page_asks_for_little_of_each_benchmark(
 
 
 @pytest.fixture
-def no_collector() -> Iterator[None]:
+def no_collector():
     """Only what nobody refers to goes."""
     gc.disable()
     yield
@@ -220,8 +193,8 @@ def no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_collector")
 def test_a_submission_its_verifications_and_their_attempts_are_gone_after_the_block(
-    replay: Replay, database: Database
-) -> None:
+    replay, database
+):
     with database.read() as session:
         submission = session.get_one(Submission, replay.submission_id)
         (verification,) = submission.verifications
@@ -234,10 +207,8 @@ def test_a_submission_its_verifications_and_their_attempts_are_gone_after_the_bl
     assert [row() for row in rows] == [None, None, None]
 
 
-def test_counting_is_by_indexes_alone(
-    submit: Callable[..., Any], digits_submission: Any, database: Database
-) -> None:
-    def counts(text: str) -> bool:
+def test_counting_is_by_indexes_alone(submit, digits_submission, database):
+    def counts(text):
         counts_submissions = "count(" in text and "FROM submissions" in text
         return counts_submissions or "max(attempts.asked_at)" in text
 
@@ -270,9 +241,7 @@ READS = 12
 
 
 @pytest.fixture
-def verified(
-    replay: Any, make_report: Callable[..., Any], database: Database
-) -> tuple[str, list[str]]:
+def verified(replay, make_report, database):
     """A submission with one published verification and many later ones; their ids in order."""
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
     with database.write() as session:
@@ -297,9 +266,7 @@ def verified(
     return replay.submission_id, [first.id, *(f"again-{number}" for number in range(MANY))]
 
 
-def test_a_submission_is_read_without_what_is_long_of_its_verifications(
-    verified: tuple[str, list[str]], client: TestClient, database: Database
-) -> None:
+def test_a_submission_is_read_without_what_is_long_of_its_verifications(verified, client, database):
     submission_id, ids = verified
     with statements_of(database) as sent:
         shown = client.get(f"/api/v1/submissions/{submission_id}").json()
@@ -309,9 +276,7 @@ def test_a_submission_is_read_without_what_is_long_of_its_verifications(
     assert not [statement for statement in sent if any(part in statement for part in long)]
 
 
-def test_reading_a_submission_leaves_none_of_its_verifications_behind(
-    verified: tuple[str, list[str]], client: TestClient
-) -> None:
+def test_reading_a_submission_leaves_none_of_its_verifications_behind(verified, client):
     address = f"/api/v1/submissions/{verified[0]}"
     assert client.get(address).status_code == 200
     gc.collect()
@@ -329,8 +294,8 @@ def test_reading_a_submission_leaves_none_of_its_verifications_behind(
 
 
 def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_others(
-    verified: tuple[str, list[str]], client: TestClient, database: Database
-) -> None:
+    verified, client, database
+):
     submission_id, ids = verified
     client.get("/api/v1/benchmarks/digits/records")  # Derived from duels, once a version.
     with statements_of(database) as sent:
@@ -347,8 +312,8 @@ def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_othe
 
 
 def test_a_list_of_verifications_reads_the_long_of_those_it_shows_at_once(
-    verified: tuple[str, list[str]], client: TestClient, database: Database
-) -> None:
+    verified, client, database
+):
     _, ids = verified
     with statements_of(database) as sent:
         shown = client.get("/api/v1/verifications?limit=3").json()["verifications"]

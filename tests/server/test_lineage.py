@@ -1,25 +1,21 @@
 """Lineage of packages: parents that are there, and the difference from them on a page."""
 
 import time
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.difference import MOST_LINES, difference
 from finishline.rules.trainings.lineage import Line, gain_of_runs, lines_of
 from finishline.rules.trainings.package import package_index
-from server.base.database import Database
 from server.base.models import Verification
-from tests.server.conftest import Person
 from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, paced_report
 from web.ideas import idea_lines
 
 PARENT = sha256_of(package_index(FILES))
 
 
-def child_of(sha256: str, **files: bytes) -> dict[str, bytes]:
+def child_of(sha256, **files):
     """A package with one more line that is based on another one."""
     manifest = MANIFEST.replace("[factors]", f'based_on = "sha256:{sha256}"\n[factors]')
     made = {"training.toml": manifest.encode(), "train.py": TRAIN.encode() + b"# more\nx = 1\n"}
@@ -27,16 +23,14 @@ def child_of(sha256: str, **files: bytes) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+def entries(client, database, walter):
     """A server with a worker that trains packages of anyone."""
     found = Entries(client, database, walter)
     found.greet()
     return found
 
 
-def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(entries, alice, bob, client):
     parent = entries.hand_in(alice).json()["id"]
     entries.measure(parent)
     files = child_of(PARENT, net_py=b'HOSTILE = "<script>alert(1)</script>\xe2\x80\x8b"\n')
@@ -60,9 +54,7 @@ def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(
     assert '<span class="removed">-x = 1\n</span>' in back
 
 
-def test_a_difference_of_sources_that_are_not_published_is_its_submitters(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_difference_of_sources_that_are_not_published_is_its_submitters(entries, alice, client):
     made = entries.hand_in(alice).json()
     child = entries.hand_in(alice, child_of(PARENT))
     assert child.status_code == 201, child.text
@@ -79,8 +71,8 @@ def test_a_difference_of_sources_that_are_not_published_is_its_submitters(
 
 @pytest.mark.parametrize("handed_in", [False, True])
 def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
-    entries: Entries, alice: Person, bob: Person, handed_in: bool
-) -> None:
+    entries, alice, bob, handed_in
+):
     if handed_in:
         assert entries.hand_in(alice).status_code == 201
 
@@ -93,11 +85,11 @@ def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
     assert "Hand the parent in first, or remove the line" in answer.json()["detail"]
 
 
-def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared() -> None:
+def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared():
     old = {"a.py": "x = 1\ny = 2\n", "b.py": "", "c.py": "z\n"}
     new = {"a.py": "x = 1\ny = 3\n", "c.py": "z\n", "d.txt": "1\n" * (MOST_LINES + 1)}
 
-    found: dict[str, Any] = {each.name: each.lines for each in difference(old, new)}
+    found = {each.name: each.lines for each in difference(old, new)}
 
     assert list(found) == ["a.py", "b.py", "d.txt"]
     assert [kind for kind, _ in found["a.py"]] == ["place", "same", "removed", "added", "same"]
@@ -105,7 +97,7 @@ def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared() -> N
     assert found["d.txt"] is None
 
 
-def test_the_slowest_difference_keeps_nobody_waiting() -> None:
+def test_the_slowest_difference_keeps_nobody_waiting():
     """Every other line is in both files, many times, and no two of them stand together."""
     lines = MOST_LINES // 4
     old, new = (
@@ -121,8 +113,8 @@ def test_the_slowest_difference_keeps_nobody_waiting() -> None:
 
 
 def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_known(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+    entries, alice, bob, client
+):
     address = "/benchmarks/digits/ideas"
     assert "No package is published yet" in client.get(address).text
     parent = entries.hand_in(alice).json()["id"]
@@ -166,7 +158,7 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
     assert "runs of two measurements" not in page
 
 
-def test_no_gain_is_told_where_a_run_missed_the_target() -> None:
+def test_no_gain_is_told_where_a_run_missed_the_target():
     slow, fast = [4.0, 4.1, 4.2], [2.0, 2.1, 2.2]
 
     found = gain_of_runs(4.1, fast, slow)
@@ -179,8 +171,8 @@ def test_no_gain_is_told_where_a_run_missed_the_target() -> None:
     assert gain_of_runs(4.1, fast[:1], slow) is None
 
 
-def test_a_package_without_a_gain_says_why() -> None:
-    def node(sha256: str, parent: str | None, seconds: float | None) -> dict[str, Any]:
+def test_a_package_without_a_gain_says_why():
+    def node(sha256, parent, seconds):
         same = {"low_seconds": None, "high_seconds": None, "runs": 5, "record_date": None}
         place = {"sha256": sha256, "parent": parent, "seconds": seconds}
         return {**same, **place, "gain": None, "branches": []}
@@ -193,7 +185,7 @@ def test_a_package_without_a_gain_says_why() -> None:
     assert "missed the target" in last["why_no_gain"]
 
 
-def test_a_line_goes_on_with_the_child_that_most_descend_from() -> None:
+def test_a_line_goes_on_with_the_child_that_most_descend_from():
     parents = {"a": None, "b": "a", "c": "a", "d": "c", "e": "b", "f": "e", "z": "gone"}
 
     lines = lines_of(parents)
@@ -202,8 +194,8 @@ def test_a_line_goes_on_with_the_child_that_most_descend_from() -> None:
     assert lines[0].branches == {"a": [Line(["c", "d"])]}
 
 
-def test_a_deep_history_is_one_line_whatever_hangs_beside_it() -> None:
-    parents: dict[int, int | None] = {0: None}
+def test_a_deep_history_is_one_line_whatever_hangs_beside_it():
+    parents = {0: None}
     for number in range(1, 2000):
         parents |= {number: number - 1, -number: number - 1}
 

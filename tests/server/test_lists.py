@@ -1,20 +1,16 @@
 """Lists of submissions and verifications, the organisers' buttons on them, and the search."""
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
 from server.base.models import Submission
 from tests.server.test_phases import sign_in
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 
 @pytest.fixture
-def three(digits_submission: Any, submit: Callable[..., Any], bob: Any) -> list[str]:
+def three(digits_submission, submit, bob):
     """Two submissions of alice, on eight H100 the second, and a hostile one of bob."""
     ids = [submit(digits_submission).json()["id"]]
     system = digits_submission.claim["system"]
@@ -30,7 +26,7 @@ def three(digits_submission: Any, submit: Callable[..., Any], bob: Any) -> list[
     return [*ids, submit(digits_submission, by=bob).json()["id"]]
 
 
-def listed(client: TestClient, address: str) -> list[str]:
+def listed(client, address):
     """Ids of the submissions in a list, in its order."""
     page = client.get(address, headers=BROWSER)
     assert page.status_code == 200, page.text
@@ -38,9 +34,7 @@ def listed(client: TestClient, address: str) -> list[str]:
     return re.findall(r'<td class="model"><a href="/submissions/(\w+)">', body)
 
 
-def test_submissions_are_listed_newest_first_and_filtered(
-    three: list[str], client: TestClient
-) -> None:
+def test_submissions_are_listed_newest_first_and_filtered(three, client):
     for query, expected in (
         ("", three[::-1]), ("benchmark=digits", three[::-1]), ("benchmark=imagenet", []),
         ("submitter=bob", three[2:]), ("accelerator=h100", three[1:2]), ("accelerator=L4", []),
@@ -56,9 +50,7 @@ def test_submissions_are_listed_newest_first_and_filtered(
     assert client.get("/submissions?evidence=gold").status_code == 422
 
 
-def test_a_page_of_a_list_leads_to_the_older_ones(
-    three: list[str], client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_a_list_leads_to_the_older_ones(three, client, monkeypatch):
     monkeypatch.setattr("server.submissions.listing.PAGE", 2)
     first = client.get("/submissions?submitter=").text
     older = re.findall(r'<a class="next" href="([^"]+)">Older', first)[0].replace("&amp;", "&")
@@ -72,9 +64,7 @@ def test_a_page_of_a_list_leads_to_the_older_ones(
     assert "None among the latest." in client.get("/submissions?accelerator=H100").text
 
 
-def test_a_list_and_a_search_hide_what_is_under_embargo(
-    three: list[str], client: TestClient, alice: Any, database: Database
-) -> None:
+def test_a_list_and_a_search_hide_what_is_under_embargo(three, client, alice, database):
     with database.write() as session:
         session.get_one(Submission, three[1]).embargoed = True
 
@@ -85,8 +75,8 @@ def test_a_list_and_a_search_hide_what_is_under_embargo(
     assert "wide net" in client.get("/search?q=wide").text.partition("<main")[2]
 
 
-def test_verifications_are_listed_by_verdict(replay: Any, client: TestClient) -> None:
-    def ids(query: str) -> list[str]:
+def test_verifications_are_listed_by_verdict(replay, client):
+    def ids(query):
         return re.findall(r'class="mono" href="/verifications/(\w+)"', client.get(query).text)
 
     assert ids("/verifications") == [replay.verification_id]
@@ -94,10 +84,8 @@ def test_verifications_are_listed_by_verdict(replay: Any, client: TestClient) ->
     assert ids("/verifications?verdict=verified") == []
 
 
-def test_a_search_finds_names_of_every_kind_or_the_nearest(
-    three: list[str], client: TestClient
-) -> None:
-    def found(words: str) -> str:
+def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
+    def found(words):
         return words_of(client.get(f"/search?q={words}", headers=BROWSER).text)
 
     assert "Benchmarks Digits (digits)" in found("digi")
@@ -114,9 +102,7 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(
     assert "<script>alert" not in client.get("/search", params={"q": HOSTILE}).text
 
 
-def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(
-    three: list[str], client: TestClient, olivia: Any
-) -> None:
+def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(three, client, olivia):
     sign_in(client, olivia)
     page = client.get("/console/submissions?submitter=alice").text
     assert re.findall(r'name="ids" value="(\w+)"', page) == three[1::-1]

@@ -3,10 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,10 +29,10 @@ class LiveServer:
     process: subprocess.Popen[bytes] | None = None
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self):
         """Start it, and wait until it answers."""
         command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(self.port)]
         self.process = subprocess.Popen(
@@ -50,25 +47,25 @@ class LiveServer:
             what="the server to answer",
         )
 
-    def kill(self) -> None:
+    def kill(self):
         """End it as a power cut would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
-    def headers(self, role: str) -> dict[str, str]:
+    def headers(self, role):
         with self.database.write() as session:
             made = create_token(session, user_name=role, role=role, expires_in=None)
         return {"Authorization": f"Bearer {made.secret}"}
 
-    def post(self, path: str, headers: dict[str, str], **body: Any) -> Any:
+    def post(self, path, headers, **body):
         answer = asking.post(f"{self.url}/api/v1{path}", headers=headers, timeout=20, **body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
 
 @pytest.fixture
-def live_server(sqlite_url: str, tmp_path: Path) -> Iterator[LiveServer]:
+def live_server(sqlite_url, tmp_path):
     """A running server without a worker and without a broker."""
     environment = {
         "FINISHLINE_DATABASE_URL": sqlite_url,
@@ -85,13 +82,13 @@ def live_server(sqlite_url: str, tmp_path: Path) -> Iterator[LiveServer]:
 class FakeWorker:
     """Posts what a worker would, without a training."""
 
-    def __init__(self, server: LiveServer, system: Any) -> None:
+    def __init__(self, server, system):
         self._server = server
         self._token = server.headers("worker")
-        self._grant: dict[str, Any] = {}
+        self._grant = {}
         self._system = system
 
-    def claim(self, attempt_id: str) -> None:
+    def claim(self, attempt_id):
         hello = {"system": asdict(self._system), "state": "idle"}
         self._server.post("/workers/hello", self._token, json=hello)
         asked = {
@@ -101,7 +98,7 @@ class FakeWorker:
         send_to(self._server.database, attempt_id, self._system.worker)
         self._grant = self._server.post(f"/attempts/{attempt_id}/claim", self._token, json=asked)
 
-    def post_evaluations(self, first: int, last: int) -> None:
+    def post_evaluations(self, first, last):
         """Tell the evaluations of the first run from one to another (both from 1)."""
         events = [
             {
@@ -116,16 +113,16 @@ class FakeWorker:
         ]
         self._post("evaluations", {"events": events})
 
-    def post_phase(self, phase: str, *, sequence: int) -> None:
+    def post_phase(self, phase, *, sequence):
         """Tell that the first run has come to a phase."""
         event = {"sequence": sequence, "run": 0, "kind": "phase", "phase": phase}
         self._post("evaluations", {"events": [event]})
 
-    def report(self, report: Any) -> None:
+    def report(self, report):
         stream_report(self._server.database, self._grant["attempt_id"], report)
         self._post("report", asdict(report))
 
-    def _post(self, what: str, body: Any) -> None:
+    def _post(self, what, body):
         grant = self._grant
         headers = {
             "Authorization": f"Bearer {grant['token']}",
@@ -135,7 +132,7 @@ class FakeWorker:
 
 
 @pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
+def tab(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     yield context.new_page()
     context.close()
@@ -149,26 +146,23 @@ WRITE_DOWN_WHAT_IS_SAID = """() => {
 }"""
 
 
-def texts(tab: Any, selector: str) -> list[str]:
+def texts(tab, selector):
     return [text.replace("\u00a0", " ") for text in tab.locator(selector).all_inner_texts()]
 
 
-def seeds_of(server: LiveServer, verification: dict[str, Any]) -> list[int]:
+def seeds_of(server, verification):
     """The sealed seeds of a verification, one for each run."""
     with server.database.read() as session:
         return list(session.get_one(Verification, verification["id"]).seeds)
 
 
 def test_a_replay_is_watched_to_its_verdict_over_a_restart(
-    live_server: LiveServer,
-    digits_submission: Any,
-    make_report: Callable[..., Any],
-    tab: Any,
-) -> None:
-    def shows(expression: str, expected: object) -> None:
+    live_server, digits_submission, make_report, tab
+):
+    def shows(expression, expected):
         wait_for(lambda: tab.evaluate(expression) == expected, seconds=30, what=expression)
 
-    errors: list[str] = []
+    errors = []
     tab.on("pageerror", lambda error: errors.append(str(error)))
     submission = live_server.post(
         "/submissions", live_server.headers("submitter"), files=digits_submission.files()

@@ -1,20 +1,17 @@
 """Sealed runs of lost attempts and of other kinds, and verdicts on figures that changed since."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from finishline.api.verifications import ASKED_FOR
-from finishline.rules.verification.job import Purpose, Request, Words, draw, trainings_of
-from finishline.rules.verification.messages import Failure, ReplayReport, Training
+from finishline.rules.verification.job import Purpose, Words, draw, trainings_of
+from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Verdict
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import (
     Calibration,
     JobTraining,
@@ -25,8 +22,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.services import Services
-from server.base.settings import Settings
 from server.benchmarks.queries import keep_definition
 from server.submissions.rescoring import Choice, rescore_submissions
 from server.verifications.dispatch import take_due
@@ -36,7 +31,7 @@ from server.verifications.pools import take_out_runs
 from server.verifications.record_candidates import ask_for_fresh_runs
 from tests.server.conftest import curve_of
 from tests.support.services import services_of
-from tests.support.streams import Streamed, stream_report, streamed
+from tests.support.streams import stream_report, streamed
 
 OWN = 2
 
@@ -44,11 +39,11 @@ OWN = 2
 class Attempts:
     """Attempts at a verification that are lost, and one that is reported."""
 
-    def __init__(self, client: TestClient, replay: Any, database: Database, report: Any) -> None:
+    def __init__(self, client, replay, database, report):
         self.client, self.replay, self.database = client, replay, database
         self.make_report = report
 
-    def greet(self, person: Any, *, organisers: bool) -> None:
+    def greet(self, person, *, organisers):
         """Let a person's worker say hello; an organisers' one was confirmed by the server."""
         name = f"{person.name}-1"
         system = vars(replace(self.make_report([]).system, worker=name))
@@ -59,18 +54,11 @@ class Attempts:
             row = update(WorkerRow).where(WorkerRow.name == name)
             session.execute(row.values(confirmed_by=by))
 
-    def made(self, pace: float, person: Any) -> ReplayReport:
-        report: ReplayReport = self.make_report(self.replay.seeds(), seconds_per_epoch=pace)
+    def made(self, pace, person):
+        report = self.make_report(self.replay.seeds(), seconds_per_epoch=pace)
         return replace(report, system=replace(report.system, worker=f"{person.name}-1"))
 
-    def lose(
-        self,
-        person: Any,
-        *,
-        runs: int,
-        pace: float,
-        change: Callable[[Streamed], Streamed] = lambda events: events,
-    ) -> None:
+    def lose(self, person, *, runs, pace, change=lambda events: events):
         """Finish so many runs and a part of the next one, then fall silent."""
         report = self.made(pace, person)
         last = report.runs[runs]
@@ -81,13 +69,13 @@ class Attempts:
         self.replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
         assert expire_leases(self.database) == 1
 
-    def report(self, person: Any, *, pace: float, **changes: Any) -> None:
+    def report(self, person, *, pace, **changes):
         """Train every run and report it."""
         report = replace(self.made(pace, person), **changes)
         sent = self.replay.report(self.claim(person), report)
         assert sent.status_code == 200, sent.text
 
-    def fail(self, person: Any) -> None:
+    def fail(self, person):
         """Report that the machinery failed before any run."""
         failure = Failure("infrastructure", "child_died", "the training died", "nothing to do")
         sent = self.replay.post_report(
@@ -95,44 +83,44 @@ class Attempts:
         )
         assert sent.status_code == 200, sent.text
 
-    def claim(self, person: Any) -> Any:
+    def claim(self, person):
         self.replay.worker = person
         claimed = self.replay.claim(worker=f"{person.name}-1")
         assert claimed.status_code == 200, claimed.text
         return claimed.json()
 
-    def pooled(self) -> dict[int, float | None]:
+    def pooled(self):
         """The seconds of each run of the pool, by its place in the plan."""
         with self.database.read() as session:
             rows = session.scalars(select(PoolRun).order_by(PoolRun.index)).all()
             assert len({row.seed for row in rows}) == len(rows)
             return {row.index: row.seconds for row in rows}
 
-    def seconds(self, pace: float, person: Any) -> dict[int, float | None]:
+    def seconds(self, pace, person):
         return {run.index: run.tta_seconds for run in self.made(pace, person).runs[OWN:]}
 
 
 @pytest.fixture
-def attempts(client: TestClient, replay: Any, database: Database, make_report: Any) -> Attempts:
+def attempts(client, replay, database, make_report):
     return Attempts(client, replay, database, make_report)
 
 
 @pytest.fixture
-def ours(attempts: Attempts, walter: Any) -> Any:
+def ours(attempts, walter):
     """The owner of a worker that counts as the organisers'."""
     attempts.greet(walter, organisers=True)
     return walter
 
 
 @pytest.fixture
-def theirs(attempts: Attempts, make_person: Callable[..., Any]) -> Any:
+def theirs(attempts, make_person):
     """The owner of another worker."""
     wilma = make_person("wilma", "worker")
     attempts.greet(wilma, organisers=False)
     return wilma
 
 
-def test_the_first_finished_training_of_a_seed_counts(attempts: Attempts, ours: Any) -> None:
+def test_the_first_finished_training_of_a_seed_counts(attempts, ours):
     attempts.lose(ours, runs=OWN + 1, pace=0.2)
     assert attempts.pooled() == {}
     attempts.report(ours, pace=0.1)
@@ -142,9 +130,7 @@ def test_the_first_finished_training_of_a_seed_counts(attempts: Attempts, ours: 
     assert attempts.replay.view()["outcome"] == "verified"
 
 
-def test_the_runs_count_too_where_no_attempt_is_left(
-    attempts: Attempts, ours: Any, client: TestClient
-) -> None:
+def test_the_runs_count_too_where_no_attempt_is_left(attempts, ours, client):
     attempts.lose(ours, runs=OWN + 1, pace=0.2)
     attempts.lose(ours, runs=OWN + 2, pace=0.1)
     attempts.fail(ours)
@@ -162,8 +148,8 @@ def test_the_runs_count_too_where_no_attempt_is_left(
 
 @pytest.mark.parametrize(("pace", "believed"), [(0.11, True), (0.2, False)])
 def test_anothers_worker_is_believed_where_the_report_agrees(
-    pace: float, believed: bool, attempts: Attempts, ours: Any, theirs: Any
-) -> None:
+    pace, believed, attempts, ours, theirs
+):
     attempts.lose(theirs, runs=OWN + 1, pace=pace)
     attempts.report(ours, pace=0.1)
     first = attempts.seconds(pace if believed else 0.1, theirs)[OWN]
@@ -171,10 +157,8 @@ def test_anothers_worker_is_believed_where_the_report_agrees(
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours) | {OWN: first})
 
 
-def test_through_a_lens_a_lost_run_is_seen_as_it_was_posted(
-    attempts: Attempts, ours: Any, client: TestClient, olivia: Any
-) -> None:
-    def at_95(pace: float, index: int) -> float:
+def test_through_a_lens_a_lost_run_is_seen_as_it_was_posted(attempts, ours, client, olivia):
+    def at_95(pace, index):
         run = attempts.made(pace, ours).runs[index]
         return next(item.seconds for item in run.evaluations if item.quality >= 95.0)
 
@@ -195,7 +179,7 @@ def test_through_a_lens_a_lost_run_is_seen_as_it_was_posted(
     assert entry["measured_seconds"] == pytest.approx(sum(kept) / len(kept))
 
 
-def test_anothers_worker_alone_adds_nothing(attempts: Attempts, theirs: Any) -> None:
+def test_anothers_worker_alone_adds_nothing(attempts, theirs):
     for _ in range(3):
         attempts.lose(theirs, runs=OWN + 1, pace=0.05)
 
@@ -203,11 +187,11 @@ def test_anothers_worker_alone_adds_nothing(attempts: Attempts, theirs: Any) -> 
     assert attempts.pooled() == {}
 
 
-def at_once(events: Streamed) -> Streamed:
+def at_once(events):
     return [(moment * 0.1, event) for moment, event in events]
 
 
-def copied(events: Streamed) -> Streamed:
+def copied(events):
     """Every run with the qualities of the first."""
     first = [event["quality"] for _, event in events if event["run"] == 0 and "quality" in event]
     return [
@@ -216,7 +200,7 @@ def copied(events: Streamed) -> Streamed:
     ]
 
 
-def other_ledger(events: Streamed) -> Streamed:
+def other_ledger(events):
     return [
         (moment, event | {"seconds": event["seconds"] / 2} if "epoch" in event else event)
         for moment, event in events
@@ -224,16 +208,14 @@ def other_ledger(events: Streamed) -> Streamed:
 
 
 @pytest.mark.parametrize("lie", [at_once, copied, other_ledger])
-def test_events_that_no_report_could_have_keep_nothing(
-    lie: Callable[[Streamed], Streamed], attempts: Attempts, ours: Any
-) -> None:
+def test_events_that_no_report_could_have_keep_nothing(lie, attempts, ours):
     attempts.lose(ours, runs=OWN + 1, pace=0.2, change=lie)
     attempts.report(ours, pace=0.1)
 
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
 
 
-def test_a_worker_whose_report_was_refused_keeps_nothing(attempts: Attempts, ours: Any) -> None:
+def test_a_worker_whose_report_was_refused_keeps_nothing(attempts, ours):
     report = attempts.made(0.2, ours)
     grant = attempts.claim(ours)
     stream_report(attempts.database, grant["attempt_id"], report)
@@ -244,9 +226,7 @@ def test_a_worker_whose_report_was_refused_keeps_nothing(attempts: Attempts, our
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
 
 
-def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(
-    attempts: Attempts, ours: Any, theirs: Any
-) -> None:
+def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(attempts, ours, theirs):
     attempts.lose(ours, runs=OWN + 1, pace=0.2)
     attempts.lose(ours, runs=OWN + 1, pace=0.2)
     attempts.fail(ours)
@@ -260,10 +240,8 @@ def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(
     assert attempts.pooled() == {}
 
 
-def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(
-    attempts: Attempts, ours: Any
-) -> None:
-    def ended(events: Streamed) -> Streamed:
+def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(attempts, ours):
+    def ended(events):
         own = [(moment, event) for moment, event in events if event["run"] == OWN]
         moment, last = own[-1]
         end = {
@@ -279,9 +257,7 @@ def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
 
 
-def test_a_few_fresh_runs_confirm_nothing_and_are_not_drawn_again(
-    attempts: Attempts, ours: Any, database: Database
-) -> None:
+def test_a_few_fresh_runs_confirm_nothing_and_are_not_drawn_again(attempts, ours, database):
     attempts.report(ours, pace=0.1)
     with database.write() as session:
         verification = session.get_one(Verification, attempts.replay.verification_id)
@@ -316,9 +292,7 @@ def test_a_few_fresh_runs_confirm_nothing_and_are_not_drawn_again(
     assert all(run["counted"] == run["fresh"] for run in view["runs"])
 
 
-def test_what_a_worker_posts_of_a_runs_end_is_stored(
-    attempts: Attempts, ours: Any, client: TestClient
-) -> None:
+def test_what_a_worker_posts_of_a_runs_end_is_stored(attempts, ours, client):
     grant = attempts.claim(ours)
     failure = asdict(Failure("time_limit", "run_time_limit", "it took too long", "ask"))
     end = {"sequence": 0, "run": 0, "kind": "run_finished", "status": "failed",
@@ -331,9 +305,7 @@ SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
 
 
 @pytest.fixture
-def calibration(
-    replay: Any, client: TestClient, database: Database, settings: Settings, olivia: Any
-) -> Any:
+def calibration(replay, client, database, settings, olivia):
     """The fixture `replay`, turned to a calibration of two runs that has no submission."""
     digits = services_of(client).benchmarks["digits"]
     with database.write() as session:
@@ -390,12 +362,8 @@ def calibration(
 
 
 def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
-    calibration: Any,
-    database: Database,
-    client: TestClient,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    calibration, database, client, walter, make_report
+):
     hello = {"system": vars(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
     with database.write() as session:
@@ -410,9 +378,7 @@ def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
     assert sending.queue == "replay.walter-1"
 
 
-def test_a_report_is_kept_and_judges_nobody(
-    calibration: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_report_is_kept_and_judges_nobody(calibration, make_report):
     past_the_target = [60.0, 97.6, 97.4, 98.2]
     report = make_report(calibration.seeds(), qualities=past_the_target)
     answer = calibration.report(calibration.claim().json(), report).json()
@@ -429,13 +395,13 @@ def test_a_report_is_kept_and_judges_nobody(
     assert calibration.status() == "claimed"
 
 
-def test_the_settings_of_its_runs_are_secret_until_the_end(calibration: Any) -> None:
+def test_the_settings_of_its_runs_are_secret_until_the_end(calibration):
     assert calibration.view()["hyperparameters"] is None
 
 
 def test_a_calibration_that_fails_or_is_cancelled_says_nothing_of_anybody(
-    calibration: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+    calibration, client, olivia, make_report
+):
     failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
     report = make_report([])
     object.__setattr__(report, "failure", failure)
@@ -448,17 +414,13 @@ def test_a_calibration_that_fails_or_is_cancelled_says_nothing_of_anybody(
     assert client.post(cancel, headers=olivia.headers).status_code == 409
 
 
-def test_a_running_calibration_can_be_cancelled(
-    calibration: Any, client: TestClient, olivia: Any
-) -> None:
+def test_a_running_calibration_can_be_cancelled(calibration, client, olivia):
     cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
 
     assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
 
 
-def test_pages_and_lists_show_what_has_no_submission(
-    calibration: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_pages_and_lists_show_what_has_no_submission(calibration, client, make_report):
     address = f"/verifications/{calibration.verification_id}"
     assert "the reference is trained to its end" in client.get(address).text
     assert "· calibration</small>" in client.get("/").text
@@ -474,18 +436,12 @@ def test_pages_and_lists_show_what_has_no_submission(
     assert "event: end" in events
 
 
-def plan_trial(request: Request) -> list[Training]:
+def plan_trial(request):
     """Plan one training of the reference with another batch size than the claim's."""
     return trainings_of(draw(request.entropy, runs=1), request.package, {"batch_size": 32.0})
 
 
-def test_a_new_purpose_costs_its_rules_alone(
-    replay: Any,
-    client: TestClient,
-    olivia: Any,
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_new_purpose_costs_its_rules_alone(replay, client, olivia, make_report, monkeypatch):
     trial = Purpose(
         "trial",
         plan_trial,
@@ -513,9 +469,9 @@ def test_a_new_purpose_costs_its_rules_alone(
 
 
 def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
-    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-) -> None:
-    services: Services = services_of(client)
+    replay, client, database, make_report
+):
+    services = services_of(client)
     # As scored by a rule that is corrected later: the first run took a second longer.
     with database.write() as session:
         run = session.query(RunRow).filter_by(submission_id=replay.submission_id, index=0).one()
@@ -543,14 +499,8 @@ def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
 
 @pytest.mark.parametrize(("last", "told"), [(98.1, True), (97.5, False)])
 def test_a_verdict_says_that_its_epochs_are_read_off_where_they_are_not_whole(
-    last: float,
-    told: bool,
-    digits_submission: Any,
-    make_log: Callable[..., bytes],
-    make_report: Callable[..., Any],
-    request: pytest.FixtureRequest,
-    client: TestClient,
-) -> None:
+    last, told, digits_submission, make_log, make_report, request, client
+):
     """A curve crosses 97.5 % before its evaluation at 98.1 %, and at the one that is exactly it."""
     curve = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, last]
     for seed, name in enumerate(digits_submission.logs):

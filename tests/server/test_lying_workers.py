@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
-from server.base.database import Database
 from server.base.models import AuditRecord
 from tests.support.streams import Streamed, stream_report, streamed
 
 Lie = Callable[[ReplayReport, Any], tuple[ReplayReport, Streamed]]
 
 
-def with_curves(report: ReplayReport, curves: list[list[float]]) -> ReplayReport:
+def with_curves(report, curves):
     """The report with other qualities, as far as its runs go."""
     runs = [
         replace(
@@ -32,14 +30,14 @@ def with_curves(report: ReplayReport, curves: list[list[float]]) -> ReplayReport
     return replace(report, runs=[_ended(run) for run in runs])
 
 
-def _ended(run: Any) -> Any:
+def _ended(run):
     """A run that ends with its last evaluation."""
     last = run.evaluations[-1]
     seconds = {"parent_seconds": last.seconds, "child_seconds": last.seconds}
     return replace(run, ledger=last.ledger, tta_seconds=last.seconds, **seconds)
 
 
-def scaled(report: ReplayReport, factor: float) -> ReplayReport:
+def scaled(report, factor):
     """The report with every second multiplied."""
     runs = [
         replace(
@@ -58,24 +56,24 @@ def scaled(report: ReplayReport, factor: float) -> ReplayReport:
     return replace(report, runs=[_ended(run) for run in runs])
 
 
-def at(moments: Callable[[float], float], events: Streamed) -> Streamed:
+def at(moments, events):
     """The events as they came at other moments."""
     return [(moments(moment), event) for moment, event in events]
 
 
-def calibrated_curves(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def calibrated_curves(honest, replay):
     curves = [list(run.quality) for run in replay.digits.reference_runs_at(64)]
     lie = with_curves(honest, curves)
     return lie, streamed(lie)
 
 
-def one_curve_for_all(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def one_curve_for_all(honest, replay):
     curve = [item.quality for item in honest.runs[0].evaluations]
     lie = with_curves(honest, [curve] * len(honest.runs))
     return lie, streamed(lie)
 
 
-def the_claims_own(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def the_claims_own(honest, replay):
     path = f"/api/v1/submissions/{replay.submission_id}"
     files = [run["file"] for run in replay.client.get(path).json()["runs"]]
     curves = replay.claimed_curves(files)
@@ -84,27 +82,27 @@ def the_claims_own(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Str
     return lie, streamed(lie)
 
 
-def nine_points_under(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def nine_points_under(honest, replay):
     under = [[item.quality - 9 for item in run.evaluations] for run in honest.runs]
     return with_curves(honest, under), streamed(honest)
 
 
-def twice_the_seconds(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def twice_the_seconds(honest, replay):
     lie = scaled(honest, 2.0)
     return lie, at(lambda moment: moment / 2, streamed(lie))
 
 
-def in_28_ms(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def in_28_ms(honest, replay):
     events = streamed(honest)
     return honest, at(lambda moment: moment * 0.028 / events[-1][0], events)
 
 
-def late_in_one_burst(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def late_in_one_burst(honest, replay):
     events = streamed(honest)
     return honest, at(lambda _: events[-1][0], events)
 
 
-def shaved(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def shaved(honest, replay):
     """Each run a fifth of a second shorter than it was, which one late post may explain."""
     factor = 1 - 0.2 / honest.runs[0].evaluations[-1].seconds
     lie = scaled(honest, factor)
@@ -112,28 +110,28 @@ def shaved(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
     return lie, [(moment, event) for (moment, _), (_, event) in runs]
 
 
-def warped(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def warped(honest, replay):
     lie = scaled(honest, 0.08)
     return lie, at(lambda moment: moment / 0.08, streamed(lie))
 
 
-def not_posted(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def not_posted(honest, replay):
     return honest, [(0.0, {"run": 0, "kind": "run_started"})]
 
 
-def impossible(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def impossible(honest, replay):
     huge = [[*(item.quality for item in run.evaluations[:-1]), 2e300] for run in honest.runs]
     lie = with_curves(honest, huge)
     return lie, streamed(lie)
 
 
-def beyond_all(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def beyond_all(honest, replay):
     beyond = [[*(item.quality for item in run.evaluations[:3]), 100.5] for run in honest.runs]
     lie = with_curves(honest, beyond)
     return lie, streamed(lie)
 
 
-def second_half_beyond(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def second_half_beyond(honest, replay):
     runs = [
         replace(run, evaluations=[replace(each, second_half=101.0) for each in run.evaluations])
         for run in honest.runs
@@ -142,13 +140,13 @@ def second_half_beyond(honest: ReplayReport, replay: Any) -> tuple[ReplayReport,
     return lie, streamed(lie)
 
 
-def less_than_no_energy(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def less_than_no_energy(honest, replay):
     sensors = RunTelemetry(energy_joules=-1.0, temperature_max_celsius=-5.0)
     runs = [replace(run, telemetry=sensors) for run in honest.runs]
     return replace(honest, runs=runs), streamed(honest)
 
 
-def early(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+def early(honest, replay):
     runs = [_ended(replace(run, evaluations=run.evaluations[:5])) for run in honest.runs]
     lie = replace(honest, runs=runs)
     return lie, streamed(lie)
@@ -174,7 +172,7 @@ LIES: dict[str, tuple[Lie, str]] = {
 
 
 @pytest.fixture
-def lied_to(replay: Any, digits: Benchmark, make_log: Callable[..., bytes]) -> Any:
+def lied_to(replay, digits, make_log):
     """The fixture `replay`, which knows the benchmark and the curves of its claim."""
     replay.digits = digits
     replay.claimed_curves = lambda files: [
@@ -184,7 +182,7 @@ def lied_to(replay: Any, digits: Benchmark, make_log: Callable[..., bytes]) -> A
     return replay
 
 
-def refused(replay: Any, report: ReplayReport, events: Streamed) -> str:
+def refused(replay, report, events):
     """Why a report is refused; what follows for its attempt is what follows for every lie."""
     grant = replay.claim().json()
     stream_report(replay.database, grant["attempt_id"], report, events=events)
@@ -203,9 +201,7 @@ def refused(replay: Any, report: ReplayReport, events: Streamed) -> str:
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_report_that_is_a_lie_is_refused(
-    lie: str, lied_to: Any, make_report: Callable[..., Any], database: Database
-) -> None:
+def test_a_report_that_is_a_lie_is_refused(lie, lied_to, make_report, database):
     tell, wanted = LIES[lie]
     report, events = tell(make_report(lied_to.seeds()), lied_to)
     why = refused(lied_to, report, events)
@@ -221,9 +217,7 @@ def test_a_report_that_is_a_lie_is_refused(
     assert honest.json()["outcome"] == "verified"
 
 
-def test_the_replays_of_another_verification_are_refused(
-    replay: Any, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_replays_of_another_verification_are_refused(replay, olivia, make_report):
     first = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), first).json()["outcome"] == "verified"
     path = f"/api/v1/submissions/{replay.submission_id}/verifications"
@@ -244,9 +238,7 @@ def test_the_replays_of_another_verification_are_refused(
     assert verified in told or "of the report" in told
 
 
-def test_the_report_of_another_worker_is_refused(
-    replay: Any, client: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_report_of_another_worker_is_refused(replay, client, make_report):
     report = make_report(replay.seeds())
     hello = {"system": vars(report.system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
@@ -258,14 +250,12 @@ def test_the_report_of_another_worker_is_refused(
     assert replay.view()["outcome"] is None
 
 
-def is_evaluation_of_first(event: dict[str, Any]) -> bool:
+def is_evaluation_of_first(event):
     return (event["run"], event["kind"]) == (0, "evaluation")
 
 
 @pytest.mark.parametrize(("late_seconds", "status"), [(0.2, 200), (0.5, 422)])
-def test_a_post_may_come_a_quarter_of_a_second_late(
-    late_seconds: float, status: int, replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_post_may_come_a_quarter_of_a_second_late(late_seconds, status, replay, make_report):
     report = make_report(replay.seeds())
     events = [
         (moment + (late_seconds if is_evaluation_of_first(event) else 0.0), event)

@@ -4,21 +4,16 @@ import csv
 import html
 import io
 import shutil
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.board_versions import raise_board_version
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Pool, PoolRun, Submission, Verification
-from server.base.settings import Settings
 from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
@@ -29,20 +24,17 @@ from tests.support.services import services_of
 BOARD = "/api/v1/leaderboards/digits"
 
 
-def entries(client: TestClient, **query: Any) -> list[dict[str, Any]]:
+def entries(client, **query):
     response = client.get(BOARD, params=query)
     assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()["entries"]
-    return found
+    return response.json()["entries"]
 
 
 @pytest.fixture
-def verify(
-    client: TestClient, olivia: Any, make_report: Callable[..., Any], replay: Any
-) -> Callable[..., Any]:
+def verify(client, olivia, make_report, replay):
     """Have a submission replayed; the report is changed by `change` before it is sent."""
 
-    def run(submission_id: str | None = None, *, change: Any = None, **report: Any) -> Any:
+    def run(submission_id=None, *, change=None, **report):
         if submission_id is not None:
             asked = client.post(
                 f"/api/v1/submissions/{submission_id}/verifications",
@@ -59,9 +51,7 @@ def verify(
     return run
 
 
-def test_a_claim_has_no_number_and_a_provisional_rank(
-    submit: Callable[..., Any], digits_submission: Any, client: TestClient
-) -> None:
+def test_a_claim_has_no_number_and_a_provisional_rank(submit, digits_submission, client):
     sent = submit(digits_submission).json()["id"]
     (entry,) = entries(client)
 
@@ -72,9 +62,7 @@ def test_a_claim_has_no_number_and_a_provisional_rank(
     assert entry["measured_seconds"] is None
 
 
-def test_a_replayed_claim_ranks_at_our_time(
-    verify: Callable[..., Any], replay: Any, client: TestClient
-) -> None:
+def test_a_replayed_claim_ranks_at_our_time(verify, replay, client):
     report = verify(seconds_per_epoch=0.13)
     (entry,) = entries(client)
 
@@ -92,14 +80,7 @@ def test_a_replayed_claim_ranks_at_our_time(
     assert entry["cost_usd"] == pytest.approx(entry["measured_seconds"] / 3600 * 0.1)
 
 
-def test_a_forged_time_gains_nothing(
-    verify: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    bob: Any,
-    make_log: Callable[..., bytes],
-) -> None:
+def test_a_forged_time_gains_nothing(verify, submit, digits_submission, client, bob, make_log):
     """Logs with all times scaled by 0.08 never take rank 1 from what was measured here."""
     verify()
     forged = deepcopy(digits_submission)
@@ -116,13 +97,8 @@ def test_a_forged_time_gains_nothing(
 
 
 def test_one_configuration_is_one_row_whoever_submits_it(
-    verify: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    database: Database,
-    bob: Any,
-) -> None:
+    verify, submit, digits_submission, client, database, bob
+):
     verify()
     (alone,) = entries(client)
     sent = submit(digits_submission, by=bob).json()["id"]
@@ -136,13 +112,11 @@ def test_one_configuration_is_one_row_whoever_submits_it(
         assert len(session.scalars(select(Pool)).all()) == 1
 
 
-def test_a_miss_counts_as_infinite_and_own_seeds_never_count(
-    verify: Callable[..., Any], replay: Any, database: Database, client: TestClient
-) -> None:
+def test_a_miss_counts_as_infinite_and_own_seeds_never_count(verify, replay, database, client):
     with database.write() as session:
         session.get_one(Verification, replay.verification_id).own_runs = 1
 
-    def miss(report: Any) -> Any:
+    def miss(report):
         *others, last = report.runs
         below = [replace(each, quality=50.0) for each in last.evaluations]
         missed = replace(last, status="not_reached", tta_seconds=None, evaluations=below)
@@ -160,10 +134,8 @@ def test_a_miss_counts_as_infinite_and_own_seeds_never_count(
     "why",
     ["another class", "shared processor", "drift", "own implementation"],
 )
-def test_what_was_not_timed_is_claimed_and_its_epochs_agree(
-    verify: Callable[..., Any], replay: Any, client: TestClient, database: Database, why: str
-) -> None:
-    def change(report: Any) -> Any:
+def test_what_was_not_timed_is_claimed_and_its_epochs_agree(verify, replay, client, database, why):
+    def change(report):
         if why == "another class":
             return report
         if why == "shared processor":
@@ -184,12 +156,7 @@ def test_what_was_not_timed_is_claimed_and_its_epochs_agree(
     assert (entry["evidence"], entry["check"]) == ("claimed", "epochs_agree")
 
 
-def test_filters_of_evidence_and_check(
-    verify: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-) -> None:
+def test_filters_of_evidence_and_check(verify, submit, digits_submission, client):
     verify()
     submit(digits_submission)
 
@@ -200,9 +167,7 @@ def test_filters_of_evidence_and_check(
     assert client.get(BOARD, params={"evidence": "seen"}).status_code == 422
 
 
-def test_a_submission_tells_its_place_and_our_time_as_its_board_does(
-    verify: Callable[..., Any], replay: Any, client: TestClient
-) -> None:
+def test_a_submission_tells_its_place_and_our_time_as_its_board_does(verify, replay, client):
     verify(seconds_per_epoch=0.13)
     (entry,) = entries(client)
     view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
@@ -214,9 +179,7 @@ def test_a_submission_tells_its_place_and_our_time_as_its_board_does(
     assert view["rank"] == 1
 
 
-def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(
-    verify: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(verify, client):
     verify(seconds_per_epoch=0.13)
     (entry,) = entries(client, metric="cost")
 
@@ -225,8 +188,8 @@ def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(
 
 
 def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
-    verify: Callable[..., Any], replay: Any, client: TestClient
-) -> None:
+    verify, replay, client
+):
     report = verify(seconds_per_epoch=0.13)
     (entry,) = entries(client, target=95.0)
 
@@ -248,9 +211,7 @@ QUALITY = 91.2345678
 
 
 @pytest.fixture
-def claim(
-    digits_submission: Any, make_log: Callable[..., bytes], submit: Callable[..., Any], alice: Any
-) -> dict[str, Any]:
+def claim(digits_submission, make_log, submit, alice):
     """A claim of alice's whose seeds and curve can be told from all others."""
     curve = [40.0, 80.0, QUALITY, 94.0, 96.0, 96.5, 97.0, 98.1]
     digits_submission.logs = {
@@ -261,11 +222,10 @@ def claim(
         )
         for index, seed in enumerate(SEEDS)
     }
-    view: dict[str, Any] = submit(digits_submission, by=alice, as_is=True).json()
-    return view
+    return submit(digits_submission, by=alice, as_is=True).json()
 
 
-def known(claim: dict[str, Any], verification_id: str) -> dict[str, str]:
+def known(claim, verification_id):
     return NAMES | {
         "submission_id": claim["id"],
         "public": claim["id"],
@@ -276,34 +236,28 @@ def known(claim: dict[str, Any], verification_id: str) -> dict[str, str]:
     }
 
 
-def secrets(claim: dict[str, Any]) -> tuple[str, ...]:
+def secrets(claim):
     """What tells of the runs: a seed, a log's hash, a quality of a curve."""
     hashes = [run["log_sha256"] for run in claim["runs"]]
     return (*map(str, SEEDS), *hashes, str(QUALITY)[:8])
 
 
 @pytest.fixture
-def verification_id(claim: dict[str, Any], client: TestClient, olivia: Any) -> str:
+def verification_id(claim, client, olivia):
     address = f"/api/v1/submissions/{claim['id']}/verifications"
     return str(client.post(address, headers=olivia.headers).json()["id"])
 
 
 def test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them(
-    claim: dict[str, Any],
-    verification_id: str,
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    walter: Any,
-    olivia: Any,
-) -> None:
+    claim, verification_id, client, alice, bob, walter, olivia
+):
     readable = {
         "/api/v1/submissions/{submission_id}",
         "/api/v1/submissions/{submission_id}/runs",
         "/api/v1/submissions/{submission_id}/runs/{index}/curve",
         "/api/v1/submissions/{submission_id}/runs/{index}/log",
     }
-    found: dict[str, set[str]] = {"alice": set(), "olivia": set()}
+    found = {"alice": set(), "olivia": set()}
     for path, address in addresses(client, known(claim, verification_id)):
         if path.endswith("/events") or path.startswith(("/console", "/static")):
             continue
@@ -321,8 +275,8 @@ def test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organi
 
 
 def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
-    replay: Any, client: TestClient, alice: Any, bob: Any, olivia: Any
-) -> None:
+    replay, client, alice, bob, olivia
+):
     own = replay.view()["own_runs"]
     assert own > 0
     told = [
@@ -333,7 +287,7 @@ def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
     assert replay.post(replay.claim().json(), told).status_code == 200
     race = f"/api/v1/verifications/{replay.verification_id}/race"
 
-    def seen(headers: dict[str, str]) -> list[float]:
+    def seen(headers):
         runs = client.get(race, headers=headers).json()["runs"]
         return [point["quality"] for run in runs for point in run["evaluations"]]
 
@@ -350,9 +304,7 @@ def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
         assert str(QUALITY)[:5] not in client.get(address).text
 
 
-def test_figures_are_shown_meanwhile_with_the_day_of_the_rest(
-    claim: dict[str, Any], client: TestClient
-) -> None:
+def test_figures_are_shown_meanwhile_with_the_day_of_the_rest(claim, client):
     view = client.get(f"/api/v1/submissions/{claim['id']}").json()
 
     assert view["result"] == claim["result"]
@@ -367,9 +319,7 @@ def test_figures_are_shown_meanwhile_with_the_day_of_the_rest(
     assert [entry["submission_id"] for entry in board["entries"]] == [claim["id"]]
 
 
-def test_after_30_days_the_runs_are_everybodys(
-    claim: dict[str, Any], client: TestClient, database: Database
-) -> None:
+def test_after_30_days_the_runs_are_everybodys(claim, client, database):
     with database.write() as session:
         submission = session.get_one(Submission, claim["id"])
         assert submission.revealed_at == submission.submitted_at + timedelta(days=30)
@@ -381,9 +331,7 @@ def test_after_30_days_the_runs_are_everybodys(
     assert client.get(f"/api/v1/submissions/{claim['id']}/runs/0/log").status_code == 200
 
 
-def test_the_first_verdict_shows_the_runs(
-    replay: Any, make_report: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_first_verdict_shows_the_runs(replay, make_report, client):
     address = f"/api/v1/submissions/{replay.submission_id}"
     assert client.get(f"{address}/runs/0/curve").status_code == 404
 
@@ -394,8 +342,8 @@ def test_the_first_verdict_shows_the_runs(
 
 
 def test_a_verification_that_ends_without_a_verdict_opens_no_seeds_of_a_hidden_claim(
-    claim: dict[str, Any], verification_id: str, client: TestClient, olivia: Any
-) -> None:
+    claim, verification_id, client, olivia
+):
     address = f"/api/v1/verifications/{verification_id}"
     client.post(f"{address}/cancel", json={"reason": "wrong class"}, headers=olivia.headers)
 
@@ -405,18 +353,14 @@ def test_a_verification_that_ends_without_a_verdict_opens_no_seeds_of_a_hidden_c
     assert view["seeds"] is None
 
 
-def test_an_archive_is_hidden_from_nobody(
-    digits_submission: Any, client: TestClient, submit: Callable[..., Any], olivia: Any
-) -> None:
+def test_an_archive_is_hidden_from_nobody(digits_submission, client, submit, olivia):
     digits_submission.form = {"archive": "true"}
     view = submit(digits_submission, by=olivia).json()
 
     assert client.get(f"/api/v1/submissions/{view['id']}").json()["runs"] == view["runs"]
 
 
-def test_through_a_lens_hidden_curves_give_no_time_and_the_board_says_why(
-    claim: dict[str, Any], client: TestClient, alice: Any
-) -> None:
+def test_through_a_lens_hidden_curves_give_no_time_and_the_board_says_why(claim, client, alice):
     asked = "/api/v1/leaderboards/digits?target=95"
     for headers in ({}, alice.headers):
         (entry,) = client.get(asked, headers=headers).json()["entries"]
@@ -425,7 +369,7 @@ def test_through_a_lens_hidden_curves_give_no_time_and_the_board_says_why(
 
 
 @pytest.fixture
-def listed(settings: Settings, tmp_path: Path) -> None:
+def listed(settings, tmp_path):
     """A server whose digits lists the claims whose epochs agree."""
     folder = tmp_path / "definitions"
     shutil.copytree(settings.benchmarks_dir, folder)
@@ -435,7 +379,7 @@ def listed(settings: Settings, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def agreed(replay: Any, make_report: Any, database: Database) -> str:
+def agreed(replay, make_report, database):
     """A claim made with its submitter's own code and a ticket, whose epochs agree."""
     with database.write() as session:
         submission = session.get_one(Submission, replay.submission_id)
@@ -446,9 +390,7 @@ def agreed(replay: Any, make_report: Any, database: Database) -> str:
 
 
 @pytest.mark.usefixtures("listed")
-def test_a_listed_claim_has_a_place_of_its_own_kind_and_no_rank(
-    agreed: str, client: TestClient
-) -> None:
+def test_a_listed_claim_has_a_place_of_its_own_kind_and_no_rank(agreed, client):
     (entry,) = client.get(BOARD).json()["entries"]
     places = ("rank", "listed_rank", "provisional_rank", "not_separated_from", "tied")
     assert [entry[name] for name in places] == [None, 1, None, None, False]
@@ -461,7 +403,7 @@ def test_a_listed_claim_has_a_place_of_its_own_kind_and_no_rank(
 
 
 @pytest.mark.usefixtures("listed")
-def test_the_list_has_a_heading_of_its_own_on_the_board(agreed: str, client: TestClient) -> None:
+def test_the_list_has_a_heading_of_its_own_on_the_board(agreed, client):
     board = html.unescape(words_of(client.get("/benchmarks/digits").text))
     assert "Claimed: times are the submitters' own" in board
     assert "[1]" in board
@@ -472,9 +414,7 @@ def test_the_list_has_a_heading_of_its_own_on_the_board(agreed: str, client: Tes
 
 
 @pytest.mark.usefixtures("listed")
-def test_a_claim_without_a_ticket_is_not_in_the_list(
-    agreed: str, database: Database, client: TestClient
-) -> None:
+def test_a_claim_without_a_ticket_is_not_in_the_list(agreed, database, client):
     with database.write() as session:
         session.get_one(Submission, agreed).ticket_id = None
         raise_board_version(session, "digits", submission_id=agreed)

@@ -2,16 +2,14 @@
 
 import re
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import cycle, islice
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import ConsoleSession, Token
 from server.base.settings import Settings
 from server.people.accounts import hash_token
@@ -45,16 +43,16 @@ EVERY_WAY = (
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """Settings of a server that members alone read."""
     return settings.model_copy(update={"reads": "members"})
 
 
 @pytest.fixture
-def sign_in(client: TestClient) -> Callable[[Any], dict[str, str]]:
+def sign_in(client):
     """Signs somebody in; returns the header of their browser."""
 
-    def cookie_of(person: Any) -> dict[str, str]:
+    def cookie_of(person):
         sent = {"token": person.secret}
         answer = client.post("/console/sign-in", data=sent, headers=ORIGIN, follow_redirects=False)
         secret = answer.cookies[COOKIE]
@@ -65,11 +63,7 @@ def sign_in(client: TestClient) -> Callable[[Any], dict[str, str]]:
 
 
 @pytest.fixture
-def strangers(
-    make_person: Callable[..., Any],
-    sign_in: Callable[[Any], dict[str, str]],
-    database: Database,
-) -> dict[str, dict[str, str]]:
+def strangers(make_person, sign_in, database):
     """Headers of everybody who is no member, by the reason."""
     people = {name: make_person(name, "organiser") for name in ("expired", "revoked", "removed")}
     idle = make_person("idle", "organiser")
@@ -95,18 +89,13 @@ def strangers(
     )  # fmt: skip
 
 
-def is_stream(address: str) -> bool:
+def is_stream(address):
     return address.endswith("/events")
 
 
 def test_no_address_tells_a_stranger_anything_and_members_read_as_they_do_elsewhere(
-    hidden: dict[str, str],
-    client: TestClient,
-    settings: Settings,
-    strangers: dict[str, dict[str, str]],
-    sign_in: Callable[[Any], dict[str, str]],
-    bob: Any,
-) -> None:
+    hidden, client, settings, strangers, sign_in, bob
+):
     browser = sign_in(bob)
     everywhere = {address for _, address in addresses(client, hidden)}
     everywhere |= {"/docs-assets/swagger-ui.css", "/nothing", "/api/v1/nothing"}
@@ -146,9 +135,7 @@ def test_no_address_tells_a_stranger_anything_and_members_read_as_they_do_elsewh
     assert read > 100
 
 
-def test_members_are_shown_how_to_fetch_the_command_with_their_token(
-    client: TestClient, alice: Any
-) -> None:
+def test_members_are_shown_how_to_fetch_the_command_with_their_token(client, alice):
     page = client.get("/install", headers=alice.headers).text
     (name,) = set(re.findall(r"finishline_tta-[\w.]+-py3-none-any\.whl", page))
 
@@ -158,9 +145,7 @@ def test_members_are_shown_how_to_fetch_the_command_with_their_token(
     assert client.get(f"/install/{name}", headers=alice.headers).content.startswith(b"PK")
 
 
-def test_pages_lead_to_the_sign_in_and_everything_else_is_401(
-    client: TestClient, replay: Any, alice: Any
-) -> None:
+def test_pages_lead_to_the_sign_in_and_everything_else_is_401(client, replay, alice):
     for page in ("/", "/benchmarks/digits", f"/submissions/{replay.submission_id}", "/docs/api"):
         answer = client.get(page, headers={"Accept": "text/html"}, follow_redirects=False)
         assert answer.status_code == 303, page
@@ -192,7 +177,7 @@ def test_pages_lead_to_the_sign_in_and_everything_else_is_401(
         assert answer.headers["location"] == "/console", bad
 
 
-def test_a_link_on_another_site_leads_a_member_to_the_page(client: TestClient, alice: Any) -> None:
+def test_a_link_on_another_site_leads_a_member_to_the_page(client, alice):
     crossed = client.get("/console/sign-in?next=/prices", headers={"Sec-Fetch-Site": "cross-site"})
     assert 'content="0;url=/console/sign-in?next=%2Fprices"' in crossed.text
     client.post("/console/sign-in", data={"token": alice.secret}, headers=ORIGIN)
@@ -200,9 +185,7 @@ def test_a_link_on_another_site_leads_a_member_to_the_page(client: TestClient, a
     assert answer.headers["location"] == "/prices"
 
 
-def test_a_token_reads_as_far_as_its_scopes_go(
-    client: TestClient, alice: Any, walter: Any, database: Database
-) -> None:
+def test_a_token_reads_as_far_as_its_scopes_go(client, alice, walter, database):
     with database.write() as session:
         for token in session.query(Token):
             token.scopes = ["work"] if token.role == "worker" else ["submit"]
@@ -211,13 +194,11 @@ def test_a_token_reads_as_far_as_its_scopes_go(
     assert client.get("/api/v1/benchmarks", headers=walter.headers).status_code == 200
 
 
-def test_a_live_stream_is_a_members(
-    replay: Any, client: TestClient, make_report: Callable[..., Any], bob: Any
-) -> None:
+def test_a_live_stream_is_a_members(replay, client, make_report, bob):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     address = f"/api/v1/verifications/{replay.verification_id}/events"
     assert client.get(address).status_code == 401
-    read: list[str] = []
+    read = []
     reader = threading.Thread(
         target=lambda: read.append(client.get(address, headers=bob.headers).text)
     )
@@ -226,7 +207,7 @@ def test_a_live_stream_is_a_members(
     assert "event: end" in read[0]
 
 
-def test_metrics_with_a_token_of_their_own_ask_for_that(settings: Settings) -> None:
+def test_metrics_with_a_token_of_their_own_ask_for_that(settings):
     token = Settings(metrics_token="sixteen letters!").metrics_token
     with_token = settings.model_copy(update={"metrics_token": token})
     with TestClient(create_app(with_token, dispatch=False)) as client:

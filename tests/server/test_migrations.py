@@ -1,15 +1,12 @@
 """Migrations: from nothing to the newest schema, and that models agree with them."""
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic import command
 from sqlalchemy import MetaData, inspect, select
 
 from server.app import create_app
-from server.base.database import Database
 from server.base.models import Base
 from server.base.revision import require_current_schema
 from server.base.schema import alembic_config, migrate
@@ -20,29 +17,29 @@ OURS = {table.name for table in Base.metadata.sorted_tables}
 
 
 @pytest.fixture
-def empty(empty_database: Database) -> Database:
+def empty(empty_database):
     """A database without any table."""
     return empty_database
 
 
-def tables(database: Database) -> set[str]:
+def tables(database):
     return set(inspect(database.engine).get_table_names()) - {"alembic_version"}
 
 
-def test_migrating_twice_changes_nothing(empty: Database) -> None:
+def test_migrating_twice_changes_nothing(empty):
     migrate(empty)
     migrate(empty)
 
     assert tables(empty) == OURS
 
 
-def test_models_and_migrations_agree(empty: Database) -> None:
+def test_models_and_migrations_agree(empty):
     migrate(empty)
 
     command.check(alembic_config(empty))  # Raises if a migration would still be needed.
 
 
-def test_constraints_have_the_names_the_models_give_them(empty: Database) -> None:
+def test_constraints_have_the_names_the_models_give_them(empty):
     migrate(empty)
     inspector = inspect(empty.engine)
     for table in Base.metadata.sorted_tables:
@@ -53,7 +50,7 @@ def test_constraints_have_the_names_the_models_give_them(empty: Database) -> Non
         assert indexes <= {index["name"] for index in inspector.get_indexes(table.name)}
 
 
-def rows(database: Database) -> dict[str, list[dict[str, Any]]]:
+def rows(database):
     """Every row of every table, by the names of its columns."""
     found = MetaData()
     found.reflect(database.engine)
@@ -68,9 +65,7 @@ def rows(database: Database) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(
-    empty: Database, tmp_path: Path
-) -> None:
+def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(empty, tmp_path):
     url = empty.url.render_as_string(hide_password=False)
     settings = Settings(database_url=url, artifacts_dir=tmp_path / "artifacts")
     with pytest.raises(
@@ -81,7 +76,7 @@ def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(
     require_current_schema(empty)
 
 
-def test_the_administrators_command_migrates_and_makes_tokens(tmp_path: Path) -> None:
+def test_the_administrators_command_migrates_and_makes_tokens(tmp_path):
     environment = {
         "FINISHLINE_DATABASE_URL": f"sqlite:///{tmp_path / 'a.db'}",
         "FINISHLINE_ARTIFACTS_DIR": str(tmp_path / "artifacts"),

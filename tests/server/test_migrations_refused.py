@@ -6,12 +6,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import inspect, text
 
 from server.base import schema
 from server.base.database import Database
@@ -39,16 +37,14 @@ def upgrade() -> None:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+def database(request):
     """A migrated database."""
     opened = Database(request.getfixturevalue(f"{request.param}_url"))
     yield opened
     opened.close()
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_that_fails_leaves_the_database_as_it_was(database, tmp_path, monkeypatch):
     scripts = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     head = known_revisions(database)[0]
@@ -74,9 +70,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
             assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "0"
 
 
-def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
-    empty_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(empty_database, monkeypatch):
     database = empty_database
     head, before, *_ = known_revisions(database)
     migrate(database, before)
@@ -108,7 +102,7 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
 
 
 @pytest.mark.processes
-def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url: str) -> None:
+def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url):
     head = known_revisions(Database(empty_postgresql_url))[0]
     both = [migrating(empty_postgresql_url) for _ in range(2)]
     for each in both:
@@ -119,8 +113,8 @@ def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url: s
 
 @pytest.mark.processes
 def test_a_migration_that_comes_amid_another_waits_before_it_looks_for_tables_to_back_up(
-    empty_postgresql_url: str,
-) -> None:
+    empty_postgresql_url,
+):
     database = Database(empty_postgresql_url)
     migrate(database)
     head, before, *_ = known_revisions(database)
@@ -137,7 +131,7 @@ def test_a_migration_that_comes_amid_another_waits_before_it_looks_for_tables_to
     assert json.loads(printed) == {"revision": head}
 
 
-def migrating(url: str) -> subprocess.Popen[str]:
+def migrating(url):
     """The command at work on a database, without a folder for backups."""
     environment = os.environ | {"FINISHLINE_DATABASE_URL": url}
     environment.pop("FINISHLINE_BACKUPS_DIR", None)
@@ -150,7 +144,7 @@ def migrating(url: str) -> subprocess.Popen[str]:
     )
 
 
-def be_at(connection: Connection, revision: str) -> None:
+def be_at(connection, revision):
     """Say that the database is at a revision, and let others see it."""
     connection.execute(text("UPDATE alembic_version SET version_num = :at"), {"at": revision})
     connection.commit()

@@ -2,14 +2,11 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator, FormatChecker
 
 from server.base.places import SOURCE
-from server.base.settings import Settings
 from tests.support.copies import serving
 from tests.support.services import services_of
 
@@ -17,12 +14,11 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 @pytest.fixture
-def schema(client: TestClient) -> dict[str, Any]:
-    found: dict[str, Any] = client.get("/openapi.json").json()
-    return found
+def schema(client):
+    return client.get("/openapi.json").json()
 
 
-def operations(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def operations(schema):
     return {
         f"{method.upper()} {path}": operation
         for path, item in schema["paths"].items()
@@ -31,7 +27,7 @@ def operations(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_operation_says_what_it_does(schema: dict[str, Any]) -> None:
+def test_every_operation_says_what_it_does(schema):
     found = operations(schema)
 
     assert len(found) >= 20
@@ -43,7 +39,7 @@ def test_every_operation_says_what_it_does(schema: dict[str, Any]) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_every_operation_documents_its_refusals_as_they_are(schema: dict[str, Any]) -> None:
+def test_every_operation_documents_its_refusals_as_they_are(schema):
     for name, operation in operations(schema).items():
         refusal = operation["responses"]["4XX"]
         assert refusal["description"], name
@@ -54,7 +50,7 @@ def test_every_operation_documents_its_refusals_as_they_are(schema: dict[str, An
     assert "HTTPValidationError" not in schema["components"]["schemas"]
 
 
-def test_a_refusal_has_the_documented_fields(schema: dict[str, Any], client: TestClient) -> None:
+def test_a_refusal_has_the_documented_fields(schema, client):
     documented = operations(schema)["GET /api/v1/leaderboards/{benchmark_id}"]["responses"]["4XX"]
     table = documented["content"]["application/problem+json"]["schema"]["properties"]
     body = client.get("/api/v1/leaderboards/digits", params={"limit": 0}).json()
@@ -63,8 +59,8 @@ def test_a_refusal_has_the_documented_fields(schema: dict[str, Any], client: Tes
     assert set(body["problems"][0]) == set(table["problems"]["items"]["properties"])
 
 
-def test_references_lead_somewhere(schema: dict[str, Any]) -> None:
-    def references(value: Any) -> list[str]:
+def test_references_lead_somewhere(schema):
+    def references(value):
         if isinstance(value, dict):
             own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
             return own + [r for item in value.values() for r in references(item)]
@@ -75,12 +71,12 @@ def test_references_lead_somewhere(schema: dict[str, Any]) -> None:
     found = references(schema)
     assert found
     for reference in found:
-        place: Any = schema
+        place = schema
         for step in reference.removeprefix("#/").split("/"):
             place = place[step]
 
 
-def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[str, Any]) -> None:
+def test_a_submission_is_documented_as_multipart_with_an_example(schema):
     body = operations(schema)["POST /api/v1/submissions"]["requestBody"]
     form = body["content"]["multipart/form-data"]
 
@@ -97,9 +93,7 @@ def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[st
     assert form["examples"]["digits"]["value"]["submission"]["benchmark"] == "digits"
 
 
-def test_the_example_of_a_submission_is_one(
-    schema: dict[str, Any], digits_submission: Any, submit: Any
-) -> None:
+def test_the_example_of_a_submission_is_one(schema, digits_submission, submit):
     form = operations(schema)["POST /api/v1/submissions"]["requestBody"]["content"]
     digits_submission.claim = form["multipart/form-data"]["examples"]["digits"]["value"][
         "submission"
@@ -108,7 +102,7 @@ def test_the_example_of_a_submission_is_one(
     assert submit(digits_submission).status_code == 201
 
 
-def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
+def test_what_takes_a_token_says_so(schema):
     protected = {name for name, operation in operations(schema).items() if "security" in operation}
 
     assert protected == {
@@ -195,7 +189,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
     }
 
 
-def test_every_address_that_the_documents_name_is_one(schema: dict[str, Any]) -> None:
+def test_every_address_that_the_documents_name_is_one(schema):
     templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)) for path in schema["paths"]]
     pages = [SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")]
     named = {
@@ -209,18 +203,16 @@ def test_every_address_that_the_documents_name_is_one(schema: dict[str, Any]) ->
         assert any(re.fullmatch(template, address) for template in templates), f"{page}: {address}"
 
 
-def test_pages_are_no_part_of_the_api(schema: dict[str, Any]) -> None:
+def test_pages_are_no_part_of_the_api(schema):
     beside = {"/healthz", "/readyz"}
     assert all(path.startswith("/api/v1/") or path in beside for path in schema["paths"])
 
 
-def test_applications_of_a_process_share_the_routes_that_were_analysed(
-    client: TestClient, settings: Settings
-) -> None:
+def test_applications_of_a_process_share_the_routes_that_were_analysed(client, settings):
     with serving(settings) as other:
         of_both = [
             (one, two)
-            for one, two in zip(client.app.routes, other.app.routes, strict=True)  # type: ignore[attr-defined]
+            for one, two in zip(client.app.routes, other.app.routes, strict=True)
             if hasattr(one, "original_router")
         ]
         assert len(of_both) > 40
@@ -228,7 +220,7 @@ def test_applications_of_a_process_share_the_routes_that_were_analysed(
         assert services_of(client) is not services_of(other)
 
 
-def test_operations_are_grouped_by_task_and_named_in_words(client: TestClient) -> None:
+def test_operations_are_grouped_by_task_and_named_in_words(client):
     described = client.get("/openapi.json").json()
     groups = [tag["name"] for tag in described["tags"]]
     operations = [
@@ -242,7 +234,7 @@ def test_operations_are_grouped_by_task_and_named_in_words(client: TestClient) -
     assert not [o["summary"] for o in operations if "\n" in o["summary"] or o["summary"][-1] == "."]
 
 
-def test_every_schema_has_a_short_example_that_is_one(schema: dict[str, Any]) -> None:
+def test_every_schema_has_a_short_example_that_is_one(schema):
     for name, own in schema["components"]["schemas"].items():
         whole = {"$ref": f"#/components/schemas/{name}", "components": schema["components"]}
         told = Draft202012Validator(whole, format_checker=FormatChecker())

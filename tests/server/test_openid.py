@@ -2,8 +2,6 @@
 
 import base64
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -15,13 +13,11 @@ from joserfc.jwk import KeySet, OctKey, RSAKey
 from sqlalchemy import func, select
 
 from server.app import create_app
-from server.base.database import Database
 from server.base.errors import NotSignedInError, UnavailableError
 from server.base.models import AuditRecord, User
 from server.base.settings import Settings
 from server.people import openid
 from server.people.id_tokens import verified_claims
-from tests.server.conftest import Person
 
 # The provider's own, of the library that it is built on.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")
@@ -30,14 +26,14 @@ ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
-def issuer() -> Iterator[str]:
+def issuer():
     """A provider that lets in whoever is named."""
     with oidc_provider_mock.run_server_in_thread() as server:
         yield f"http://localhost:{server.server_port}"
 
 
 @pytest.fixture
-def settings(settings: Settings, issuer: str, request: pytest.FixtureRequest) -> Settings:
+def settings(settings, issuer, request):
     """Settings with the provider; registration is on but for tests marked otherwise."""
     return settings.model_copy(
         update={
@@ -50,10 +46,10 @@ def settings(settings: Settings, issuer: str, request: pytest.FixtureRequest) ->
 
 
 @pytest.fixture
-def come_in(client: TestClient, issuer: str) -> Callable[..., Any]:
+def come_in(client, issuer):
     """Signs somebody in at the provider; returns our answer to its code."""
 
-    def sign_in(subject: str, *, begin: str = "", **claims: Any) -> Any:
+    def sign_in(subject, *, begin="", **claims):
         httpx2.put(f"{issuer}/users/{subject}", json=claims).raise_for_status()
         start = client.get(f"/console/sign-in/with{begin}", follow_redirects=False)
         assert start.status_code == 303, start.text
@@ -63,21 +59,19 @@ def come_in(client: TestClient, issuer: str) -> Callable[..., Any]:
     return sign_in
 
 
-def return_with(client: TestClient, query: str) -> Any:
+def return_with(client, query):
     """Come back from the provider: by way of a page of ours."""
     bounce = client.get(f"{CALLBACK}?{query}", follow_redirects=False)
     assert (bounce.status_code, "set-cookie" in bounce.headers) == (200, False)
     return client.get(f"{CALLBACK}?{query}&here=true", headers=ORIGIN, follow_redirects=False)
 
 
-def users(database: Database) -> list[str]:
+def users(database):
     with database.read() as session:
         return list(session.scalars(select(User.name).order_by(User.id)))
 
 
-def test_a_stranger_registers_and_is_the_same_user_afterwards(
-    come_in: Callable[..., Any], client: TestClient, database: Database
-) -> None:
+def test_a_stranger_registers_and_is_the_same_user_afterwards(come_in, client, database):
     answer = come_in("s-1", preferred_username="grace", email="g@x.example", email_verified=True)
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/account")
@@ -92,9 +86,7 @@ def test_a_stranger_registers_and_is_the_same_user_afterwards(
     assert actions == ["user.register", "token.create"]
 
 
-def test_one_address_or_name_at_two_subjects_makes_two_users(
-    come_in: Callable[..., Any], client: TestClient, database: Database, alice: Person
-) -> None:
+def test_one_address_or_name_at_two_subjects_makes_two_users(come_in, client, database, alice):
     for subject in ("s-1", "s-2"):
         client.cookies.clear()
         come_in(subject, preferred_username="alice", email="a@x.example", email_verified=True)
@@ -106,9 +98,7 @@ def test_one_address_or_name_at_two_subjects_makes_two_users(
     assert third.startswith("alice-")
 
 
-def test_an_address_that_nobody_verified_is_not_kept(
-    come_in: Callable[..., Any], database: Database
-) -> None:
+def test_an_address_that_nobody_verified_is_not_kept(come_in, database):
     come_in("s-1", preferred_username="grace", email="g@x.example", email_verified=False)
 
     with database.read() as session:
@@ -116,9 +106,7 @@ def test_an_address_that_nobody_verified_is_not_kept(
 
 
 @pytest.mark.parametrize("settings", [False], indirect=True)
-def test_without_registration_an_identity_is_connected_first(
-    come_in: Callable[..., Any], client: TestClient, database: Database, alice: Person, bob: Person
-) -> None:
+def test_without_registration_an_identity_is_connected_first(come_in, client, database, alice, bob):
     stranger = come_in("s-1", preferred_username="grace")
     assert (stranger.status_code, "Join by a link" in stranger.text) == (403, True)
     client.post("/console/sign-in", data={"token": alice.secret}, headers=ORIGIN)
@@ -137,9 +125,7 @@ def test_without_registration_an_identity_is_connected_first(
     assert users(database) == ["alice", "bob"]
 
 
-def test_a_code_of_another_browser_or_flow_signs_nobody_in(
-    come_in: Callable[..., Any], client: TestClient, issuer: str, database: Database
-) -> None:
+def test_a_code_of_another_browser_or_flow_signs_nobody_in(come_in, client, issuer, database):
     start = client.get("/console/sign-in/with", follow_redirects=False)
     asked = parse_qs(urlsplit(start.headers["location"]).query)
     assert asked["code_challenge_method"] == ["S256"]
@@ -160,9 +146,7 @@ def test_a_code_of_another_browser_or_flow_signs_nobody_in(
     assert return_with(client, query).status_code == 401  # The cookie went with its use.
 
 
-def test_a_disabled_user_is_not_signed_in(
-    come_in: Callable[..., Any], client: TestClient, database: Database, ada: Person
-) -> None:
+def test_a_disabled_user_is_not_signed_in(come_in, client, database, ada):
     come_in("s-1", preferred_username="grace")
     client.cookies.clear()
     client.patch("/api/v1/users/grace", json={"disabled": True}, headers=ada.headers)
@@ -176,7 +160,7 @@ KEY = RSAKey.generate_key(2048, parameters={"kid": "k"})
 OWN = {"issuer": "https://p.example", "jwks_uri": "https://p.example/keys"}
 
 
-def id_token(key: Any = KEY, alg: str = "RS256", **changed: Any) -> str:
+def id_token(key=KEY, alg="RS256", **changed):
     now = int(time.time())
     claims = {"iss": OWN["issuer"], "aud": "me", "sub": "s", "exp": now + 60, "iat": now}
     claims |= {"nonce": "n"} | changed
@@ -184,16 +168,16 @@ def id_token(key: Any = KEY, alg: str = "RS256", **changed: Any) -> str:
     return jwt.encode({"alg": alg, "kid": "k"}, known, key, algorithms=[alg])
 
 
-def verify(token: str, keys: Any = None) -> Any:
+def verify(token, keys=None):
     known = KeySet([KEY]).as_dict(private=False) if keys is None else keys
 
-    def read_keys(*, fresh: bool = False) -> Any:
+    def read_keys(*, fresh=False):
         return known
 
     return verified_claims(token, read_keys, issuer=OWN["issuer"], client_id="me", nonce="n")
 
 
-def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow() -> None:
+def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow():
     assert verify(id_token())["sub"] == "s"
     assert verify(id_token(aud=["me", "other"], azp="me"))["sub"] == "s"
     wrong = (
@@ -221,17 +205,17 @@ def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow() -> None:
             verify(id_token(), keys)
 
 
-def test_metadata_of_another_issuer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_of_another_issuer_is_refused(monkeypatch):
     monkeypatch.setattr(openid, "_answer", lambda _method, _url: OWN)
 
     with pytest.raises(UnavailableError):
         openid.Provider().addresses("https://q.example")
 
 
-def test_github_is_known_by_its_number(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+def test_github_is_known_by_its_number(monkeypatch, settings):
     asked = []
 
-    def answer(method: str, url: str, **options: Any) -> Any:
+    def answer(method, url, **options):
         asked.append((url, options))
         return {"access_token": "t"} if method == "POST" else {"id": 7, "login": "octo"}
 
@@ -252,14 +236,12 @@ def test_github_is_known_by_its_number(monkeypatch: pytest.MonkeyPatch, settings
         ({"oidc_issuer": "https://p.example"}, "_OIDC_CLIENT_ID"),
     ],
 )
-def test_half_a_provider_stops_the_start(wrong: dict[str, str], told: str) -> None:
+def test_half_a_provider_stops_the_start(wrong, told):
     with pytest.raises(ValueError, match=told):
         Settings(**wrong)
 
 
-def test_the_sign_in_page_has_a_link_where_there_is_a_provider(
-    client: TestClient, settings: Settings
-) -> None:
+def test_the_sign_in_page_has_a_link_where_there_is_a_provider(client, settings):
     assert 'href="/console/sign-in/with?next=/console"' in client.get("/console/sign-in").text
     without = settings.model_copy(update={"oidc_issuer": None})
     with TestClient(create_app(without, dispatch=False)) as other:

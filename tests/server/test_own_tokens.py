@@ -2,18 +2,16 @@
 
 import threading
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.api.people import OwnTokenCreate
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.errors import NotSignedInError
 from server.base.models import Token
 from server.people import token_issue
 from server.people.accounts import find_token, holder_of
-from server.people.dependencies import Caller, caller_of
+from server.people.dependencies import caller_of
 from tests.server.test_accounts import ACCOUNT, secret_in
 from tests.server.test_console import Console
 from tests.server.test_users import on_both_databases
@@ -24,13 +22,13 @@ MINE = "/api/v1/me/tokens"
 ME = "/api/v1/me"
 
 
-def headers_of(made: Any) -> dict[str, str]:
+def headers_of(made):
     assert made.status_code == 201, made.text
     return {"Authorization": f"Bearer {made.json()['token']}"}
 
 
 @pytest.fixture
-def ends_in_ten_days(database: Database, alice: Any) -> datetime:
+def ends_in_ten_days(database, alice):
     """When alice's token ends."""
     end = utc_now() + timedelta(days=10)
     with database.write() as session:
@@ -38,10 +36,8 @@ def ends_in_ten_days(database: Database, alice: Any) -> datetime:
     return end
 
 
-def test_a_token_is_made_within_the_one_held(
-    client: TestClient, alice: Any, ends_in_ten_days: datetime
-) -> None:
-    def make(headers: dict[str, str], **body: Any) -> Any:
+def test_a_token_is_made_within_the_one_held(client, alice, ends_in_ten_days):
+    def make(headers, **body):
         return client.post(MINE, json=body, headers=headers)
 
     for wider in (
@@ -67,7 +63,7 @@ def test_a_token_is_made_within_the_one_held(
     assert view["token"] not in str(mine)
 
 
-def test_an_organisers_token_makes_one_that_only_submits(client: TestClient, olivia: Any) -> None:
+def test_an_organisers_token_makes_one_that_only_submits(client, olivia):
     made = client.post(MINE, json={"role": "submitter"}, headers=olivia.headers)
 
     headers = headers_of(made)
@@ -78,9 +74,7 @@ def test_an_organisers_token_makes_one_that_only_submits(client: TestClient, oli
     assert back.status_code == 403, "a narrow token turned into the wide one"
 
 
-def test_a_rotated_token_ends_at_once_or_after_the_overlap(
-    client: TestClient, alice: Any, bob: Any, ends_in_ten_days: datetime
-) -> None:
+def test_a_rotated_token_ends_at_once_or_after_the_overlap(client, alice, bob, ends_in_ten_days):
     first = client.get(ME, headers=alice.headers).json()["token_id"]
     rotated = client.post(f"{MINE}/{first}/rotate", json={}, headers=alice.headers)
     second = headers_of(rotated)
@@ -102,14 +96,12 @@ def test_a_rotated_token_ends_at_once_or_after_the_overlap(
     assert timedelta(hours=1.9) < left <= timedelta(hours=2)
 
 
-def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(
-    client: TestClient, alice: Any, ends_in_ten_days: datetime
-) -> None:
-    def make(**body: Any) -> tuple[int, dict[str, str]]:
+def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(client, alice, ends_in_ten_days):
+    def make(**body):
         made = client.post(MINE, json=body, headers=alice.headers)
         return made.json()["id"], headers_of(made)
 
-    def rotate(token_id: int, headers: dict[str, str], **how: Any) -> Any:
+    def rotate(token_id, headers, **how):
         return client.post(f"{MINE}/{token_id}/rotate", json=how, headers=headers)
 
     submits, _ = make(scopes=["submit"])
@@ -128,9 +120,7 @@ def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(
     assert datetime.fromisoformat(old["expires_at"]) < utc_now() + timedelta(days=1)
 
 
-def test_a_token_of_a_higher_role_is_not_rotated_whatever_little_it_may_do(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_token_of_a_higher_role_is_not_rotated_whatever_little_it_may_do(client, olivia):
     """By its role an organiser's token has places and limits that a submitter's has not."""
     little = {"role": "organiser", "scopes": ["read", "tokens"]}
     higher = client.post(MINE, json=little, headers=olivia.headers)
@@ -145,7 +135,7 @@ def test_a_token_of_a_higher_role_is_not_rotated_whatever_little_it_may_do(
     assert (rotated["role"], rotated["scopes"]) == ("organiser", ["read", "tokens"])
 
 
-def test_without_scopes_a_token_has_those_of_the_one_held(client: TestClient, olivia: Any) -> None:
+def test_without_scopes_a_token_has_those_of_the_one_held(client, olivia):
     held = client.post(MINE, json={"scopes": ["read", "tokens"]}, headers=olivia.headers)
     made = client.post(MINE, json={}, headers=headers_of(held))
     assert made.json()["scopes"] == ["read", "tokens"]
@@ -153,20 +143,18 @@ def test_without_scopes_a_token_has_those_of_the_one_held(client: TestClient, ol
     assert lower.json()["scopes"] == ["read", "tokens"]
 
 
-def test_a_rotated_token_ends_as_asked_or_as_it_would_have_but_with_the_one_held(
-    client: TestClient, alice: Any
-) -> None:
-    def make(days: float | None) -> tuple[str, dict[str, str]]:
+def test_a_rotated_token_ends_as_asked_or_as_it_would_have_but_with_the_one_held(client, alice):
+    def make(days):
         made = client.post(MINE, json={"expires_in_days": days}, headers=alice.headers)
         return f"{MINE}/{made.json()['id']}/rotate", headers_of(made)
 
-    def days_after(address: str, headers: dict[str, str], **how: Any) -> float | None:
+    def days_after(address, headers, **how):
         answer = client.post(address, json=how, headers=headers)
         assert answer.status_code == 201, answer.text
         ends_at = answer.json()["expires_at"]
         if ends_at is None:
             return None
-        left: timedelta = datetime.fromisoformat(ends_at) - utc_now()
+        left = datetime.fromisoformat(ends_at) - utc_now()
         return round(left / timedelta(days=1), 2)
 
     # Alice's own token does not end.
@@ -180,8 +168,8 @@ def test_a_rotated_token_ends_as_asked_or_as_it_would_have_but_with_the_one_held
 
 
 def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
-    client: TestClient, alice: Any, bob: Any, olivia: Any
-) -> None:
+    client, alice, bob, olivia
+):
     made = client.post(MINE, json={"label": "old laptop"}, headers=alice.headers)
     number = made.json()["id"]
     assert client.delete(f"{MINE}/{number}", headers=bob.headers).status_code == 404
@@ -210,45 +198,45 @@ TOKENS = "/api/v1/tokens"
 class Tokens:
     """Makes, rotates and revokes tokens, each named by its secret."""
 
-    def __init__(self, client: TestClient) -> None:
+    def __init__(self, client):
         self._client = client
 
-    def status(self, secret: str) -> int:
+    def status(self, secret):
         return self._ask("GET", ME, secret).status_code
 
-    def number(self, secret: str) -> int:
+    def number(self, secret):
         return int(self._ask("GET", ME, secret).json()["token_id"])
 
-    def make(self, by: str) -> str:
+    def make(self, by):
         return str(self._ask("POST", MINE, by, json={}).json()["token"])
 
-    def give(self, by: str, user: str) -> str:
+    def give(self, by, user):
         body = {"user": user, "role": "submitter"}
         return str(self._ask("POST", TOKENS, by, json=body).json()["token"])
 
-    def rotate(self, token: str, by: str, address: str = MINE, overlap: int = 0) -> str:
+    def rotate(self, token, by, address=MINE, overlap=0):
         path = f"{address}/{self.number(token)}/rotate"
         answer = self._ask("POST", path, by, json={"overlap_hours": overlap})
         assert answer.status_code == 201, answer.text
         return str(answer.json()["token"])
 
-    def revoke(self, number: int, by: str) -> list[int]:
+    def revoke(self, number, by):
         answer = self._ask("DELETE", f"{TOKENS}/{number}", by)
         assert answer.status_code == 200, answer.text
         return list(answer.json()["revoked"])
 
-    def _ask(self, method: str, path: str, secret: str, **more: Any) -> Any:
+    def _ask(self, method, path, secret, **more):
         headers = {"Authorization": f"Bearer {secret}"}
         return self._client.request(method, path, headers=headers, **more)
 
 
 @pytest.fixture
-def tokens(client: TestClient) -> Tokens:
+def tokens(client):
     return Tokens(client)
 
 
 @on_both_databases
-def test_a_revoked_token_takes_all_that_descend_from_it(tokens: Tokens, ada: Any) -> None:
+def test_a_revoked_token_takes_all_that_descend_from_it(tokens, ada):
     stolen = tokens.make(ada.secret)
     beside = tokens.make(ada.secret)
     child = tokens.make(stolen)
@@ -263,9 +251,7 @@ def test_a_revoked_token_takes_all_that_descend_from_it(tokens: Tokens, ada: Any
     assert (tokens.status(beside), tokens.status(ada.secret)) == (200, 200)
 
 
-def test_a_rotation_saves_neither_a_child_nor_the_children_of_its_maker(
-    tokens: Tokens, ada: Any
-) -> None:
+def test_a_rotation_saves_neither_a_child_nor_the_children_of_its_maker(tokens, ada):
     stolen = tokens.make(ada.secret)
     child = tokens.rotate(tokens.make(stolen), by=stolen)
     early = tokens.make(stolen)
@@ -277,9 +263,7 @@ def test_a_rotation_saves_neither_a_child_nor_the_children_of_its_maker(
     assert [tokens.status(each) for each in (child, early, fresh)] == [401] * 3
 
 
-def test_the_token_that_took_over_ends_with_the_one_it_took_over_from(
-    tokens: Tokens, ada: Any
-) -> None:
+def test_the_token_that_took_over_ends_with_the_one_it_took_over_from(tokens, ada):
     old = tokens.make(ada.secret)
     number = tokens.number(old)
     fresh = tokens.rotate(old, by=old)
@@ -289,8 +273,8 @@ def test_the_token_that_took_over_ends_with_the_one_it_took_over_from(
 
 
 def test_a_token_that_an_organiser_rotated_for_somebody_ends_with_the_organisers(
-    tokens: Tokens, ada: Any, alice: Any
-) -> None:
+    tokens, ada, alice
+):
     """The secret of the fresh one was shown to the holder of the organiser's."""
     stolen = tokens.make(ada.secret)
     shown = tokens.rotate(alice.secret, by=stolen, address=TOKENS, overlap=24)
@@ -300,8 +284,8 @@ def test_a_token_that_an_organiser_rotated_for_somebody_ends_with_the_organisers
 
 
 def test_a_token_made_in_a_browser_ends_with_the_token_that_signed_in(
-    client: TestClient, tokens: Tokens, alice: Any, olivia: Any
-) -> None:
+    client, tokens, alice, olivia
+):
     console = Console(client, alice)
     made = secret_in(console.done(f"{ACCOUNT}/tokens", scopes_read="on"))
     client.cookies.clear()
@@ -311,9 +295,7 @@ def test_a_token_made_in_a_browser_ends_with_the_token_that_signed_in(
     assert tokens.status(made) == 401
 
 
-def test_the_page_and_the_audit_log_say_which_tokens_ended_together(
-    client: TestClient, tokens: Tokens, olivia: Any
-) -> None:
+def test_the_page_and_the_audit_log_say_which_tokens_ended_together(client, tokens, olivia):
     first = tokens.make(olivia.secret)
     number = tokens.number(first)
     tokens.make(first)
@@ -326,13 +308,11 @@ def test_the_page_and_the_audit_log_say_which_tokens_ended_together(
 
 
 @on_both_databases
-def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
-    client: TestClient, tokens: Tokens, database: Database, alice: Any
-) -> None:
+def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(client, tokens, database, alice):
     caller = _caller(database, alice.secret)
     made, revoked = threading.Event(), list[int]()
 
-    def revoke() -> None:
+    def revoke():
         made.wait(10)
         with database.write() as session:
             revoked.extend(token_issue.revoke_own_token(session, caller, caller.token_id))
@@ -353,14 +333,12 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
         token_issue.make_own_token(session, caller, OwnTokenCreate(role="submitter"))
 
 
-def _caller(database: Database, secret: str) -> Caller:
+def _caller(database, secret):
     with database.read() as session:
         return caller_of(holder_of(find_token(session, secret)))
 
 
-def test_a_workers_token_makes_none_and_is_rotated_by_an_organiser(
-    client: TestClient, tokens: Tokens, walter: Any, olivia: Any
-) -> None:
+def test_a_workers_token_makes_none_and_is_rotated_by_an_organiser(client, tokens, walter, olivia):
     number = tokens.number(walter.secret)
     assert client.get(ME, headers=walter.headers).json()["scopes"] == ["read", "work"]
     for path in (MINE, f"{MINE}/{number}/rotate"):

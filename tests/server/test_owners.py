@@ -1,15 +1,12 @@
 """Owners of workers: barred from their boards, paused where they fail, and held by organisers."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, Pool, Submission, User, Verification, WorkerRow
 from server.people.audit import Administrator
 from server.verifications.overdue import expire_leases
@@ -17,15 +14,15 @@ from server.verifications.pool_runs import follow_owners
 from server.verifications.queue_order import take_due
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker, owner_of
-from tests.server.conftest import WORKER_SYSTEM, Person
+from tests.server.conftest import WORKER_SYSTEM
 from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures
 
 
 @pytest.fixture
-def greet(client: TestClient) -> Callable[[Person, str], None]:
+def greet(client):
     """Says hello as a worker of somebody's."""
 
-    def say(person: Person, name: str) -> None:
+    def say(person, name):
         hello = {"system": asdict(replace(WORKER_SYSTEM, worker=name)), "state": "idle"}
         answer = client.post("/api/v1/workers/hello", json=hello, headers=person.headers)
         assert answer.status_code == 200, answer.text
@@ -34,12 +31,7 @@ def greet(client: TestClient) -> Callable[[Person, str], None]:
 
 
 @pytest.mark.unconfirmed
-def test_a_worker_of_an_organiser_is_the_organisers(
-    greet: Callable[[Person, str], None],
-    make_person: Callable[..., Person],
-    database: Database,
-    walter: Person,
-) -> None:
+def test_a_worker_of_an_organiser_is_the_organisers(greet, make_person, database, walter):
     make_person("olivia", "organiser")
     greet(make_person("olivia", "worker"), "hers")
     greet(walter, "walter-1")
@@ -52,9 +44,7 @@ def test_a_worker_of_an_organiser_is_the_organisers(
         assert owner_of(session, "never seen") is None
 
 
-def test_a_worker_that_an_organiser_confirmed_stays_its_owners(
-    greet: Callable[[Person, str], None], database: Database, walter: Person
-) -> None:
+def test_a_worker_that_an_organiser_confirmed_stays_its_owners(greet, database, walter):
     greet(walter, "walter-1")
     with database.write() as session:
         worker = session.get_one(WorkerRow, "walter-1")
@@ -71,23 +61,19 @@ BOARD = "/api/v1/leaderboards/digits"
 RECORDS = "/api/v1/benchmarks/digits/records"
 
 
-def row(client: TestClient) -> dict[str, Any]:
+def row(client):
     (entry,) = client.get(BOARD).json()["entries"]
     return dict(entry)
 
 
-def closed_records(client: TestClient) -> dict[str, Any]:
+def closed_records(client):
     divisions = client.get(RECORDS).json()["divisions"]
     return next(dict(one) for one in divisions if one["division"] == "closed")
 
 
 def test_two_owners_stand_behind_a_time_that_another_owner_checked(
-    replay: Any,
-    workers: Any,  # noqa: F811
-    train: Any,  # noqa: F811
-    database: Database,
-    client: TestClient,
-) -> None:
+    replay, workers, train, database, client
+):
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     assert row(client)["owners"] == 0  # Nothing is measured yet.
@@ -107,12 +93,8 @@ def test_two_owners_stand_behind_a_time_that_another_owner_checked(
 
 
 def test_an_organisers_worker_alone_is_named_and_holds_records(
-    replay: Any,
-    workers: Any,  # noqa: F811
-    train: Any,  # noqa: F811
-    database: Database,
-    client: TestClient,
-) -> None:
+    replay, workers, train, database, client
+):
     people = workers("anna")
     with database.write() as session:
         session.get_one(WorkerRow, "anna-1").confirmed_by = None
@@ -125,12 +107,8 @@ def test_an_organisers_worker_alone_is_named_and_holds_records(
 
 
 def test_one_owners_workers_alone_hold_no_record_until_an_organisers_stands_behind_them(
-    replay: Any,
-    workers: Any,  # noqa: F811
-    train: Any,  # noqa: F811
-    database: Database,
-    client: TestClient,
-) -> None:
+    replay, workers, train, database, client
+):
     people = workers("anna")
     with database.write() as session:
         session.get_one(WorkerRow, "anna-1").confirmed_by = None
@@ -163,11 +141,11 @@ def test_one_owners_workers_alone_hold_no_record_until_an_organisers_stands_behi
 
 
 @pytest.fixture
-def hello(client: TestClient, make_person: Callable[..., Person]) -> Callable[..., None]:
+def hello(client, make_person):
     """Says hello as a worker of somebody's, with their name."""
-    people: dict[str, Person] = {}
+    people = {}
 
-    def say(name: str, state: str = "idle") -> None:
+    def say(name, state="idle"):
         if name not in people:
             people[name] = make_person(name, "worker")
         system = asdict(replace(WORKER_SYSTEM, worker=name))
@@ -178,7 +156,7 @@ def hello(client: TestClient, make_person: Callable[..., Person]) -> Callable[..
     return say
 
 
-def drawn(replay: Any) -> set[str]:
+def drawn(replay):
     """Every worker that is drawn for the latest attempt in twenty draws."""
     found = set()
     for _ in range(20):
@@ -190,12 +168,8 @@ def drawn(replay: Any) -> set[str]:
 
 
 def test_nobody_replays_a_board_where_they_compete_while_another_can(
-    replay: Any,
-    hello: Callable[..., None],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    bob: Person,
-) -> None:
+    replay, hello, submit, digits_submission, bob
+):
     hello("walter")
     assert submit(digits_submission, by=bob).status_code == 201
     hello("bob")  # A rival of the claim that waits.
@@ -207,9 +181,7 @@ def test_nobody_replays_a_board_where_they_compete_while_another_can(
     assert drawn(replay) == {"bob", "alice"}
 
 
-def test_a_member_of_a_rivals_organisation_is_a_rival(
-    replay: Any, hello: Callable[..., None], client: TestClient, ada: Person
-) -> None:
+def test_a_member_of_a_rivals_organisation_is_a_rival(replay, hello, client, ada):
     hello("walter")
     hello("wilma")
     made = client.post("/api/v1/organisations", json={"name": "Lab"}, headers=ada.headers).json()
@@ -219,9 +191,7 @@ def test_a_member_of_a_rivals_organisation_is_a_rival(
     assert drawn(replay) == {"walter"}
 
 
-def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
-    replay: Any, hello: Callable[..., None]
-) -> None:
+def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(replay, hello):
     hello("walter")
     hello("wilma")
     first = replay.attempt_id
@@ -250,9 +220,7 @@ def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
     assert drawn(replay) == {"walter"}
 
 
-def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(
-    replay: Any, hello: Callable[..., None]
-) -> None:
+def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(replay, hello):
     hello("walter")
     hello("wilma")
     with replay.database.write() as session:
@@ -267,7 +235,7 @@ def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(
 WHY = "3 of the last 3 attempts of its owner's workers failed"
 
 
-def add_workers(replay: Any, *names: str, confirmed_by: str | None) -> None:
+def add_workers(replay, *names, confirmed_by):
     """Walter's workers, confirmed by an organiser, or by the server where none is named."""
     with replay.database.write() as session:
         people = {user.name: user.id for user in session.query(User).all()}
@@ -287,21 +255,21 @@ def add_workers(replay: Any, *names: str, confirmed_by: str | None) -> None:
             )
 
 
-def lose_attempts(replay: Any, worker: str, times: int) -> None:
+def lose_attempts(replay, worker, times):
     for _ in range(times):
         assert replay.claim(worker=worker).status_code == 200
         replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))
         assert expire_leases(replay.database) == 1
 
 
-def held(replay: Any, name: str) -> tuple[str | None, str | None]:
+def held(replay, name):
     with replay.database.read() as session:
         row = session.get_one(WorkerRow, name)
         return row.held, row.held_because
 
 
 @pytest.fixture
-def lost(replay: Any) -> Any:
+def lost(replay):
     """Three attempts lost by one of two workers of an owner who is no organiser."""
     add_workers(replay, "walter-1", "walter-2", confirmed_by="olivia")
     lose_attempts(replay, "walter-1", 2)
@@ -310,9 +278,7 @@ def lost(replay: Any) -> Any:
     return replay
 
 
-def test_three_failures_in_ten_pause_all_workers_of_an_owner(
-    lost: Any, client: TestClient, olivia: Person
-) -> None:
+def test_three_failures_in_ten_pause_all_workers_of_an_owner(lost, client, olivia):
     assert held(lost, "walter-1") == held(lost, "walter-2") == ("paused", WHY)
     log = client.get("/api/v1/audit", headers=olivia.headers).json()
     told = [one for one in log["records"] if one["action"] == "worker.pause"]
@@ -322,9 +288,7 @@ def test_three_failures_in_ten_pause_all_workers_of_an_owner(
     }
 
 
-def test_failures_before_a_resumption_are_forgiven(
-    lost: Any, client: TestClient, olivia: Person
-) -> None:
+def test_failures_before_a_resumption_are_forgiven(lost, client, olivia):
     for name in ("walter-1", "walter-2"):
         answer = client.post(
             f"/api/v1/workers/{name}/resume", json={"reason": "mended"}, headers=olivia.headers
@@ -340,7 +304,7 @@ def test_failures_before_a_resumption_are_forgiven(
     assert held(lost, "walter-1") == (None, None)
 
 
-def test_a_worker_of_the_organisers_is_left_to_them(replay: Any) -> None:
+def test_a_worker_of_the_organisers_is_left_to_them(replay):
     add_workers(replay, "walter-1", confirmed_by=None)
     lose_attempts(replay, "walter-1", 3)
     assert held(replay, "walter-1") == (None, None)
@@ -359,14 +323,10 @@ NEW_FANS = {"reason": "new fans"}
 
 
 @pytest.fixture
-def say_hello(
-    client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> Callable[..., Any]:
+def say_hello(client, walter, make_report):
     """A worker says hello; what it is answered."""
 
-    def say(
-        *, state: str = "idle", name: str = "walter-1", hardware_class: str = "cpu-test"
-    ) -> Any:
+    def say(*, state="idle", name="walter-1", hardware_class="cpu-test"):
         system = replace(make_report([]).system, worker=name, hardware_class=hardware_class)
         body = {"system": asdict(system), "state": state}
         answer = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
@@ -377,10 +337,10 @@ def say_hello(
 
 
 @pytest.fixture
-def sent(database: Database) -> Callable[[], list[str]]:
+def sent(database):
     """Where one round of the dispatch loop sends what is due."""
 
-    def choose() -> list[str]:
+    def choose():
         with database.write() as session:
             return [sending.queue for sending in take_due(session, alive_seconds=20.0)]
 
@@ -388,27 +348,23 @@ def sent(database: Database) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def order(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def order(client, olivia):
     """Posts as the organiser."""
 
-    def post(address: str, body: Any = NEW_FANS) -> Any:
+    def post(address, body=NEW_FANS):
         return client.post(address, json=body, headers=olivia.headers)
 
     return post
 
 
 @pytest.mark.parametrize("address", [*ADDRESSES, f"{QUEUE}/resume"])
-def test_only_organisers_hold_and_resume(
-    address: str, client: TestClient, alice: Any, walter: Any
-) -> None:
+def test_only_organisers_hold_and_resume(address, client, alice, walter):
     assert client.post(address, json=NEW_FANS).status_code == 401
     for person in (alice, walter):
         assert client.post(address, json=NEW_FANS, headers=person.headers).status_code == 403
 
 
-def test_what_is_not_there_or_not_held_is_refused(
-    order: Callable[..., Any], say_hello: Callable[..., Any]
-) -> None:
+def test_what_is_not_there_or_not_held_is_refused(order, say_hello):
     assert [order(address).status_code for address in ADDRESSES[:3]] == [404] * 3
     absent = order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "tpu"})
     assert absent.status_code == 404
@@ -420,19 +376,14 @@ def test_what_is_not_there_or_not_held_is_refused(
 
 
 @pytest.mark.parametrize("body", [{}, {"reason": " "}, {"reason": "x", "until": "noon"}, []])
-def test_a_hold_without_a_reason_is_422(body: Any, order: Callable[..., Any]) -> None:
+def test_a_hold_without_a_reason_is_422(body, order):
     for address in (f"{WORKER}/pause", f"{WORKER}/drain", f"{QUEUE}/pause"):
         assert order(address, body).status_code == 422
 
 
 def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why(
-    replay: Any,
-    order: Callable[..., Any],
-    say_hello: Callable[..., Any],
-    sent: Callable[[], list[str]],
-    client: TestClient,
-    olivia: Any,
-) -> None:
+    replay, order, say_hello, sent, client, olivia
+):
     assert say_hello() == {
         "order": "work",
         "why": None,
@@ -467,13 +418,8 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
 
 
 def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resumed(
-    replay: Any,
-    order: Callable[..., Any],
-    say_hello: Callable[..., Any],
-    make_report: Callable[..., Any],
-    sent: Callable[[], list[str]],
-    client: TestClient,
-) -> None:
+    replay, order, say_hello, make_report, sent, client
+):
     say_hello()
     grant = replay.claim().json()
     assert order(f"{WORKER}/drain").json()["worker"]["state"] == "draining"
@@ -494,9 +440,7 @@ def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resume
     assert sent() == ["replay.walter-1"]
 
 
-def test_a_paused_worker_that_is_started_again_stays_paused(
-    order: Callable[..., Any], say_hello: Callable[..., Any]
-) -> None:
+def test_a_paused_worker_that_is_started_again_stays_paused(order, say_hello):
     say_hello()
     order(f"{WORKER}/pause")
     say_hello(state="stopping")
@@ -505,13 +449,8 @@ def test_a_paused_worker_that_is_started_again_stays_paused(
 
 @pytest.mark.parametrize("hardware_class", ["cpu-test", None])
 def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
-    hardware_class: str | None,
-    replay: Any,
-    order: Callable[..., Any],
-    say_hello: Callable[..., Any],
-    sent: Callable[[], list[str]],
-    client: TestClient,
-) -> None:
+    hardware_class, replay, order, say_hello, sent, client
+):
     say_hello()
     say_hello(name="other-1", hardware_class="cpu-other")
     body = NEW_FANS | {"hardware_class": hardware_class}
@@ -532,12 +471,7 @@ def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
     assert replay.claim().status_code == 200
 
 
-def test_what_waits_for_a_paused_queue_goes_to_no_other(
-    replay: Any,
-    order: Callable[..., Any],
-    say_hello: Callable[..., Any],
-    sent: Callable[[], list[str]],
-) -> None:
+def test_what_waits_for_a_paused_queue_goes_to_no_other(replay, order, say_hello, sent):
     """A pause of its class is no way to another machine."""
     say_hello(name="other-1", hardware_class="cpu-other")
     assert order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "cpu-test"}).status_code == 200
@@ -547,8 +481,8 @@ def test_what_waits_for_a_paused_queue_goes_to_no_other(
 
 
 def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(
-    replay: Any, order: Callable[..., Any], say_hello: Callable[..., Any]
-) -> None:
+    replay, order, say_hello
+):
     say_hello(name="other-1", hardware_class="cpu-other")
     assert replay.view()["state"] == "queued"  # For cpu-test, of which no worker was ever seen.
     for hardware_class, status in (("cpu-other", 200), ("cpu-test", 200), ("cpu-none", 404)):

@@ -5,15 +5,10 @@ import gzip
 import html
 import io
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database
 from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord, Token
 from web.assets import static_asset
@@ -26,14 +21,12 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-def app_of(client: TestClient) -> FastAPI:
-    return client.app  # type: ignore[return-value]
+def app_of(client):
+    return client.app
 
 
 @pytest.fixture
-def hostile(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> dict[str, str]:
+def hostile(digits_submission, submit, client, olivia):
     """Addresses of pages that show what somebody hostile wrote wherever they could."""
     digits_submission.claim |= {
         "model": HOSTILE,
@@ -71,13 +64,7 @@ def hostile(
 @pytest.mark.parametrize(
     "page", ["home", "benchmark", "board", "submission", "verification", "workers"]
 )
-def test_a_page_escapes_what_a_stranger_wrote(
-    page: str,
-    hostile: dict[str, str],
-    client: TestClient,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+def test_a_page_escapes_what_a_stranger_wrote(page, hostile, client, walter, make_report):
     system = vars(make_report([]).system) | {"worker": HOSTILE, "processor": HOSTILE}
     hello = {"system": system, "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
@@ -92,7 +79,7 @@ def test_a_page_escapes_what_a_stranger_wrote(
         assert "&lt;script&gt;alert" in response.text
 
 
-def test_a_page_has_headers_that_keep_it_to_itself(client: TestClient) -> None:
+def test_a_page_has_headers_that_keep_it_to_itself(client):
     headers = client.get("/").headers
 
     policy = dict(
@@ -110,9 +97,7 @@ def test_a_page_has_headers_that_keep_it_to_itself(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/nothing", "/benchmarks/mnist", "/submissions/nothing", "/verifications/nothing"]
 )
-def test_a_browser_gets_a_page_and_a_program_gets_json_for_what_is_not_there(
-    path: str, client: TestClient
-) -> None:
+def test_a_browser_gets_a_page_and_a_program_gets_json_for_what_is_not_there(path, client):
     page = client.get(path, headers=BROWSER)
     assert page.status_code == 404
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -125,7 +110,7 @@ def test_a_browser_gets_a_page_and_a_program_gets_json_for_what_is_not_there(
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1/submissions/nothing"])
-def test_the_api_answers_json_to_a_browser_too(path: str, client: TestClient) -> None:
+def test_the_api_answers_json_to_a_browser_too(path, client):
     response = client.get(path, headers=BROWSER)
 
     assert response.status_code == 404
@@ -144,9 +129,7 @@ def test_the_api_answers_json_to_a_browser_too(path: str, client: TestClient) ->
         ({"colour": "<red>"}, "Colour “<red>”: unknown filter", ""),
     ],
 )
-def test_a_query_that_makes_no_sense_gives_its_form_again(
-    query: dict[str, str], said: str, kept: str, client: TestClient
-) -> None:
+def test_a_query_that_makes_no_sense_gives_its_form_again(query, said, kept, client):
     response = client.get("/benchmarks/digits", params=query, headers=BROWSER)
     text = html.unescape(re.sub(r"<q>(.*?)</q>", r"“\1”", response.text))
     words = re.sub(r"\s+", " ", re.sub(r"</?[a-z][^>]*>", "", text.replace("<red>", "&red&")))
@@ -166,7 +149,7 @@ def test_a_query_that_makes_no_sense_gives_its_form_again(
     "path",
     ["/", "/benchmarks/digits", "/workers", "/api/v1/leaderboards/digits", "/api/v1/benchmarks"],
 )
-def test_head_is_answered_like_get_without_the_body(path: str, client: TestClient) -> None:
+def test_head_is_answered_like_get_without_the_body(path, client):
     asked = client.get(path)
     head = client.head(path)
 
@@ -177,8 +160,8 @@ def test_head_is_answered_like_get_without_the_body(path: str, client: TestClien
 
 
 def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+    digits_submission, submit, client
+):
     submit(digits_submission)
     page = client.get("/benchmarks/digits")
     known = {"If-None-Match": f'"other", {page.headers["etag"]}'}
@@ -198,7 +181,7 @@ def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
     assert " ago" not in page.text.split("<main")[1]
 
 
-def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> None:
+def test_a_wrong_method_is_405_and_tells_the_right_one(client):
     response = client.delete("/api/v1/workers")
 
     assert response.status_code == 405
@@ -211,7 +194,7 @@ def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> No
     assert app_of(client).openapi_schema is None, "to describe the whole API takes half a second"
 
 
-def test_the_methods_of_an_address_are_those_that_are_described(client: TestClient) -> None:
+def test_the_methods_of_an_address_are_those_that_are_described(client):
     described = {
         path: {method.upper() for method in methods}
         for path, methods in app_of(client).openapi()["paths"].items()
@@ -220,7 +203,7 @@ def test_the_methods_of_an_address_are_those_that_are_described(client: TestClie
     assert app_of(client).state.services.of(NamedMethods) == described
 
 
-def test_the_chart_of_a_replay_is_a_figure(replay: Any, client: TestClient) -> None:
+def test_the_chart_of_a_replay_is_a_figure(replay, client):
     response = client.get(f"/verifications/{replay.verification_id}/charts/replay.json")
 
     assert response.status_code == 200
@@ -228,15 +211,13 @@ def test_the_chart_of_a_replay_is_a_figure(replay: Any, client: TestClient) -> N
 
 
 @pytest.fixture
-def static_paths(replay: Any, client: TestClient) -> list[str]:
+def static_paths(replay, client):
     """The addresses of the static files of a page that has all of them."""
     page = client.get(f"/verifications/{replay.verification_id}").text
     return re.findall(r'"(/static/[^"]+)"', page)
 
 
-def test_every_static_file_of_a_page_is_served_for_ever(
-    static_paths: list[str], client: TestClient
-) -> None:
+def test_every_static_file_of_a_page_is_served_for_ever(static_paths, client):
     names = {path.rsplit("/", 1)[-1] for path in static_paths}
     assert {"style.css", "charts.js", "replay.js", "plotly-basic.min.js"} <= names
     for path in static_paths:
@@ -261,7 +242,7 @@ def test_every_static_file_of_a_page_is_served_for_ever(
         "/api/v1/benchmarks/digits.toml",
     ],
 )
-def test_every_text_is_sent_compressed_to_who_takes_it(path: str, client: TestClient) -> None:
+def test_every_text_is_sent_compressed_to_who_takes_it(path, client):
     browser = BROWSER | {"Accept-Encoding": "br, gzip"}
     with client.stream("GET", path, headers=browser) as packed:
         sent = b"".join(packed.iter_raw())
@@ -274,9 +255,7 @@ def test_every_text_is_sent_compressed_to_who_takes_it(path: str, client: TestCl
     assert len(gzip.decompress(sent)) == len(plain.content) > len(sent)
 
 
-def test_a_static_file_is_sent_compressed_to_who_reads_it(
-    static_paths: list[str], client: TestClient
-) -> None:
+def test_a_static_file_is_sent_compressed_to_who_reads_it(static_paths, client):
     path = next(path for path in static_paths if path.endswith(".css"))
     plain = client.get(path, headers={"Accept-Encoding": "identity"})
     with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as packed:
@@ -289,7 +268,7 @@ def test_a_static_file_is_sent_compressed_to_who_reads_it(
     assert len(sent) < len(plain.content)
 
 
-def test_a_static_file_that_is_known_is_304(static_paths: list[str], client: TestClient) -> None:
+def test_a_static_file_that_is_known_is_304(static_paths, client):
     etag = client.get(static_paths[0]).headers["etag"]
     response = client.get(static_paths[0], headers={"If-None-Match": etag})
 
@@ -300,11 +279,11 @@ def test_a_static_file_that_is_known_is_304(static_paths: list[str], client: Tes
 @pytest.mark.parametrize(
     "path", ["nothing.css", "../render.py", "%2e%2e/render.py", "..%2frender.py", "", "%00"]
 )
-def test_nothing_but_static_files_is_served(path: str, client: TestClient) -> None:
+def test_nothing_but_static_files_is_served(path, client):
     assert client.get(f"/static/{path}").status_code == 404
 
 
-def test_the_api_is_described_below_the_docs(client: TestClient) -> None:
+def test_the_api_is_described_below_the_docs(client):
     response = client.get("/docs/api")
 
     assert response.status_code == 200
@@ -319,17 +298,17 @@ REASON = {"reason": "trained on the <test> set"}
 
 
 @pytest.fixture
-def withdraw(client: TestClient, alice: Any) -> Callable[..., Any]:
+def withdraw(client, alice):
     """Withdraws a submission as alice, or as somebody else."""
 
-    def send(submission_id: str, *, by: Any = None, body: Any = REASON) -> Any:
+    def send(submission_id, *, by=None, body=REASON):
         address = f"/api/v1/submissions/{submission_id}/withdrawal"
         return client.post(address, json=body, headers=(by or alice).headers)
 
     return send
 
 
-def board(client: TestClient, query: str = "") -> dict[str, Any]:
+def board(client, query=""):
     """The entries of the digits board, by submission."""
     found = client.get(f"/api/v1/leaderboards/digits{query}").json()
     return {entry["submission_id"]: entry for entry in found["entries"]}
@@ -337,15 +316,8 @@ def board(client: TestClient, query: str = "") -> dict[str, Any]:
 
 @pytest.mark.usefixtures("shown_claims")
 def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
-    replay: Any,
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    withdraw: Callable[..., Any],
-    make_report: Callable[..., Any],
-    alice: Any,
-    olivia: Any,
-) -> None:
+    replay, submit, digits_submission, client, withdraw, make_report, alice, olivia
+):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     first, second = replay.submission_id, submit(digits_submission).json()["id"]
     assert set(board(client)) == {first, second}
@@ -402,15 +374,8 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
 
 
 def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_asked_for(
-    replay: Any,
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    withdraw: Callable[..., Any],
-    make_report: Callable[..., Any],
-    olivia: Any,
-    database: Database,
-) -> None:
+    replay, submit, digits_submission, client, withdraw, make_report, olivia, database
+):
     other = submit(digits_submission).json()["id"]
     sides = {"challenger": other, "holder": replay.submission_id}
     duel = client.post("/api/v1/duels", json=sides, headers=olivia.headers).json()["id"]
@@ -441,14 +406,8 @@ def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_as
 
 
 def test_only_its_submitter_and_organisers_withdraw_it(
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    withdraw: Callable[..., Any],
-    bob: Any,
-    walter: Any,
-    olivia: Any,
-) -> None:
+    submit, digits_submission, client, withdraw, bob, walter, olivia
+):
     submission_id = submit(digits_submission).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/withdrawal"
     assert client.post(address, json=REASON).status_code == 401
@@ -477,8 +436,8 @@ def test_only_its_submitter_and_organisers_withdraw_it(
 
 
 def test_an_organisers_token_that_may_only_submit_withdraws_nothing_of_others(
-    client: TestClient, submit: Any, digits_submission: Any, make_person: Any, database: Database
-) -> None:
+    client, submit, digits_submission, make_person, database
+):
     submission_id = submit(digits_submission).json()["id"]
     narrow = make_person("nora", "organiser")
     with database.write() as session:
@@ -490,9 +449,7 @@ def test_an_organisers_token_that_may_only_submit_withdraws_nothing_of_others(
     assert client.get(f"/api/v1/submissions/{submission_id}").json()["withdrawal"] is None
 
 
-def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(digits_submission, submit, client):
     submit(digits_submission)
     for address in ("/", "/benchmarks/digits"):
         page = client.get(address).text

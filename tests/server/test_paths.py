@@ -2,17 +2,13 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.settings import Settings
 from server.verifications.dispatch import Dispatcher
 from tests.support.copies import serving
 from tests.support.services import services_of
@@ -28,18 +24,18 @@ VERIFICATION_CEILINGS = {"server": 63, "finishline/rules": 37}
 class Tracer:
     """Collects the files in which Python functions are called, on all threads, while it counts."""
 
-    def __init__(self) -> None:
-        self._files: set[str] | None = None
+    def __init__(self):
+        self._files = None
 
-    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+    def note(self, frame, event, _argument):
         """Python calls it at each call and return."""
         if self._files is not None and event == "call":
             self._files.add(frame.f_code.co_filename)
 
     @contextmanager
-    def counting(self) -> Iterator[dict[str, list[str]]]:
+    def counting(self):
         """Fills in our files in which a function is called within the block, by folder."""
-        found: dict[str, list[str]] = {}
+        found = {}
         self._files = files = set()
         try:
             yield found
@@ -51,18 +47,18 @@ class Tracer:
 
 
 @pytest.fixture
-def tracer() -> Iterator[Tracer]:
+def tracer():
     """A tracer of this thread and of those that start from now on."""
     made, before = Tracer(), sys.getprofile()
     threading.setprofile(made.note)
     sys.setprofile(made.note)
     yield made
     sys.setprofile(before)
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
 
 
 @pytest.fixture
-def client(tracer: Tracer, settings: Settings) -> Iterator[TestClient]:
+def client(tracer, settings):
     """A server all of whose threads are traced."""
     with serving(settings) as made:
         yield made
@@ -74,31 +70,25 @@ class Broker:
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
 
-    def send_task(self, _name: str, *, args: list[Any], **_options: object) -> None:
+    def send_task(self, _name, *, args, **_options):
         """Keep a job."""
         self.jobs.append(args[0])
 
 
 @pytest.fixture
-def verify(
-    client: TestClient,
-    olivia: Any,
-    walter: Any,
-    make_report: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[str], None]:
+def verify(client, olivia, walter, make_report, monkeypatch):
     """Has a submission verified: request, dispatch, claim, evaluations, report."""
     broker, system = Broker(), make_report([]).system
     dispatcher = services_of(client).of(Dispatcher)
     database = services_of(client).database
     monkeypatch.setattr(dispatcher, "_broker", broker)
 
-    def post(path: str, content: Any, headers: dict[str, str], *, status: int = 200) -> Any:
+    def post(path, content, headers, *, status=200):
         answer = client.post(f"/api/v1{path}", json=content, headers=headers)
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    def run(submission_id: str) -> None:
+    def run(submission_id):
         address = f"/submissions/{submission_id}/verifications"
         post(address, {"reason": "record claim"}, olivia.headers, status=201)
         hello = {"system": asdict(system), "state": "idle"}
@@ -125,16 +115,14 @@ def verify(
     return run
 
 
-def require_at_most(ceilings: dict[str, int], found: dict[str, list[str]]) -> None:
+def require_at_most(ceilings, found):
     """Fail with the list of files where there are more of them than a ceiling allows."""
     for folder, files in found.items():
         listed = "\n".join(files)
         assert len(files) <= ceilings[folder], f"{len(files)} files of {folder}:\n{listed}"
 
 
-def test_a_submission_runs_through_few_files(
-    tracer: Tracer, submit: Callable[..., Any], digits_submission: Any
-) -> None:
+def test_a_submission_runs_through_few_files(tracer, submit, digits_submission):
     submit(digits_submission)  # Imports, and builds what the first request builds.
     with tracer.counting() as found:
         answer = submit(digits_submission)
@@ -144,12 +132,7 @@ def test_a_submission_runs_through_few_files(
     require_at_most(SUBMISSION_CEILINGS, found)
 
 
-def test_a_verification_runs_through_few_files(
-    tracer: Tracer,
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    verify: Callable[[str], None],
-) -> None:
+def test_a_verification_runs_through_few_files(tracer, submit, digits_submission, verify):
     ids = [submit(digits_submission).json()["id"] for _ in range(2)]
     verify(ids[0])
     with tracer.counting() as found:

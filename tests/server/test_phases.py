@@ -3,20 +3,17 @@
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import AuditRecord, BenchmarkPhases, Submission
 from server.base.places import SOURCE
-from server.base.settings import Settings
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import freeze_if_due
 from tests.conftest import OWN_BENCHMARKS
@@ -29,26 +26,24 @@ PHASES = "/api/v1/benchmarks/digits/phases"
 HOUR = timedelta(hours=1)
 
 
-def moment(offset: timedelta) -> str:
+def moment(offset):
     """A moment from this one on, as a request has it."""
     return (utc_now() + offset).isoformat()
 
 
 @pytest.fixture
-def set_phases(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def set_phases(client, olivia):
     """Sets the dates of digits as an organiser, as distances from this moment."""
 
-    def change(*, by: Any = None, unfreeze: bool = False, **dates: timedelta | None) -> Any:
-        body: dict[str, Any] = {
-            name: None if at is None else moment(at) for name, at in dates.items()
-        }
+    def change(*, by=None, unfreeze=False, **dates):
+        body = {name: None if at is None else moment(at) for name, at in dates.items()}
         body |= {"reason": "the winter round", "unfreeze": unfreeze}
         return client.post(PHASES, json=body, headers=(by or olivia).headers)
 
     return change
 
 
-def pass_time(database: Database, **dates: datetime | None) -> None:
+def pass_time(database, **dates):
     """Change the dates that hold behind the server's back: time that passed."""
     with database.write() as session:
         latest = select(BenchmarkPhases.id).order_by(BenchmarkPhases.id.desc()).limit(1)
@@ -60,13 +55,8 @@ def pass_time(database: Database, **dates: datetime | None) -> None:
 
 
 def test_before_it_opens_and_after_it_closes_a_submission_is_refused_with_the_moment(
-    set_phases: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    olivia: Any,
-    row_counts: Callable[[], dict[str, int]],
-) -> None:
+    set_phases, submit, digits_submission, client, olivia, row_counts
+):
     assert submit(digits_submission, key="first").status_code == 201
     made = set_phases(opens_at=HOUR)
     assert made.status_code == 201, made.text
@@ -95,9 +85,7 @@ def test_before_it_opens_and_after_it_closes_a_submission_is_refused_with_the_mo
     assert "Closes" in client.get("/benchmarks/digits").text
 
 
-def test_what_was_set_is_kept_with_who_and_why(
-    set_phases: Callable[..., Any], client: TestClient, database: Database
-) -> None:
+def test_what_was_set_is_kept_with_who_and_why(set_phases, client, database):
     empty = client.get(PHASES).json()
     assert (empty["history"], empty["phases"]["sentence"]) == ([], "Open: it has no dates.")
     set_phases(opens_at=HOUR)
@@ -123,8 +111,8 @@ def test_what_was_set_is_kept_with_who_and_why(
 
 
 def test_only_organisers_set_phases_and_a_wrong_date_changes_nothing(
-    set_phases: Callable[..., Any], client: TestClient, alice: Any, walter: Any, olivia: Any
-) -> None:
+    set_phases, client, alice, walter, olivia
+):
     assert client.post(PHASES, json={"reason": "r"}).status_code == 401
     for person in (alice, walter):
         assert set_phases(by=person, opens_at=HOUR).status_code == 403
@@ -149,14 +137,14 @@ def test_only_organisers_set_phases_and_a_wrong_date_changes_nothing(
 
 
 @pytest.fixture
-def own_benchmarks(settings: Settings, tmp_path: Path) -> Settings:
+def own_benchmarks(settings, tmp_path):
     """Settings of another server at the same database, with benchmark files of its own."""
     folder = tmp_path / "benchmarks"
     shutil.copytree(settings.benchmarks_dir, folder)
     return settings.model_copy(update={"benchmarks_dir": folder})
 
 
-def change_file(settings: Settings, *, target: str) -> None:
+def change_file(settings, *, target):
     """Ask for another quality in the definition of digits."""
     path = settings.benchmarks_dir / "digits.toml"
     text = path.read_text()
@@ -165,11 +153,8 @@ def change_file(settings: Settings, *, target: str) -> None:
 
 
 def test_a_board_read_while_its_rules_change_is_not_kept_under_those_before(
-    set_phases: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    own_benchmarks: Settings,
-) -> None:
+    set_phases, submit, digits_submission, own_benchmarks
+):
     """The write that unfreezes is told to all at once; each server takes its file a look later."""
     assert submit(digits_submission).status_code == 201
     assert set_phases(freezes_at=timedelta()).status_code == 201
@@ -188,14 +173,8 @@ def test_a_board_read_while_its_rules_change_is_not_kept_under_those_before(
 
 
 def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
-    set_phases: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    own_benchmarks: Settings,
-    alice: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    set_phases, submit, digits_submission, client, own_benchmarks, alice, caplog
+):
     original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
     frozen = set_phases(freezes_at=timedelta())
     assert frozen.json()["frozen_sha256"] == original
@@ -233,11 +212,8 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
 
 
 def test_a_server_without_the_file_serves_what_is_frozen(
-    set_phases: Callable[..., Any],
-    client: TestClient,
-    own_benchmarks: Settings,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    set_phases, client, own_benchmarks, caplog
+):
     original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
     assert set_phases(freezes_at=timedelta()).status_code == 201
     (own_benchmarks.benchmarks_dir / "digits.toml").unlink()
@@ -247,12 +223,8 @@ def test_a_server_without_the_file_serves_what_is_frozen(
 
 
 def test_a_server_that_has_not_looked_yet_still_scores_under_the_frozen_rules(
-    set_phases: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    own_benchmarks: Settings,
-    alice: Any,
-) -> None:
+    set_phases, digits_submission, client, own_benchmarks, alice
+):
     original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
     change_file(own_benchmarks, target="90.0")
     with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
@@ -265,9 +237,7 @@ def test_a_server_that_has_not_looked_yet_still_scores_under_the_frozen_rules(
         assert sent.json()["benchmark_sha256"] == original
 
 
-def test_a_definition_freezes_by_itself_when_its_moment_passes(
-    set_phases: Callable[..., Any], client: TestClient, database: Database
-) -> None:
+def test_a_definition_freezes_by_itself_when_its_moment_passes(set_phases, client, database):
     set_phases(freezes_at=HOUR)
     look = services_of(client).of(PhaseWatch).look_once
     look()
@@ -284,13 +254,11 @@ def test_a_definition_freezes_by_itself_when_its_moment_passes(
     assert [record.actor for record in frozen] == ["server.phases"]
 
 
-def test_of_two_servers_whose_moment_has_come_one_freezes(
-    set_phases: Callable[..., Any], client: TestClient, database: Database, settings: Settings
-) -> None:
+def test_of_two_servers_whose_moment_has_come_one_freezes(set_phases, client, database, settings):
     set_phases(freezes_at=HOUR)
     digits = services_of(client).benchmarks["digits"]
 
-    def freezes(at: datetime) -> bool:
+    def freezes(at):
         with database.write() as session:
             return freeze_if_due(session, digits, settings.benchmarks_dir, at)
 
@@ -300,13 +268,8 @@ def test_of_two_servers_whose_moment_has_come_one_freezes(
 
 
 def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
-    set_phases: Callable[..., Any],
-    submit: Callable[..., Any],
-    digits_submission: Any,
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-) -> None:
+    set_phases, submit, digits_submission, client, database, olivia
+):
     for ago in (HOUR, 3 * HOUR):
         submission_id = submit(digits_submission).json()["id"]
         with database.write() as session:
@@ -330,8 +293,8 @@ def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
 
 
 def test_a_definition_is_kept_as_it_was_read_though_its_file_has_changed_since(
-    own_benchmarks: Settings, digits_submission: Any, alice: Any
-) -> None:
+    own_benchmarks, digits_submission, alice
+):
     with TestClient(create_app(own_benchmarks, dispatch=False)) as server:
         change_file(own_benchmarks, target="90.0")
         sent = server.post(
@@ -349,14 +312,14 @@ ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 PHASES_PAGE = "/console/phases"
 
 
-def sign_in(client: TestClient, person: Any) -> str:
+def sign_in(client, person):
     """The token that forms of this browser carry from then on."""
     client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
     found = re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/account").text)
     return str(found[0])
 
 
-def test_an_organiser_sets_dates_on_the_console(client: TestClient, olivia: Any) -> None:
+def test_an_organiser_sets_dates_on_the_console(client, olivia):
     csrf = sign_in(client, olivia)
     assert "Open: it has no dates." in client.get(PHASES_PAGE).text
     assert 'type="datetime-local"' in client.get(f"{PHASES_PAGE}?benchmark=digits").text
@@ -398,8 +361,8 @@ def test_an_organiser_sets_dates_on_the_console(client: TestClient, olivia: Any)
 
 
 def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
-    client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
-) -> None:
+    client, submit, digits_submission, alice, bob
+):
     page = f"/submissions/{submit(digits_submission).json()['id']}"
     assert "Request verification" not in client.get(page).text
     assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 401
@@ -418,8 +381,8 @@ def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
 
 
 def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_offered_it(
-    client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
-) -> None:
+    client, submit, digits_submission, alice, bob
+):
     page = f"/submissions/{submit(digits_submission).json()['id']}"
     reason = {"reason": "the clock was wrong"}
     assert "Withdraw" not in client.get(page).text
@@ -449,7 +412,7 @@ def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_of
 BENCHMARKS = "/api/v1/benchmarks"
 
 
-def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
+def test_every_benchmark_is_listed_with_its_target(client):
     listed = {b["id"]: b for b in client.get(BENCHMARKS).json()["benchmarks"]}
 
     # Targets: DAWNBench's README and checks; digits and grammar: their own calibration.
@@ -469,9 +432,7 @@ def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
     assert all(listed[name]["replayable"] for name in known)
 
 
-def test_a_benchmark_counts_its_submissions(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_a_benchmark_counts_its_submissions(client, digits_submission, submit):
     assert client.get(f"{BENCHMARKS}/digits").json()["submissions"] == 0
     made = submit(digits_submission).json()
     digits = client.get(f"{BENCHMARKS}/digits").json()
@@ -480,9 +441,7 @@ def test_a_benchmark_counts_its_submissions(
     assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1, "started": 3}, "mlperf")
 
 
-def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(
-    client: TestClient, offer_archive: Callable[[str], None]
-) -> None:
+def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client, offer_archive):
     """MLPerf Training rules of v0.5: two AP of Mask R-CNN; 100 runs of NCF, of which 50 count."""
     offer_archive("mlperf-v0.5-maskrcnn")
     offer_archive("mlperf-v0.5-ncf")
@@ -501,14 +460,14 @@ def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(
     assert "the first 50 that reach the target count" in page
 
 
-def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
+def test_an_unknown_benchmark_is_404(client):
     response = client.get(f"{BENCHMARKS}/mnist")
 
     assert response.status_code == 404
     assert f"there are: {', '.join(OWN_BENCHMARKS)}." in response.json()["detail"]
 
 
-def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestClient) -> None:
+def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client):
     answer = client.get(f"{BENCHMARKS}/digits.toml")
 
     assert answer.headers["content-type"] == "application/toml"
@@ -519,8 +478,8 @@ def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestC
 
 
 def test_a_definition_that_rules_is_given_out_whatever_its_file_says_since(
-    client: TestClient, digits_submission: Any, submit: Callable[..., Any], settings: Settings
-) -> None:
+    client, digits_submission, submit, settings
+):
     """The folder may hold the next round's rules already."""
     offered = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
     submit(digits_submission)

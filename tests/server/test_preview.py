@@ -2,10 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,10 +12,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from server.app import create_app
-from server.base.database import Database
 from server.base.models import Token, User
 from server.base.request_context import CURRENT
-from server.base.settings import Settings
 from server.boards.ranked import RowsCache
 from tests.support.pages import BROWSER, words_of
 
@@ -55,12 +52,10 @@ Send = Callable[..., str]
 
 
 @pytest.fixture
-def send(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> Send:
+def send(digits_submission, submit, make_log):
     """Sends a submission of a pace and returns its id."""
 
-    def made(pace: float, *, by: Any = None, **claim: Any) -> str:
+    def made(pace, *, by=None, **claim):
         parts = deepcopy(digits_submission)
         parts.claim |= claim
         for index, name in enumerate(parts.logs):
@@ -76,9 +71,7 @@ def send(
 
 
 @pytest.fixture
-def hidden(
-    client: TestClient, embargo: Callable[..., None], send: Send, alice: Any, bob: Any
-) -> list[str]:
+def hidden(client, embargo, send, alice, bob):
     """Three that are hidden, the fastest first; one slower than the first was published before."""
     send(0.11, by=alice)
     embargo(timedelta(days=1))
@@ -94,25 +87,24 @@ def hidden(
     return ids
 
 
-def read(client: TestClient, person: Any, query: str = "") -> dict[str, Any]:
+def read(client, person, query=""):
     answer = client.get(PREVIEW + query, headers=person.headers)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return answer.json()
 
 
-def without(board: dict[str, Any]) -> dict[str, Any]:
+def without(board):
     return {name: value for name, value in board.items() if name not in ONE_VERSION}
 
 
-def sign_in(client: TestClient, person: Any) -> None:
+def sign_in(client, person):
     origin = {"Origin": "http://testserver", "Accept": "text/html"}
     client.post("/console/sign-in", data={"token": person.secret}, headers=origin)
 
 
 def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
-    hidden: list[str], client: TestClient, embargo: Callable[..., None], olivia: Any, ada: Any
-) -> None:
+    hidden, client, embargo, olivia, ada
+):
     before = {query: read(client, olivia, query) for query in QUERIES}
     assert read(client, ada) == before[""]
     fastest, second, _ = hidden
@@ -126,9 +118,7 @@ def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
         assert without(board) == without(client.get(BOARD + query).json()), query
 
 
-def test_it_says_what_is_hidden_and_until_when(
-    hidden: list[str], client: TestClient, olivia: Any
-) -> None:
+def test_it_says_what_is_hidden_and_until_when(hidden, client, olivia):
     until = client.get("/api/v1/benchmarks/digits/phases").json()["phases"]["embargo_until"]
     found = read(client, olivia, "?limit=2")["preview"]
 
@@ -148,15 +138,8 @@ def test_it_says_what_is_hidden_and_until_when(
 
 
 def test_it_is_for_organisers_and_admins_alone(
-    hidden: list[str],
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    walter: Any,
-    olivia: Any,
-    ada: Any,
-    database: Database,
-) -> None:
+    hidden, client, alice, bob, walter, olivia, ada, database
+):
     for person, status in ((alice, 403), (bob, 403), (walter, 403), (olivia, 200), (ada, 200)):
         answer = client.get(PREVIEW, headers=person.headers)
         assert answer.status_code == status, person.name
@@ -174,14 +157,12 @@ def test_it_is_for_organisers_and_admins_alone(
         assert client.get(PREVIEW, headers=olivia.headers).status_code == status
 
 
-def test_what_an_organiser_looks_at_is_cached_for_nobody(
-    hidden: list[str], client: TestClient, olivia: Any, database: Database
-) -> None:
+def test_what_an_organiser_looks_at_is_cached_for_nobody(hidden, client, olivia, database):
     addresses = [BOARD + query for query in QUERIES if "page=" not in query]
     addresses += [f"{BOARD}.csv", "/benchmarks/digits", "/benchmarks/digits?q=zyzzyva"]
 
-    def cached() -> list[Any]:
-        app: Any = client.app
+    def cached():
+        app = client.app
         of_rows = database.state.of(RowsCache)
         rows = [(key, version) for key, (version, _) in of_rows._values.items()]
         return [*rows, *app.board_cache._entries]
@@ -196,7 +177,7 @@ def test_what_an_organiser_looks_at_is_cached_for_nobody(
         assert "zyzzyva 1" not in client.get(address, headers=olivia.headers).text, address
 
 
-def test_pages_follow_each_other(hidden: list[str], client: TestClient, olivia: Any) -> None:
+def test_pages_follow_each_other(hidden, client, olivia):
     whole = [entry["submission_id"] for entry in read(client, olivia)["entries"]]
     first = client.get(f"{PREVIEW}?limit=2", headers=olivia.headers)
     assert first.headers["X-Total-Count"] == "3"
@@ -210,9 +191,7 @@ def test_pages_follow_each_other(hidden: list[str], client: TestClient, olivia: 
     assert wrong.status_code == 422
 
 
-def test_without_an_embargo_it_is_the_board(
-    send: Send, client: TestClient, olivia: Any, embargo: Callable[..., None]
-) -> None:
+def test_without_an_embargo_it_is_the_board(send, client, olivia, embargo):
     assert without(read(client, olivia)) == without(client.get(BOARD).json())
     send(0.11)
     embargo(timedelta(days=1))
@@ -224,9 +203,7 @@ def test_without_an_embargo_it_is_the_board(
         assert board["preview"]["note"] == ("Nothing is under embargo: this is the public board.")
 
 
-def test_the_console_shows_it_marked_and_links_lead_to_it(
-    hidden: list[str], client: TestClient, olivia: Any
-) -> None:
+def test_the_console_shows_it_marked_and_links_lead_to_it(hidden, client, olivia):
     assert client.get(PAGE, headers=BROWSER, follow_redirects=False).status_code == 303
     # The link on the board is there whoever asks.
     public = client.get("/benchmarks/digits", headers=BROWSER).text
@@ -251,9 +228,7 @@ def test_the_console_shows_it_marked_and_links_lead_to_it(
     assert client.get("/console/leaderboards/nothing/preview", headers=BROWSER).status_code == 404
 
 
-def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(
-    hidden: list[str], client: TestClient, olivia: Any
-) -> None:
+def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(hidden, client, olivia):
     sign_in(client, olivia)
     for query, told in (
         ("target=-1", "Target -1 : expected"),
@@ -273,18 +248,18 @@ def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(
 class Looks(logging.Handler):
     """Each look that the server's log tells of, with whose token it was."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.told: list[tuple[str, object]] = []
+        self.told = []
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record):
         """Called while the request is under way."""
         context = CURRENT.get()
         self.told.append((record.getMessage(), context and context.noted.get("user_id")))
 
 
 @pytest.fixture
-def looks() -> Iterator[Looks]:
+def looks():
     """What the server's log tells of previews."""
     logger, handler = logging.getLogger("server.boards.service"), Looks()
     before = logger.level
@@ -296,15 +271,8 @@ def looks() -> Iterator[Looks]:
 
 
 def test_the_servers_log_says_who_looked_at_what_is_hidden(
-    hidden: list[str],
-    client: TestClient,
-    olivia: Any,
-    ada: Any,
-    bob: Any,
-    embargo: Callable[..., None],
-    looks: Looks,
-    database: Database,
-) -> None:
+    hidden, client, olivia, ada, bob, embargo, looks, database
+):
     with database.read() as session:
         ids = {user.name: user.id for user in session.scalars(select(User))}
     read(client, olivia)
@@ -317,9 +285,7 @@ def test_the_servers_log_says_who_looked_at_what_is_hidden(
     assert looks.told == [(sentence, ids["olivia"]), (sentence, ids["ada"])]
 
 
-def test_a_browser_of_a_submitter_is_refused(
-    hidden: list[str], client: TestClient, bob: Any
-) -> None:
+def test_a_browser_of_a_submitter_is_refused(hidden, client, bob):
     sign_in(client, bob)
     answer = client.get(PAGE, headers=BROWSER)
     assert (answer.status_code, "zyzzyva" in answer.text) == (403, False)
@@ -330,11 +296,11 @@ def test_a_browser_of_a_submitter_is_refused(
 NAMES = {"a": "http://www.w3.org/2005/Atom"}
 
 
-def read_feed(content: bytes) -> ET.Element:
+def read_feed(content):
     return ET.fromstring(content)  # noqa: S314  the server under test wrote it
 
 
-def entries(content: bytes) -> dict[str, tuple[str, str]]:
+def entries(content):
     """Title and link of each entry by its id."""
     found = {}
     for entry in read_feed(content).findall("a:entry", NAMES):
@@ -345,9 +311,7 @@ def entries(content: bytes) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_records_and_verdicts_are_told_once_each(
-    replay: Any, make_report: Callable[..., Any], client: TestClient
-) -> None:
+def test_records_and_verdicts_are_told_once_each(replay, make_report, client):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     response = client.get("/feed.atom")
 
@@ -363,8 +327,8 @@ def test_records_and_verdicts_are_told_once_each(
 
 
 def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+    digits_submission, submit, client
+):
     known = {"If-None-Match": client.get("/feed.atom").headers["etag"]}
     unchanged = client.get("/feed.atom", headers=known)
     assert (unchanged.status_code, unchanged.content) == (304, b"")
@@ -378,7 +342,7 @@ def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
     assert b"<script>" not in changed.content
 
 
-def test_pages_name_their_feeds_and_an_unknown_benchmark_has_none(client: TestClient) -> None:
+def test_pages_name_their_feeds_and_an_unknown_benchmark_has_none(client):
     link = '<link rel="alternate" type="application/atom+xml"'
     page = client.get("/benchmarks/digits").text
 
@@ -388,7 +352,7 @@ def test_pages_name_their_feeds_and_an_unknown_benchmark_has_none(client: TestCl
     assert client.get("/benchmarks/nothing/feed.atom").status_code == 404
 
 
-def test_links_are_those_of_the_public_address_where_one_is_set(settings: Settings) -> None:
+def test_links_are_those_of_the_public_address_where_one_is_set(settings):
     public = settings.model_copy(update={"public_url": "https://finishline.example.org/"})
     with TestClient(create_app(public, dispatch=False)) as client:
         links = read_feed(client.get("/feed.atom").content).findall("a:link", NAMES)

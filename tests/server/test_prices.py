@@ -2,15 +2,11 @@
 
 import csv
 import io
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from server.base.database import Database
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
@@ -24,10 +20,10 @@ HOSTILE = '=<script>alert("x")</script>'
 
 
 @pytest.fixture
-def add(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def add(client, olivia):
     """Adds a price as olivia; what it is asked for differs from BODY."""
 
-    def post(**changes: Any) -> Any:
+    def post(**changes):
         answer = client.post(PRICES, json=BODY | changes, headers=olivia.headers)
         assert answer.status_code == 201, answer.text
         return answer.json()
@@ -35,15 +31,13 @@ def add(client: TestClient, olivia: Any) -> Callable[..., Any]:
     return post
 
 
-def numbers(client: TestClient, **query: str) -> list[int]:
+def numbers(client, **query):
     answer = client.get(PRICES, params=query)
     assert answer.status_code == 200, answer.text
     return [price["id"] for price in answer.json()["prices"]]
 
 
-def test_prices_are_added_listed_and_superseded_and_each_is_logged(
-    client: TestClient, olivia: Any, add: Callable[..., Any]
-) -> None:
+def test_prices_are_added_listed_and_superseded_and_each_is_logged(client, olivia, add):
     assert numbers(client) == []
     first = add()
     later = add(effective_on="2026-06-01", usd_per_hour=11.0)
@@ -68,9 +62,7 @@ def test_prices_are_added_listed_and_superseded_and_each_is_logged(
     assert (records[0]["reason"], records[0]["after"]["supersedes"]) == ("a typing error", 4)
 
 
-def test_no_price_is_ever_changed_or_taken_out(
-    client: TestClient, olivia: Any, add: Callable[..., Any], database: Database
-) -> None:
+def test_no_price_is_ever_changed_or_taken_out(client, olivia, add, database):
     wrong = add()["id"]
     for statement in ("UPDATE prices SET usd_per_hour = 1", "DELETE FROM prices"):
         with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
@@ -90,12 +82,10 @@ def test_no_price_is_ever_changed_or_taken_out(
     assert numbers(client) == [2, 1]
 
 
-def test_an_import_adds_all_or_nothing_and_repeating_it_adds_nothing(
-    client: TestClient, olivia: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_an_import_adds_all_or_nothing_and_repeating_it_adds_nothing(client, olivia, row_counts):
     rows = [BODY, BODY | {"region": "south"}]
 
-    def post(prices: list[Any]) -> Any:
+    def post(prices):
         body = {"prices": prices}
         return client.post(f"{PRICES}/import", json=body, headers=olivia.headers)
 
@@ -114,9 +104,7 @@ def test_an_import_adds_all_or_nothing_and_repeating_it_adds_nothing(
 
 
 @on_sqlite
-def test_only_organisers_add_prices(
-    client: TestClient, alice: Any, walter: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_only_organisers_add_prices(client, alice, walter, row_counts):
     before = row_counts()
     for path, body in ((PRICES, BODY), (f"{PRICES}/import", {"prices": [BODY]})):
         assert client.post(path, json=body).status_code == 401
@@ -126,9 +114,7 @@ def test_only_organisers_add_prices(
 
 
 @on_sqlite
-def test_a_bad_price_is_422_and_names_its_field(
-    client: TestClient, olivia: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_a_bad_price_is_422_and_names_its_field(client, olivia, row_counts):
     before = row_counts()
     for field, value in (
         ("usd_per_hour", 0), ("usd_per_hour", "NaN"), ("usd_per_hour", 1e9), ("provider", " "),
@@ -146,9 +132,7 @@ def test_a_bad_price_is_422_and_names_its_field(
 
 
 @on_sqlite
-def test_the_book_is_a_page_and_csv_and_nothing_in_it_runs(
-    client: TestClient, add: Callable[..., Any]
-) -> None:
+def test_the_book_is_a_page_and_csv_and_nothing_in_it_runs(client, add):
     page = client.get("/prices").text
     assert "No prices yet" in page
     add(provider=HOSTILE, note=HOSTILE)
@@ -176,9 +160,7 @@ OWNED = {
 }  # fmt: skip
 
 
-def test_an_owned_system_has_the_hour_that_its_parts_give(
-    client: TestClient, olivia: Any, add: Callable[..., Any]
-) -> None:
+def test_an_owned_system_has_the_hour_that_its_parts_give(client, olivia, add):
     owned = {"pricing": "owned", "ownership": OWNED, "usd_per_hour": None}
     added = add(**owned)
     assert added["usd_per_hour"] == pytest.approx(13.4824, abs=5e-5)

@@ -4,10 +4,7 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rfc8785
@@ -22,11 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from fastapi.testclient import TestClient
 
 from server.base.errors import ServerError
 from server.base.models import Submission
-from server.base.settings import Settings
 from server.base.signing import load_signer
 from server.verifications import proofs
 from tests.support.proofs import files_of
@@ -46,20 +41,18 @@ BROKEN_PEM = (
 
 
 @pytest.fixture
-def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+def ended(replay, make_report):
     """A verification that ended verified."""
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     assert replay.view()["outcome"] == "verified"
     return replay
 
 
-def proof_of(replay: Any, **query: str) -> Any:
+def proof_of(replay, **query):
     return replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof", params=query)
 
 
-def test_a_bundle_holds_the_document_and_the_files_as_they_were_sent(
-    ended: Any, digits_submission: Any
-) -> None:
+def test_a_bundle_holds_the_document_and_the_files_as_they_were_sent(ended, digits_submission):
     answer = proof_of(ended)
 
     assert answer.status_code == 200
@@ -75,9 +68,7 @@ def test_a_bundle_holds_the_document_and_the_files_as_they_were_sent(
     assert logs == sent
 
 
-def test_the_envelope_is_dsse_over_the_canonical_form_of_an_in_toto_statement(
-    ended: Any, client: TestClient
-) -> None:
+def test_the_envelope_is_dsse_over_the_canonical_form_of_an_in_toto_statement(ended, client):
     """By the texts of DSSE, in-toto and RFC 8785, with nothing of this server's code."""
     envelope = proof_of(ended, format="dsse").json()
     (key,) = client.get("/api/v1/keys").json()["keys"]
@@ -106,7 +97,7 @@ def test_the_envelope_is_dsse_over_the_canonical_form_of_an_in_toto_statement(
     }
 
 
-def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestClient) -> None:
+def test_the_document_holds_all_the_verdict_stands_on(ended, client):
     document = proof_of(ended, format="json").json()
     view, submission = ended.view(), client.get(f"/api/v1/submissions/{ended.submission_id}").json()
 
@@ -136,9 +127,7 @@ def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestCl
     assert document["code"]["version"]
 
 
-def test_the_signature_is_over_the_sorted_compact_json_of_the_rest(
-    ended: Any, client: TestClient
-) -> None:
+def test_the_signature_is_over_the_sorted_compact_json_of_the_rest(ended, client):
     document = proof_of(ended, format="json").json()
     signature = document.pop("signature")
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -151,11 +140,11 @@ def test_the_signature_is_over_the_sorted_compact_json_of_the_rest(
     )
 
 
-def test_the_same_bundle_is_the_same_bytes(ended: Any) -> None:
+def test_the_same_bundle_is_the_same_bytes(ended):
     assert proof_of(ended).content == proof_of(ended).content
 
 
-def test_there_is_no_proof_before_the_end(replay: Any) -> None:
+def test_there_is_no_proof_before_the_end(replay):
     for _ in range(2):
         answer = proof_of(replay)
         assert answer.status_code == 409
@@ -164,14 +153,12 @@ def test_there_is_no_proof_before_the_end(replay: Any) -> None:
         replay.claim()
 
 
-def test_what_is_not_there_has_no_proof_and_a_strange_format_is_refused(
-    ended: Any, client: TestClient
-) -> None:
+def test_what_is_not_there_has_no_proof_and_a_strange_format_is_refused(ended, client):
     assert client.get("/api/v1/verifications/nothing/proof").status_code == 404
     assert proof_of(ended, format="xml").status_code == 422
 
 
-def test_a_lost_file_is_said_by_its_hash(ended: Any, settings: Settings) -> None:
+def test_a_lost_file_is_said_by_its_hash(ended, settings):
     sha256 = proof_of(ended, format="json").json()["submission"]["logs"][0]["sha256"]
     (settings.artifacts_dir / sha256[:2] / sha256).unlink()
     answer = proof_of(ended)
@@ -180,9 +167,7 @@ def test_a_lost_file_is_said_by_its_hash(ended: Any, settings: Settings) -> None
     assert sha256 in answer.json()["detail"]
 
 
-def test_a_rescored_result_and_another_release_leave_the_evidence_as_it_was(
-    ended: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rescored_result_and_another_release_leave_the_evidence_as_it_was(ended, monkeypatch):
     before = proof_of(ended, format="json").content
     monkeypatch.setattr(proofs, "code_part", lambda session: {"version": "99.0"})
     with ended.database.write() as session:
@@ -193,9 +178,7 @@ def test_a_rescored_result_and_another_release_leave_the_evidence_as_it_was(
     assert proof_of(ended, format="json").content == before
 
 
-def test_attempts_without_a_report_keep_what_they_had_measured(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_attempts_without_a_report_keep_what_they_had_measured(replay, make_report):
     grant = replay.claim().json()
     evaluation = {"sequence": 1, "run": 0, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
                   "seconds": 0.5, "quality": 12.5}  # fmt: skip
@@ -221,7 +204,7 @@ def test_attempts_without_a_report_keep_what_they_had_measured(
     assert (second["state"], second["evaluations"]) == ("done", [])
 
 
-def test_a_cancelled_verification_has_a_proof_without_a_verdict(replay: Any, olivia: Any) -> None:
+def test_a_cancelled_verification_has_a_proof_without_a_verdict(replay, olivia):
     replay.client.post(
         f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers
     )
@@ -231,9 +214,7 @@ def test_a_cancelled_verification_has_a_proof_without_a_verdict(replay: Any, oli
     assert (document["verdict"], document["report"]) == ({"outcome": None, "reasons": []}, None)
 
 
-def test_the_key_is_made_once_and_only_its_owner_can_read_it(
-    client: TestClient, settings: Settings
-) -> None:
+def test_the_key_is_made_once_and_only_its_owner_can_read_it(client, settings):
     path = settings.artifacts_dir.parent / "signing-key.pem"
     assert not path.exists()
     first = client.get("/api/v1/keys").json()
@@ -243,9 +224,7 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(
     assert path.read_bytes() not in json.dumps(first).encode()
 
 
-def test_an_earlier_key_stays_listed_after_a_rotation(
-    ended: Any, client: TestClient, settings: Settings
-) -> None:
+def test_an_earlier_key_stays_listed_after_a_rotation(ended, client, settings):
     earlier = proof_of(ended, format="json").json()["signature"]["key_id"]
     settings.signing_key_path.unlink()
     present = proof_of(ended, format="json").json()["signature"]["key_id"]
@@ -256,7 +235,7 @@ def test_an_earlier_key_stays_listed_after_a_rotation(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM, LOCKED_PEM, BROKEN_PEM])
-def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path, content):
     path = tmp_path / "key.pem"
     path.write_bytes(content)
 
@@ -265,19 +244,19 @@ def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content
     assert path.read_bytes() == content
 
 
-def test_a_key_that_cannot_be_read_or_made_is_named(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_or_made_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path, tmp_path / "file" / "key.pem"):
         with pytest.raises(ServerError, match=rf"{path.name} cannot be used"):
             load_signer(path)
 
 
-def test_servers_that_make_the_key_at_once_share_one(tmp_path: Path) -> None:
+def test_servers_that_make_the_key_at_once_share_one(tmp_path):
     path = tmp_path / "new" / "folder" / "key.pem"
-    found: list[str] = []
+    found = []
     barrier = threading.Barrier(8)
 
-    def load() -> None:
+    def load():
         barrier.wait(timeout=10)
         found.append(load_signer(path).key_id)
 

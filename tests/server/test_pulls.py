@@ -1,28 +1,20 @@
 """Workers that ask the server itself for work, and are sent no message."""
 
 import threading
-from typing import Any
 
-from fastapi.testclient import TestClient
-
-from server.base.database import Database
 from server.verifications.queue_order import take_due
 from tests.server.test_workers import greeted  # noqa: F401
 from tests.support.processes import wait_for
 
 
-def ask(client: TestClient, person: Any, name: str = "walter-1", wait: float = 0) -> Any:
+def ask(client, person, name="walter-1", wait=0):
     path = f"/api/v1/workers/{name}/next"
     return client.post(path, params={"wait": wait}, headers=person.headers)
 
 
 def test_a_worker_that_asks_gets_its_attempt_until_it_has_claimed_it(
-    replay: Any,
-    greeted: None,  # noqa: F811
-    client: TestClient,
-    walter: Any,
-    database: Database,
-) -> None:
+    replay, greeted, client, walter, database
+):
     assert ask(client, walter).status_code == 204
     with database.write() as session:
         (sending,) = take_due(session, alive_seconds=60.0)
@@ -35,18 +27,12 @@ def test_a_worker_that_asks_gets_its_attempt_until_it_has_claimed_it(
     assert ask(client, walter).status_code == 204
 
 
-def test_a_worker_waits_until_there_is_work(
-    replay: Any,
-    greeted: None,  # noqa: F811
-    client: TestClient,
-    walter: Any,
-    database: Database,
-) -> None:
-    answers: list[Any] = []
+def test_a_worker_waits_until_there_is_work(replay, greeted, client, walter, database):
+    answers = []
     asking = threading.Thread(target=lambda: answers.append(ask(client, walter, wait=20)))
     asking.start()
 
-    def sent() -> bool:
+    def sent():
         with database.write() as session:
             return bool(take_due(session, alive_seconds=60.0))
 
@@ -56,13 +42,8 @@ def test_a_worker_waits_until_there_is_work(
 
 
 def test_work_is_for_the_worker_that_was_drawn_and_its_owner(
-    replay: Any,
-    greeted: None,  # noqa: F811
-    client: TestClient,
-    walter: Any,
-    alice: Any,
-    database: Database,
-) -> None:
+    replay, greeted, client, walter, alice, database
+):
     with database.write() as session:
         take_due(session, alive_seconds=60.0)
     assert ask(client, alice).status_code == 403

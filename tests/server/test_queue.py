@@ -1,12 +1,9 @@
 """GET /api/v1/queue and the pages of the workers: who waits where, who is at what."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.scoring.measurements import (
@@ -17,7 +14,7 @@ from finishline.rules.scoring.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.fair_queue import NOBODY, Turns
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import User, WorkerRow
 from server.verifications.queue_order import keep_turns, lock_queues, read_turns
 
@@ -25,10 +22,10 @@ QUEUE = "/api/v1/queue"
 
 
 @pytest.fixture
-def hello(client: TestClient, walter: Any, make_report: Callable[..., Any]) -> Callable[..., None]:
+def hello(client, walter, make_report):
     """A worker says hello."""
 
-    def say(name: str = "walter-1", hardware_class: str = "cpu-test") -> None:
+    def say(name="walter-1", hardware_class="cpu-test"):
         system = replace(make_report([]).system, worker=name, hardware_class=hardware_class)
         body = {"system": asdict(system), "state": "idle"}
         answer = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
@@ -38,12 +35,10 @@ def hello(client: TestClient, walter: Any, make_report: Callable[..., Any]) -> C
 
 
 @pytest.fixture
-def ask_again(
-    replay: Any, digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> Callable[[], str]:
+def ask_again(replay, digits_submission, submit, client, olivia):
     """Asks for a verification of another submission; its id."""
 
-    def ask() -> str:
+    def ask():
         submission_id = submit(digits_submission).json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         return str(client.post(address, headers=olivia.headers).json()["id"])
@@ -52,12 +47,8 @@ def ask_again(
 
 
 def test_what_waits_has_its_place_and_an_expected_start(
-    replay: Any,
-    ask_again: Callable[[], str],
-    hello: Callable[..., None],
-    client: TestClient,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, ask_again, hello, client, make_report
+):
     hello()
     first = replay.claim().json()
     second = ask_again()
@@ -90,9 +81,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     assert worker["under_way"]["verification_id"] == second
 
 
-def test_a_class_without_a_worker_says_so_and_since_when(
-    replay: Any, hello: Callable[..., None], client: TestClient, database: Database
-) -> None:
+def test_a_class_without_a_worker_says_so_and_since_when(replay, hello, client, database):
     hello("gpu-1", "gpu-test")
     page = client.get("/workers").text
     assert "no worker of this class is connected, none was ever seen" in page
@@ -103,9 +92,7 @@ def test_a_class_without_a_worker_says_so_and_since_when(
     assert "no worker that could take it is connected" in page
 
 
-def test_a_worker_says_which_run_it_is_at(
-    replay: Any, hello: Callable[..., None], client: TestClient
-) -> None:
+def test_a_worker_says_which_run_it_is_at(replay, hello, client):
     hello()
     grant = replay.claim().json()
     started = [{"sequence": run, "run": run, "kind": "run_started"} for run in (0, 1)]
@@ -119,12 +106,8 @@ def test_a_worker_says_which_run_it_is_at(
 
 
 def test_a_worker_has_a_page_with_its_canary_roofs_and_roofline(
-    replay: Any,
-    hello: Callable[..., None],
-    client: TestClient,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    replay, hello, client, walter, make_report
+):
     hello()
     assert "does not measure itself" in client.get("/workers").text
     figures = {
@@ -156,20 +139,18 @@ def test_a_worker_has_a_page_with_its_canary_roofs_and_roofline(
 
 
 @pytest.mark.parametrize("path", ["/workers/nobody", "/api/v1/workers/nobody"])
-def test_a_worker_that_is_not_there_is_404(path: str, client: TestClient) -> None:
+def test_a_worker_that_is_not_there_is_404(path, client):
     assert client.get(path).status_code == 404
 
 
-def test_an_empty_queue_and_no_worker_say_what_to_do(client: TestClient) -> None:
+def test_an_empty_queue_and_no_worker_say_what_to_do(client):
     assert client.get(QUEUE).json()["classes"] == []
     page = client.get("/workers").text
     assert "python -m worker" in page
     assert "The queue is empty." in page
 
 
-def test_a_queue_remembers_its_own_turns_and_no_other_queues(
-    database: Database, make_person: Callable[..., Any]
-) -> None:
+def test_a_queue_remembers_its_own_turns_and_no_other_queues(database, make_person):
     for name in ("alice", "olivia"):
         make_person(name, "organiser")
     with database.write() as session:

@@ -1,16 +1,12 @@
 """The records of a board, found among the few that matter, are those among all of it."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from random import Random
-from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert, select
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.records import Contender, RecordHistory, record_history
-from server.base.database import Database
+from finishline.rules.ranking.records import Contender, record_history
 from server.base.models import PublishedResult, RunRow, Submission
 from server.boards.records import _find_histories, _find_records, _find_standing
 from tests.support.both_databases import database_url  # noqa: F401
@@ -22,9 +18,7 @@ Runs = dict[str, list[float]]
 
 
 @pytest.fixture
-def fill(
-    digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> Callable[[Random, int], Runs]:
+def fill(digits_submission, submit, database):
     """Puts so many submissions in the place of all others; returns the times of their runs."""
     sent = submit(digits_submission).json()["id"]
     with database.read() as session:
@@ -32,7 +26,7 @@ def fill(
             c.key: getattr(session.get(Submission, sent), c.key) for c in Submission.__table__.c
         }
 
-    def put(random: Random, count: int) -> Runs:
+    def put(random, count):
         rows = [like | own_figures(random, f"r{number:02}") for number in range(count)]
         days = [{"submission_id": row["id"], "published_on": row.pop("day")} for row in rows]
         runs = {row["id"]: times_of(random, row["tta_seconds"]) for row in rows}
@@ -56,7 +50,7 @@ def fill(
     return put
 
 
-def own_figures(random: Random, name: str) -> dict[str, Any]:
+def own_figures(random, name):
     """Days and moments that meet, times that are equal, and some that can hold nothing."""
     moment = DAY + timedelta(hours=random.randrange(0, 100, 6))
     named_day = date(2026, 11, random.randint(1, 6)) if random.random() < 0.4 else None
@@ -75,13 +69,13 @@ def own_figures(random: Random, name: str) -> dict[str, Any]:
     }
 
 
-def times_of(random: Random, seconds: float | None) -> list[float]:
+def times_of(random, seconds):
     spread = random.choice((0.001, 0.1))
     count = random.choice((1, 2, 5)) if seconds else 0
     return [(seconds or 0.0) * random.lognormvariate(0.0, spread) for _ in range(count)]
 
 
-def among_all(database: Database, runs: Runs, division: str) -> RecordHistory:
+def among_all(database, runs, division):
     """The rule, given everything that is not withdrawn or hidden."""
     with database.write() as session:
         rows = session.scalars(select(Submission).where(Submission.division == division)).all()
@@ -98,13 +92,13 @@ def among_all(database: Database, runs: Runs, division: str) -> RecordHistory:
         )
 
 
-def tries_among_all(database: Database, division: str) -> Callable[[str], int]:
+def tries_among_all(database, division):
     """How many of all that are not hidden a submitter had handed in up to one."""
     with database.write() as session:
         found = session.scalars(select(Submission).where(Submission.division == division)).all()
         rows = {row.id: row for row in found if not row.embargoed}
 
-    def count(submission_id: str) -> int:
+    def count(submission_id):
         own = rows[submission_id]
         name = "submitted_at" if own.published_on is None else "published_on"
         days = [getattr(row, name) for row in rows.values() if row.user_id == own.user_id]
@@ -113,11 +107,7 @@ def tries_among_all(database: Database, division: str) -> Callable[[str], int]:
     return count
 
 
-def test_records_found_among_those_that_matter_are_the_records_among_all(
-    fill: Callable[..., Runs],
-    database: Database,
-    digits: Benchmark,
-) -> None:
+def test_records_found_among_those_that_matter_are_the_records_among_all(fill, database, digits):
     found = shown = 0
     for seed in range(25):
         random = Random(seed)

@@ -1,11 +1,8 @@
 """Reruns: many at once, their cost, and that a later verdict waits for a decision."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
@@ -15,10 +12,10 @@ FAR_BELOW = [10.0] * 8
 
 
 @pytest.fixture
-def batch(client: TestClient, olivia: Any) -> Callable[..., Any]:
+def batch(client, olivia):
     """Asks for a batch as olivia."""
 
-    def ask(**body: Any) -> Any:
+    def ask(**body):
         answer = client.post(BATCH, json={"reason": "new driver"} | body, headers=olivia.headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -26,11 +23,11 @@ def batch(client: TestClient, olivia: Any) -> Callable[..., Any]:
     return ask
 
 
-def finish(replay: Any, report: Any) -> None:
+def finish(replay, report):
     assert replay.report(replay.claim().json(), report).status_code == 200
 
 
-def rerun(replay: Any, person: Any) -> str:
+def rerun(replay, person):
     """Ask for another verification of the same submission; the first one's id."""
     first = replay.verification_id
     answer = replay.client.post(
@@ -40,7 +37,7 @@ def rerun(replay: Any, person: Any) -> str:
     return str(first)
 
 
-def decide(replay: Any, person: Any, decision: str, verification_id: str | None = None) -> Any:
+def decide(replay, person, decision, verification_id=None):
     return replay.client.post(
         f"/api/v1/verifications/{verification_id or replay.verification_id}/decide",
         json={"decision": decision, "reason": "throttled host"},
@@ -48,12 +45,12 @@ def decide(replay: Any, person: Any, decision: str, verification_id: str | None 
     )
 
 
-def submission_of(replay: Any) -> Any:
+def submission_of(replay):
     return replay.client.get(f"/api/v1/submissions/{replay.submission_id}").json()
 
 
 @pytest.fixture
-def rerun_below(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> Any:
+def rerun_below(replay, olivia, make_report):
     """A verified submission whose rerun was rejected; `first` is the verified one's id."""
     finish(replay, make_report(replay.seeds()))
     replay.first = rerun(replay, olivia)
@@ -62,9 +59,7 @@ def rerun_below(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> An
 
 
 @on_sqlite
-def test_the_first_verdict_is_published_by_itself(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_first_verdict_is_published_by_itself(replay, make_report):
     assert submission_of(replay)["published_verification"] is None
     finish(replay, make_report(replay.seeds()))
     submission = submission_of(replay)
@@ -75,7 +70,7 @@ def test_the_first_verdict_is_published_by_itself(
     assert replay.view()["published"] is True
 
 
-def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below: Any, client: TestClient) -> None:
+def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below, client):
     submission = submission_of(rerun_below)
 
     assert rerun_below.view()["outcome"] == "rejected"
@@ -100,13 +95,8 @@ def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below: Any, client: T
     ("decision", "status", "published"), [("publish", "rejected", 1), ("keep", "verified", 0)]
 )
 def test_a_decision_publishes_or_keeps_and_is_logged(
-    rerun_below: Any,
-    client: TestClient,
-    olivia: Any,
-    decision: str,
-    status: str,
-    published: int,
-) -> None:
+    rerun_below, client, olivia, decision, status, published
+):
     ids = [rerun_below.first, rerun_below.verification_id]
     before = client.get(f"/api/v1/verifications/{ids[0]}").json()["report"]
     answer = decide(rerun_below, olivia, decision)
@@ -133,9 +123,7 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
 
 
 @on_sqlite
-def test_a_submission_page_shows_what_is_published_and_what_waits(
-    rerun_below: Any, client: TestClient
-) -> None:
+def test_a_submission_page_shows_what_is_published_and_what_waits(rerun_below, client):
     page = client.get(f"/submissions/{rerun_below.submission_id}").text
 
     assert page.count("published") >= 1
@@ -144,9 +132,7 @@ def test_a_submission_page_shows_what_is_published_and_what_waits(
 
 
 @on_sqlite
-def test_only_a_verdict_that_waits_is_decided_about(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make_report):
     assert decide(replay, olivia, "publish").status_code == 409
     finish(replay, make_report(replay.seeds()))
     assert decide(replay, olivia, "keep").status_code == 409
@@ -158,9 +144,7 @@ def test_only_a_verdict_that_waits_is_decided_about(
 
 
 @on_sqlite
-def test_only_organisers_decide_and_ask_for_batches(
-    rerun_below: Any, client: TestClient, alice: Any, walter: Any
-) -> None:
+def test_only_organisers_decide_and_ask_for_batches(rerun_below, client, alice, walter):
     body = {"submissions": [rerun_below.submission_id], "reason": "x"}
     for person in (alice, walter):
         assert decide(rerun_below, person, "publish").status_code == 403
@@ -177,9 +161,7 @@ def test_only_organisers_decide_and_ask_for_batches(
     [{}, {"decision": "publish"}, {"decision": "maybe", "reason": "x"}, [1],
      {"decision": "keep", "reason": " "}, {"decision": "keep", "reason": "x", "more": 1}],
 )  # fmt: skip
-def test_a_bad_decision_is_422(
-    rerun_below: Any, client: TestClient, olivia: Any, body: Any
-) -> None:
+def test_a_bad_decision_is_422(rerun_below, client, olivia, body):
     address = f"/api/v1/verifications/{rerun_below.verification_id}/decide"
 
     assert client.post(address, json=body, headers=olivia.headers).status_code == 422
@@ -195,29 +177,21 @@ def test_a_bad_decision_is_422(
      {"benchmark": "digits", "status": "good", "reason": "x"},
      {"benchmark": "digits", "reason": ""}, {"submissions": ["a"] * 1001, "reason": "x"}],
 )  # fmt: skip
-def test_a_bad_batch_is_422_and_queues_nothing(
-    client: TestClient, olivia: Any, body: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_a_bad_batch_is_422_and_queues_nothing(client, olivia, body, row_counts):
     before = row_counts()
     assert client.post(BATCH, json=body, headers=olivia.headers).status_code == 422
     assert row_counts() == before
 
 
 @on_sqlite
-def test_a_batch_of_an_unknown_benchmark_is_404(client: TestClient, olivia: Any) -> None:
+def test_a_batch_of_an_unknown_benchmark_is_404(client, olivia):
     body = {"benchmark": "nothing", "reason": "x"}
     assert client.post(BATCH, json=body, headers=olivia.headers).status_code == 404
 
 
 def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    batch: Callable[..., Any],
-    make_log: Callable[..., bytes],
-    client: TestClient,
-    olivia: Any,
-) -> None:
+    replay, digits_submission, submit, batch, make_log, client, olivia
+):
     free = submit(digits_submission).json()["id"]
     digits_submission.claim |= {
         "division": "open",
@@ -243,13 +217,7 @@ def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
 
 
 @on_sqlite
-def test_a_dry_run_says_the_cost_and_queues_nothing(
-    replay: Any,
-    digits: Any,
-    batch: Callable[..., Any],
-    make_report: Callable[..., Any],
-    row_counts: Callable[[], Any],
-) -> None:
+def test_a_dry_run_says_the_cost_and_queues_nothing(replay, digits, batch, make_report, row_counts):
     finish(replay, make_report(replay.seeds()))
     before = row_counts()
     view = batch(submissions=[replay.submission_id], dry_run=True)
@@ -271,13 +239,8 @@ def test_a_dry_run_says_the_cost_and_queues_nothing(
 
 @on_sqlite
 def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
-    replay: Any,
-    digits: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    batch: Callable[..., Any],
-    make_report: Callable[..., Any],
-) -> None:
+    replay, digits, digits_submission, submit, batch, make_report
+):
     digits_submission.claim["system"] |= {"accelerator": "G", "accelerator_count": 4}
     other = submit(digits_submission).json()["id"]
     by_limit = batch(submissions=[other], dry_run=True)
@@ -295,16 +258,12 @@ def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
 
 
 def test_a_benchmarks_submissions_are_chosen_by_status(
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    batch: Callable[..., Any],
-    make_report: Callable[..., Any],
-) -> None:
+    replay, digits_submission, submit, batch, make_report
+):
     finish(replay, make_report(replay.seeds()))
     claimed = submit(digits_submission).json()["id"]
 
-    def chosen(**query: str) -> list[str]:
+    def chosen(**query):
         view = batch(benchmark="digits", dry_run=True, **query)
         return sorted(item["submission_id"] for item in view["replays"])
 
@@ -316,7 +275,7 @@ def test_a_benchmarks_submissions_are_chosen_by_status(
 
 
 @on_sqlite
-def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: TestClient) -> None:
+def test_two_verifications_are_compared_side_by_side(rerun_below, client):
     query = {"first": rerun_below.first, "second": rerun_below.verification_id}
     view = client.get(COMPARE, params=query).json()
 
@@ -334,13 +293,7 @@ def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: T
 
 
 @on_sqlite
-def test_only_two_of_one_submission_are_compared(
-    replay: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    batch: Callable[..., Any],
-    client: TestClient,
-) -> None:
+def test_only_two_of_one_submission_are_compared(replay, digits_submission, submit, batch, client):
     other = submit(digits_submission).json()["id"]
     second = batch(submissions=[other])["replays"][0]["verification_id"]
     first = replay.verification_id

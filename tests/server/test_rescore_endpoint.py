@@ -1,12 +1,7 @@
 """POST /api/v1/rescore, and figures that differ as its report names them."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
 from server.base.models import Submission
 from server.submissions import rescoring as service
 from server.submissions.rows import Change, differences
@@ -15,9 +10,7 @@ RESCORE = "/api/v1/rescore"
 
 
 @pytest.fixture
-def submissions(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> list[str]:
+def submissions(digits_submission, submit, make_log):
     """The ids of three stored digits submissions, in the order they came."""
     ids = []
     for place in range(3):
@@ -29,21 +22,19 @@ def submissions(
     return ids
 
 
-def damage(database: Database, *ids: str) -> None:
+def damage(database, *ids):
     """Change a stored figure behind the server's back."""
     with database.write() as session:
         for submission_id in ids:
             session.get_one(Submission, submission_id).tta_seconds = 0.5
 
 
-def stored(database: Database, ids: list[str]) -> list[float | None]:
+def stored(database, ids):
     with database.read() as session:
         return [session.get_one(Submission, each).tta_seconds for each in ids]
 
 
-def test_what_changed_is_kept_and_answered(
-    submissions: list[str], client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_what_changed_is_kept_and_answered(submissions, client, database, olivia):
     (right,) = set(stored(database, submissions))
     board = client.get("/api/v1/leaderboards/digits").json()["version"]
     damage(database, submissions[1])
@@ -65,9 +56,7 @@ def test_what_changed_is_kept_and_answered(
     assert client.get("/api/v1/leaderboards/digits").json()["version"] == board + 1
 
 
-def test_a_dry_run_answers_the_same_and_changes_nothing(
-    submissions: list[str], client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_a_dry_run_answers_the_same_and_changes_nothing(submissions, client, database, olivia):
     damage(database, *submissions)
     board = client.get("/api/v1/leaderboards/digits").content
     answer = client.post(RESCORE, json={"dry_run": True}, headers=olivia.headers).json()
@@ -77,9 +66,7 @@ def test_a_dry_run_answers_the_same_and_changes_nothing(
     assert client.get("/api/v1/leaderboards/digits").content == board
 
 
-def test_only_the_benchmark_that_is_named_is_scored_again(
-    submissions: list[str], client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_only_the_benchmark_that_is_named_is_scored_again(submissions, client, database, olivia):
     damage(database, *submissions)
     answer = client.post(RESCORE, json={"benchmark": "cifar10"}, headers=olivia.headers).json()
 
@@ -87,9 +74,7 @@ def test_only_the_benchmark_that_is_named_is_scored_again(
     assert stored(database, submissions) == [0.5] * 3
 
 
-def test_batches_go_through_all_once_in_the_order_they_came(
-    submissions: list[str], client: TestClient, database: Database, olivia: Any
-) -> None:
+def test_batches_go_through_all_once_in_the_order_they_came(submissions, client, database, olivia):
     damage(database, *submissions)
     seen, cursor = [], None
     for left in (2, 1, 0):
@@ -104,8 +89,8 @@ def test_batches_go_through_all_once_in_the_order_they_came(
 
 
 def test_a_batch_ends_when_its_time_is_over_but_does_one_at_least(
-    submissions: list[str], client: TestClient, olivia: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    submissions, client, olivia, monkeypatch
+):
     monkeypatch.setattr(service, "BATCH_SECONDS", 0.0)
     answer = client.post(RESCORE, json={}, headers=olivia.headers).json()
 
@@ -113,26 +98,18 @@ def test_a_batch_ends_when_its_time_is_over_but_does_one_at_least(
     assert answer["next_cursor"]
 
 
-def test_the_current_definition_is_used_where_asked_for(
-    submissions: list[str], client: TestClient, olivia: Any
-) -> None:
+def test_the_current_definition_is_used_where_asked_for(submissions, client, olivia):
     answer = client.post(RESCORE, json={"definition": "current"}, headers=olivia.headers).json()
 
     assert (answer["definition"], answer["unchanged"]) == ("current", 3)
 
 
-def test_without_a_token_it_is_401(client: TestClient) -> None:
+def test_without_a_token_it_is_401(client):
     assert client.post(RESCORE, json={}).status_code == 401
 
 
 @pytest.mark.parametrize("person", ["alice", "walter"])
-def test_only_an_organiser_may(
-    person: str,
-    submissions: list[str],
-    client: TestClient,
-    database: Database,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_only_an_organiser_may(person, submissions, client, database, request):
     damage(database, *submissions)
     headers = request.getfixturevalue(person).headers
     answer = client.post(RESCORE, json={}, headers=headers)
@@ -152,14 +129,7 @@ def test_only_an_organiser_may(
         ({"benchmark": 7}, "body.benchmark"),
     ],
 )
-def test_a_bad_body_is_422_and_changes_nothing(
-    body: dict[str, Any],
-    field: str,
-    submissions: list[str],
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-) -> None:
+def test_a_bad_body_is_422_and_changes_nothing(body, field, submissions, client, database, olivia):
     damage(database, *submissions)
     answer = client.post(RESCORE, json=body, headers=olivia.headers)
 
@@ -168,42 +138,42 @@ def test_a_bad_body_is_422_and_changes_nothing(
     assert stored(database, submissions) == [0.5] * 3
 
 
-def test_a_cursor_that_is_none_is_422(client: TestClient, olivia: Any) -> None:
+def test_a_cursor_that_is_none_is_422(client, olivia):
     answer = client.post(RESCORE, json={"cursor": "x"}, headers=olivia.headers)
 
     assert answer.status_code == 422
     assert "cursor" in answer.json()["detail"]
 
 
-def test_an_unknown_benchmark_is_404(client: TestClient, olivia: Any) -> None:
+def test_an_unknown_benchmark_is_404(client, olivia):
     answer = client.post(RESCORE, json={"benchmark": "mnist"}, headers=olivia.headers)
 
     assert answer.status_code == 404
     assert "There is no benchmark 'mnist'" in answer.json()["detail"]
 
 
-def figures(**changes: Any) -> dict[str, Any]:
+def figures(**changes):
     run = {"file": "run_0.log", "curve": [[1, 2.0, 90.0, None]] * 8}
     return {"tta_seconds": 1.0, "result": {"cv_percent": 2.0}, "runs": [run]} | changes
 
 
-def test_figures_that_agree_are_not_named() -> None:
+def test_figures_that_agree_are_not_named():
     assert differences(figures(), figures()) == []
 
 
-def test_a_figure_that_is_not_derived_any_more_is_named() -> None:
+def test_a_figure_that_is_not_derived_any_more_is_named():
     before = figures(result={"cv_percent": 2.0, "old": 7})
 
     assert differences(before, figures()) == [Change("result.old", 7, None)]
 
 
-def test_a_figure_that_is_absent_differs_from_one_that_is_none() -> None:
+def test_a_figure_that_is_absent_differs_from_one_that_is_none():
     after = figures(result={"cv_percent": 2.0, "fresh": None})
 
     assert differences(figures(), after) == [Change("result.fresh", None, None)]
 
 
-def test_a_long_list_is_told_by_its_length() -> None:
+def test_a_long_list_is_told_by_its_length():
     after = figures(runs=[{"file": "run_0.log", "curve": [[1, 2.0, 91.0, None]] * 3}])
 
     (change,) = differences(figures(), after)

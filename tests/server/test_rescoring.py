@@ -3,22 +3,18 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.job import Draw, seal
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
-from server.base.settings import Settings
 from tests.support.admin import run_admin
 from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
@@ -28,10 +24,10 @@ pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
 
 
 @pytest.fixture
-def rescore(settings: Settings) -> Callable[..., Any]:
+def rescore(settings):
     """Runs the command and returns its code, its summary and what it said on the way."""
 
-    def run(*arguments: str) -> tuple[int, dict[str, Any], str]:
+    def run(*arguments):
         environment = {
             "FINISHLINE_DATABASE_URL": settings.database_url,
             "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
@@ -45,34 +41,32 @@ def rescore(settings: Settings) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def submission_id(digits_submission: Any, submit: Callable[..., Any]) -> str:
+def submission_id(digits_submission, submit):
     """A stored digits submission."""
     return str(submit(digits_submission).json()["id"])
 
 
-def damage(database: Database, submission_id: str, **figures: Any) -> None:
+def damage(database, submission_id, **figures):
     with database.write() as session:
         submission = session.get_one(Submission, submission_id)
         for name, value in figures.items():
             setattr(submission, name, value)
 
 
-def write_another_definition(settings: Settings, shipped: Path, folder: Path) -> None:
+def write_another_definition(settings, shipped, folder):
     settings.benchmarks_dir = folder / "benchmarks"
     shutil.copytree(shipped, settings.benchmarks_dir)
     digits = settings.benchmarks_dir / "digits.toml"
     digits.write_text(digits.read_text() + "\n# Another.\n")
 
 
-def version(database: Database) -> int:
+def version(database):
     """The version of the board, as it is stored: a server may take a moment to see it."""
     with database.read() as session:
         return session.scalars(select(Board.version)).one()
 
 
-def test_nothing_changes_where_nothing_changed(
-    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
-) -> None:
+def test_nothing_changes_where_nothing_changed(submission_id, client, database, rescore):
     before, board = client.get(f"/api/v1/submissions/{submission_id}").json(), version(database)
     code, summary, said = rescore()
 
@@ -90,9 +84,7 @@ def test_nothing_changes_where_nothing_changed(
     assert version(database) == board
 
 
-def test_a_damaged_figure_is_restored_and_reported(
-    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
-) -> None:
+def test_a_damaged_figure_is_restored_and_reported(submission_id, client, database, rescore):
     before, board = client.get(f"/api/v1/submissions/{submission_id}").json(), version(database)
     damage(database, submission_id, tta_seconds=0.5)
     with database.write() as session:
@@ -111,9 +103,7 @@ def test_a_damaged_figure_is_restored_and_reported(
     assert version(database) == board + 1
 
 
-def test_a_dry_run_reports_and_keeps_everything(
-    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
-) -> None:
+def test_a_dry_run_reports_and_keeps_everything(submission_id, client, database, rescore):
     damage(database, submission_id, tta_seconds=0.5)
     board = version(database)
     _, summary, _ = rescore("--dry-run")
@@ -125,8 +115,8 @@ def test_a_dry_run_reports_and_keeps_everything(
 
 
 def test_a_result_from_before_a_figure_was_derived_gets_it(
-    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
-) -> None:
+    submission_id, client, database, rescore
+):
     with database.read() as session:
         result = dict(session.get_one(Submission, submission_id).result)
     del result["raw_tta_seconds"]
@@ -140,14 +130,8 @@ def test_a_result_from_before_a_figure_was_derived_gets_it(
 
 @pytest.mark.parametrize("harm", ["log gone", "log changed", "result is not JSON"])
 def test_a_broken_submission_does_not_stop_the_rest(
-    harm: str,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    settings: Settings,
-    database: Database,
-    rescore: Callable[..., Any],
-    make_log: Callable[..., bytes],
-) -> None:
+    harm, digits_submission, submit, settings, database, rescore, make_log
+):
     broken = submit(digits_submission).json()
     digits_submission.logs = {
         name: make_log(200 + i, name=name) for i, name in enumerate(digits_submission.logs)
@@ -185,13 +169,8 @@ def test_a_broken_submission_does_not_stop_the_rest(
 
 
 def test_the_current_definition_is_used_where_asked_for(
-    submission_id: str,
-    settings: Settings,
-    tmp_path: Path,
-    benchmarks_dir: Path,
-    rescore: Callable[..., Any],
-    database: Database,
-) -> None:
+    submission_id, settings, tmp_path, benchmarks_dir, rescore, database
+):
     folder = tmp_path / "benchmarks"
     shutil.copytree(benchmarks_dir, folder)
     text = (folder / "digits.toml").read_text()
@@ -219,15 +198,15 @@ def test_the_current_definition_is_used_where_asked_for(
 
 
 def test_a_board_marks_what_was_scored_by_other_rules(
-    submission_id: str, settings: Settings, tmp_path: Path, benchmarks_dir: Path
-) -> None:
+    submission_id, settings, tmp_path, benchmarks_dir
+):
     folder = tmp_path / "benchmarks"
     shutil.copytree(benchmarks_dir, folder)
     digits = folder / "digits.toml"
     own = hashlib.sha256(digits.read_bytes()).hexdigest()
     settings.benchmarks_dir = folder
 
-    def board() -> tuple[str, dict[str, str], str]:
+    def board():
         with TestClient(create_app(settings, dispatch=False)) as client:
             found = client.get("/api/v1/leaderboards/digits").json()
             [entry] = found["entries"]
@@ -249,12 +228,8 @@ def test_a_board_marks_what_was_scored_by_other_rules(
 
 
 def test_what_is_being_verified_keeps_its_definition(
-    replay: Any,
-    settings: Settings,
-    tmp_path: Path,
-    benchmarks_dir: Path,
-    rescore: Callable[..., Any],
-) -> None:
+    replay, settings, tmp_path, benchmarks_dir, rescore
+):
     write_another_definition(settings, benchmarks_dir, tmp_path)
     code, summary, _ = rescore("--definition", "current")
 
@@ -263,15 +238,8 @@ def test_what_is_being_verified_keeps_its_definition(
 
 
 def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
-    replay: Any,
-    client: TestClient,
-    olivia: Any,
-    make_report: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    benchmarks_dir: Path,
-    rescore: Callable[..., Any],
-) -> None:
+    replay, client, olivia, make_report, settings, tmp_path, benchmarks_dir, rescore
+):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     address = f"/api/v1/submissions/{replay.submission_id}/verifications"
     assert client.post(address, headers=olivia.headers).status_code == 201
@@ -284,7 +252,7 @@ def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
 
 
 @contextmanager
-def holding(database: Database, submission_id: str) -> Iterator[Connection]:
+def holding(database, submission_id):
     """Another server's transaction, which has locked a submission until the block ends."""
     wanted = select(Submission.id).where(Submission.id == submission_id)
     with database.engine.begin() as connection:
@@ -293,10 +261,10 @@ def holding(database: Database, submission_id: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def verify(client: TestClient, olivia: Any) -> Callable[[str], Any]:
+def verify(client, olivia):
     """Asks for a verification as an organiser."""
 
-    def ask(submission_id: str) -> Any:
+    def ask(submission_id):
         address = f"/api/v1/submissions/{submission_id}/verifications"
         return client.post(address, headers=olivia.headers)
 
@@ -306,14 +274,8 @@ def verify(client: TestClient, olivia: Any) -> Callable[[str], Any]:
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
-    submission_id: str,
-    database: Database,
-    verify: Callable[[str], Any],
-    settings: Settings,
-    benchmarks_dir: Path,
-    tmp_path: Path,
-    rescore: Callable[..., Any],
-) -> None:
+    submission_id, database, verify, settings, benchmarks_dir, tmp_path, rescore
+):
     write_another_definition(settings, benchmarks_dir, tmp_path)
     with ThreadPoolExecutor(2) as others, holding(database, submission_id):
         asked = others.submit(verify, submission_id)
@@ -331,13 +293,8 @@ def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
 @pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_moment(
-    submission_id: str,
-    database: Database,
-    verify: Callable[[str], Any],
-    settings: Settings,
-    benchmarks_dir: Path,
-    tmp_path: Path,
-) -> None:
+    submission_id, database, verify, settings, benchmarks_dir, tmp_path
+):
     write_another_definition(settings, benchmarks_dir, tmp_path)
     path = settings.benchmarks_dir / "digits.toml"
     other = load_benchmark(path)
@@ -356,7 +313,7 @@ def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_mome
         assert made.seal == seal(other, submission_id, draw)
 
 
-def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) -> None:
+def test_an_unknown_benchmark_is_said(settings, submission_id):
     environment = {
         "FINISHLINE_DATABASE_URL": settings.database_url,
         "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
@@ -369,13 +326,8 @@ def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) ->
 
 
 def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    olivia: Any,
-    client: TestClient,
-    database: Database,
-    rescore: Callable[..., Any],
-) -> None:
+    digits_submission, submit, olivia, client, database, rescore
+):
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["submitted_on"] = "2024-11-13"
     stored = submit(digits_submission, by=olivia).json()["id"]

@@ -1,11 +1,8 @@
 """Pages across boards: rounds, accelerators, submitters."""
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from web.rounds import round_matrix
 
@@ -15,7 +12,7 @@ BROWSER = {"Accept": "text/html"}
 
 
 @pytest.fixture
-def systems(digits_submission: Any, submit: Callable[..., Any]) -> list[str]:
+def systems(digits_submission, submit):
     """The submissions of two systems: 16 V100 in prose, and a laptop."""
     ids = []
     for name, processor in (("2 p3.16xlarge", "2 p3.16xlarge"), ("laptop", "x86_64")):
@@ -27,9 +24,7 @@ def systems(digits_submission: Any, submit: Callable[..., Any]) -> list[str]:
     return ids
 
 
-def test_a_round_shows_its_systems_by_its_benchmarks(
-    systems: list[str], client: TestClient
-) -> None:
+def test_a_round_shows_its_systems_by_its_benchmarks(systems, client):
     page = client.get("/rounds/open").text
     cell = f'href="/submissions/{systems[0]}" class="evidence is-'
 
@@ -43,16 +38,14 @@ def test_a_round_shows_its_systems_by_its_benchmarks(
     assert client.get("/rounds/v99.0").status_code == 404
 
 
-def test_a_round_without_results_names_its_boards(client: TestClient) -> None:
+def test_a_round_without_results_names_its_boards(client):
     page = client.get("/rounds/open").text
 
     assert "No results yet." in page
     assert 'href="/benchmarks/digits"' in page
 
 
-def test_an_accelerator_and_a_submitter_list_their_results(
-    systems: list[str], client: TestClient
-) -> None:
+def test_an_accelerator_and_a_submitter_list_their_results(systems, client):
     assert "did you mean &#39;alice&#39;" in client.get("/submitters/alic", headers=BROWSER).text
     v100 = client.get("/accelerators/v100").text
     alice = client.get("/submitters/alice").text
@@ -70,11 +63,11 @@ def test_an_accelerator_and_a_submitter_list_their_results(
     assert '<a href="/accelerators/V100">NVIDIA V100</a>' in board
 
 
-def test_a_system_has_its_fastest_result_and_figures_per_accelerator() -> None:
+def test_a_system_has_its_fastest_result_and_figures_per_accelerator():
     class V100:
         words, count = "8 × V100", 8
 
-    def result(seconds: float, system: str = "a") -> dict[str, Any]:
+    def result(seconds, system="a"):
         return {
             "benchmark": "x", "submitter": "s", "system": {"name": system}, "accelerator": V100,
             "evidence": "claimed", "tta_seconds": seconds, "measured_seconds": None,
@@ -86,6 +79,6 @@ def test_a_system_has_its_fastest_result_and_figures_per_accelerator() -> None:
         ("per-accelerator", ["8.0", "80.0"]),
         ("speed-up", ["10×", "1×"]),
     ):
-        matrix = round_matrix([{"id": "x"}, {"id": "unused"}], found, show)  # type: ignore[arg-type]
+        matrix = round_matrix([{"id": "x"}, {"id": "unused"}], found, show)
         assert [one["id"] for one in matrix.benchmarks] == ["x"]
         assert [row.cells[0] and row.cells[0].text for row in matrix.systems] == figures

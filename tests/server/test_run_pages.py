@@ -2,17 +2,12 @@
 
 import io
 import re
-from collections.abc import Callable
-from typing import Any
-
-import pytest
-from fastapi.testclient import TestClient
 
 from server.pages.runs import read_lines
 from tests.support.pages import BROWSER, words_of
 
 
-def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut() -> None:
+def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut():
     log = b"one\ntwo\r\n" + b"x" * 5_000 + b"\n\x1b[31mfour\nfive"
     pages = [read_lines(io.BytesIO(log), first=first, count=2) for first in (1, 3, 5, 7)]
 
@@ -23,9 +18,8 @@ def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut() -> None:
 
 
 def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    digits_submission, submit, client, alice, monkeypatch
+):
     name = digits_submission.logs and next(iter(digits_submission.logs))
     digits_submission.logs[name] += b"<script>alert(1)</script>\n"
     address = f"/submissions/{submit(digits_submission).json()['id']}"
@@ -47,16 +41,12 @@ def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
     assert client.get(f"{address}/runs/9").status_code == 404
 
 
-def test_a_log_that_is_hidden_is_shown_to_nobody_else(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_log_that_is_hidden_is_shown_to_nobody_else(digits_submission, submit, client):
     address = f"/submissions/{submit(digits_submission).json()['id']}/runs/0"
     assert client.get(address).status_code == 404
 
 
-def test_a_race_has_a_lane_for_each_run_and_ghost(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_a_race_has_a_lane_for_each_run_and_ghost(replay, client, make_report):
     address = f"/verifications/{replay.verification_id}/race"
     waiting = client.get(address).text
     assert 'data-live="yes"' in waiting

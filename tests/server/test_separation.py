@@ -6,20 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm.attributes import flag_modified
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measured_time import calibrated_spread
 from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
 from server.base.board_versions import raise_board_version
-from server.base.database import Database
 from server.base.models import RunRow, Submission
 from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
@@ -42,12 +38,10 @@ Enter = Callable[..., str]
 
 
 @pytest.fixture
-def enter(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> Enter:
+def enter(digits_submission, submit, make_log):
     """Submits digits runs of given seconds per epoch; the id. Each run takes 8 epochs + 32 ms."""
 
-    def send(*paces: float, division: str = "closed", price: float | None = 0.1) -> str:
+    def send(*paces, division="closed", price=0.1):
         parts = deepcopy(digits_submission)
         parts.claim["division"] = division
         parts.claim["system"]["price_usd_per_hour"] = price
@@ -64,17 +58,17 @@ def enter(
     return send
 
 
-def seconds(*paces: float) -> list[float]:
+def seconds(*paces):
     return [8 * pace + 0.032 for pace in paces]
 
 
-def welch(first: list[float], second: list[float], alternative: str = "two-sided") -> Any:
+def welch(first, second, alternative="two-sided"):
     return scipy.stats.ttest_ind(
         np.log(first), np.log(second), equal_var=False, alternative=alternative
     )
 
 
-def read(client: TestClient, path: str = BOARD, **query: Any) -> Any:
+def read(client, path=BOARD, **query):
     response = client.get(path, params=query)
     assert response.status_code == 200, response.text
     return response.json()
@@ -83,9 +77,7 @@ def read(client: TestClient, path: str = BOARD, **query: Any) -> Any:
 LEADER, NEAR, FAR = (0.100, 0.101, 0.102), (0.101, 0.102, 0.103), (0.200, 0.201, 0.202)
 
 
-def test_the_board_says_which_rows_its_runs_cannot_tell_apart(
-    enter: Enter, client: TestClient, digits: Benchmark
-) -> None:
+def test_the_board_says_which_rows_its_runs_cannot_tell_apart(enter, client, digits):
     ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
 
     entries = read(client)["entries"]
@@ -105,9 +97,7 @@ def test_the_board_says_which_rows_its_runs_cannot_tell_apart(
     assert not {"group", "group_rank", "p_same_as_leader", "single_run"} & set(entries[0])
 
 
-def test_rows_of_five_runs_with_varied_convergence_share_a_number(
-    enter: Enter, client: TestClient, database: Database
-) -> None:
+def test_rows_of_five_runs_with_varied_convergence_share_a_number(enter, client, database):
     paces = (0.100, 0.101, 0.102, 0.103, 0.104)
     ids = [enter(*paces), enter(*(pace + 0.001 for pace in paces)), enter(*FAR)]
     with database.write() as session:
@@ -123,7 +113,7 @@ def test_rows_of_five_runs_with_varied_convergence_share_a_number(
     ]
 
 
-def test_separation_by_cost_is_of_what_the_runs_cost(enter: Enter, client: TestClient) -> None:
+def test_separation_by_cost_is_of_what_the_runs_cost(enter, client):
     """At a tenth of the price the far one is the cheapest, and nothing is near it."""
     near, leader, far = enter(*NEAR), enter(*LEADER), enter(*FAR, price=0.01)
 
@@ -136,7 +126,7 @@ def test_separation_by_cost_is_of_what_the_runs_cost(enter: Enter, client: TestC
     ]
 
 
-def test_a_filter_changes_no_separation(enter: Enter, client: TestClient) -> None:
+def test_a_filter_changes_no_separation(enter, client):
     enter(*LEADER)
     enter(*NEAR)
 
@@ -145,7 +135,7 @@ def test_a_filter_changes_no_separation(enter: Enter, client: TestClient) -> Non
     assert (entry["rank"], entry["not_separated_from"]) == (2, 1)
 
 
-def test_rows_of_inference_are_not_separated(client: TestClient, alice: Any) -> None:
+def test_rows_of_inference_are_not_separated(client, alice):
     entry = {
         "version": "v1.0",
         "author": "Ada",
@@ -174,7 +164,7 @@ def test_rows_of_inference_are_not_separated(client: TestClient, alice: Any) -> 
     assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
 
 
-def cifar10_entry() -> Any:
+def cifar10_entry():
     from tests.server.conftest import SubmissionParts
 
     return SubmissionParts(
@@ -197,7 +187,7 @@ def cifar10_entry() -> Any:
     )
 
 
-def test_csv_tells_the_separation(enter: Enter, client: TestClient) -> None:
+def test_csv_tells_the_separation(enter, client):
     enter(*LEADER)
     enter(*NEAR)
     rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
@@ -206,7 +196,7 @@ def test_csv_tells_the_separation(enter: Enter, client: TestClient) -> None:
     assert float(rows[1]["visible_gap_percent"]) > 1.0
 
 
-def test_a_comparison_is_welchs_with_holms_correction(enter: Enter, client: TestClient) -> None:
+def test_a_comparison_is_welchs_with_holms_correction(enter, client):
     ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
 
     answer = read(client, COMPARE, submissions=",".join(ids))
@@ -238,7 +228,7 @@ def test_a_comparison_is_welchs_with_holms_correction(enter: Enter, client: Test
     assert far["sentence"].endswith("significantly.")
 
 
-def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient) -> None:
+def test_equal_submissions_cannot_be_told_apart(enter, client):
     one, other = enter(*LEADER), enter(*LEADER)
 
     (pair,) = read(client, COMPARE, submissions=f"{one}, {other}")["pairs"]
@@ -249,9 +239,7 @@ def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient
     assert pair["sentence"] == f"These runs cannot tell {one} and {other} apart; {seen}."
 
 
-def test_a_single_run_and_one_that_never_arrived_are_told_so(
-    enter: Enter, client: TestClient, submit: Callable[..., Any], database: Database
-) -> None:
+def test_a_single_run_and_one_that_never_arrived_are_told_so(enter, client, submit, database):
     single, other = submit(cifar10_entry()).json()["id"], cifar10_entry()
     other.logs = {"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n"}
     never = submit(other).json()["id"]
@@ -268,9 +256,7 @@ def test_a_single_run_and_one_that_never_arrived_are_told_so(
     assert not any(p["told_apart"] for p in pairs)
 
 
-def test_an_id_named_twice_is_422(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_an_id_named_twice_is_422(digits_submission, submit, client):
     made = submit(digits_submission).json()["id"]
     twice = client.get("/api/v1/compare", params={"submissions": f"{made},{made}"})
 
@@ -288,9 +274,7 @@ def test_an_id_named_twice_is_422(
         ("", "1 id"),
     ],
 )
-def test_a_list_of_ids_that_makes_no_sense_is_422(
-    text: str, message: str, client: TestClient
-) -> None:
+def test_a_list_of_ids_that_makes_no_sense_is_422(text, message, client):
     response = client.get(COMPARE, params={"submissions": text})
 
     assert response.status_code == 422
@@ -300,7 +284,7 @@ def test_a_list_of_ids_that_makes_no_sense_is_422(
     assert problem["expected"] == "2 to 6 different ids, separated by commas"
 
 
-def test_no_list_at_all_is_422_and_an_unknown_id_is_404(enter: Enter, client: TestClient) -> None:
+def test_no_list_at_all_is_422_and_an_unknown_id_is_404(enter, client):
     assert client.get(COMPARE).status_code == 422
     response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},nosuch"})
 
@@ -308,9 +292,7 @@ def test_no_list_at_all_is_422_and_an_unknown_id_is_404(enter: Enter, client: Te
     assert response.json()["detail"].startswith("There is no submission 'nosuch';")
 
 
-def test_submissions_of_two_benchmarks_are_not_compared(
-    enter: Enter, client: TestClient, submit: Callable[..., Any]
-) -> None:
+def test_submissions_of_two_benchmarks_are_not_compared(enter, client, submit):
     other = submit(cifar10_entry()).json()["id"]
     response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},{other}"})
 
@@ -319,9 +301,7 @@ def test_submissions_of_two_benchmarks_are_not_compared(
     assert response.json()["problems"][0]["expected"] == "submissions of one benchmark"
 
 
-def test_a_record_falls_only_to_who_is_faster_beyond_chance(
-    enter: Enter, client: TestClient, database: Database
-) -> None:
+def test_a_record_falls_only_to_who_is_faster_beyond_chance(enter, client, database):
     first, close, fast = enter(*NEAR), enter(*LEADER), enter(0.05, 0.051, 0.052)
     rejected = enter(0.01, 0.011, 0.012)
     other_division = enter(*FAR, division="open")
@@ -353,9 +333,7 @@ def test_a_record_falls_only_to_who_is_faster_beyond_chance(
     assert [r["submission_id"] for r in opened["records"]] == [other_division]
 
 
-def test_the_home_page_shows_who_holds_the_record_not_who_is_lowest(
-    enter: Enter, client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_home_page_shows_who_holds_the_record_not_who_is_lowest(enter, client, monkeypatch):
     monkeypatch.setitem(EVIDENCE_OF_ROUND, "open", ("published",))
     holder, lower = enter(*NEAR), enter(*LEADER)
 
@@ -366,9 +344,7 @@ def test_the_home_page_shows_who_holds_the_record_not_who_is_lowest(
     assert lower not in row
 
 
-def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_404(
-    client: TestClient,
-) -> None:
+def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_404(client):
     assert [d["records"] for d in read(client, RECORDS)["divisions"]] == [[], []]
     assert client.get("/api/v1/benchmarks/mnist/records").status_code == 404
 
@@ -395,7 +371,7 @@ TOO_MANY_DIGITS = re.compile(r"(\d[.,:]?){60}")
 NO_TIME = "impossible time"
 
 
-def store(database: Database, submission_id: str, change: Change) -> None:
+def store(database, submission_id, change):
     """Change the rows of a submission as no claim could."""
     with database.write() as session:
         submission = session.get_one(Submission, submission_id)
@@ -406,8 +382,8 @@ def store(database: Database, submission_id: str, change: Change) -> None:
         raise_board_version(session, submission.benchmark_id, submission_id=submission_id)
 
 
-def with_time(seconds: float) -> Change:
-    def change(submission: Submission) -> None:
+def with_time(seconds):
+    def change(submission):
         figures = ("tta_seconds", "raw_tta_seconds", "tta_low_seconds", "tta_high_seconds")
         submission.result |= dict.fromkeys((*figures, "evaluation_interval_seconds"), seconds)
         submission.tta_seconds = seconds
@@ -419,8 +395,8 @@ def with_time(seconds: float) -> Change:
     return change
 
 
-def with_quality(quality: float) -> Change:
-    def change(submission: Submission) -> None:
+def with_quality(quality):
+    def change(submission):
         submission.result["best_quality"] = quality
         for run in submission.runs:
             run.best_quality = run.curve[-1][QUALITY] = quality
@@ -428,8 +404,8 @@ def with_quality(quality: float) -> Change:
     return change
 
 
-def with_epochs(epochs: float) -> Change:
-    def change(submission: Submission) -> None:
+def with_epochs(epochs):
+    def change(submission):
         submission.result["epochs_to_target"] = epochs
         for run in submission.runs:
             run.epochs_to_target = run.convergence = run.curve[-1][EPOCH] = epochs
@@ -437,7 +413,7 @@ def with_epochs(epochs: float) -> Change:
     return change
 
 
-def addresses(board: str, one: str, other: str) -> list[str]:
+def addresses(board, one, other):
     """Every page and export that shows a submission of a board or two of them side by side."""
     ranked, page, both = f"/api/v1/leaderboards/{board}", f"/benchmarks/{board}", f"{one},{other}"
     return [
@@ -453,13 +429,13 @@ def addresses(board: str, one: str, other: str) -> list[str]:
     ]
 
 
-def places(client: TestClient, board: str, query: str = "") -> list[tuple[Any, ...]]:
+def places(client, board, query=""):
     entries = client.get(f"/api/v1/leaderboards/{board}{query}").json()["entries"]
     return [(e["submission_id"], e["rank"], e["unranked_reason"]) for e in entries]
 
 
 @pytest.fixture
-def two(digits_submission: Any, submit: Callable[..., Any]) -> tuple[str, str]:
+def two(digits_submission, submit):
     """Two submissions of the same claim; the first is to become odd."""
     return submit(digits_submission).json()["id"], submit(digits_submission).json()["id"]
 
@@ -472,9 +448,7 @@ def two(digits_submission: Any, submit: Callable[..., Any]) -> tuple[str, str]:
         *(pytest.param(with_epochs(e), id=f"{e:g} epochs") for e in (1e308, 5e-324)),
     ],
 )
-def test_a_figure_that_no_training_has_breaks_no_page(
-    change: Change, two: tuple[str, str], client: TestClient, database: Database, alice: Any
-) -> None:
+def test_a_figure_that_no_training_has_breaks_no_page(change, two, client, database, alice):
     store(database, two[0], change)
     Console(client, alice)
 
@@ -488,8 +462,8 @@ def test_a_figure_that_no_training_has_breaks_no_page(
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 5e-324, 1e308])
 def test_a_time_that_no_training_has_neither_ranks_nor_holds_a_record(
-    seconds: float, two: tuple[str, str], client: TestClient, database: Database
-) -> None:
+    seconds, two, client, database
+):
     odd, other = two
     store(database, odd, with_time(seconds))
 
@@ -505,12 +479,10 @@ def test_a_time_that_no_training_has_neither_ranks_nor_holds_a_record(
 
 
 @pytest.mark.parametrize("price", [-1.0, 1e308])
-def test_a_cost_that_no_training_has_is_shown_and_does_not_rank(
-    price: float, two: tuple[str, str], client: TestClient, database: Database
-) -> None:
+def test_a_cost_that_no_training_has_is_shown_and_does_not_rank(price, two, client, database):
     odd, other = two
 
-    def change(submission: Submission) -> None:
+    def change(submission):
         submission.system = submission.system | {"price_usd_per_hour": price}
 
     store(database, odd, change)
@@ -534,17 +506,11 @@ def test_a_cost_that_no_training_has_is_shown_and_does_not_rank(
     ],
 )  # fmt: skip
 def test_an_inference_of_a_figure_that_none_has_is_shown_and_does_not_rank(
-    field: str,
-    value: float,
-    metric: str,
-    reason: str,
-    send: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-) -> None:
+    field, value, metric, reason, send, client, database
+):
     odd, other = enter_inference(send), enter_inference(send, latency=3.0, cost=0.000005)
 
-    def change(submission: Submission) -> None:
+    def change(submission):
         setattr(submission, field, value)
         submission.result[field] = value
 

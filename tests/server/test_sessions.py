@@ -1,19 +1,16 @@
 """Signing in to the console: sessions, their cookie and their end, and who may send a form."""
 
 import re
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.app import create_app
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.errors import NotAllowedError
 from server.base.models import ConsoleSession, Token
-from server.base.settings import Settings
 from server.people.accounts import create_token
 from server.people.sessions import require_csrf
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
@@ -24,23 +21,23 @@ COOKIE = "finishline_console"
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """Those of every test, and an address that browsers use."""
     return settings.model_copy(update={"public_url": "https://public.example/board"})
 
 
-def sign_in(client: TestClient, secret: str, **more: str) -> Any:
+def sign_in(client, secret, **more):
     fields = {"token": secret} | more
     return client.post(SIGN_IN, data=fields, headers=ORIGIN, follow_redirects=False)
 
 
-def csrf_of(page: str) -> str:
+def csrf_of(page):
     found = re.search(r'name="csrf" value="([0-9a-f]{128})"', page)
     assert found is not None, page
     return found.group(1)
 
 
-def opens(client: TestClient, cookie: str | None = None) -> bool:
+def opens(client, cookie=None):
     """Whether the console lets a browser in; with no cookie named, the client's own."""
     if cookie is not None:
         client.cookies.clear()
@@ -51,10 +48,10 @@ def opens(client: TestClient, cookie: str | None = None) -> bool:
 
 
 @pytest.fixture
-def change(database: Database) -> Callable[..., None]:
+def change(database):
     """Changes every row of a table behind the server's back: time that passed, for example."""
 
-    def write(table: type[Any], **values: Any) -> None:
+    def write(table, **values):
         with database.write() as session:
             for row in session.scalars(select(table)):
                 for name, value in values.items():
@@ -63,9 +60,7 @@ def change(database: Database) -> Callable[..., None]:
     return write
 
 
-def test_a_token_opens_a_session_and_is_kept_nowhere(
-    client: TestClient, database: Database, olivia: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_token_opens_a_session_and_is_kept_nowhere(client, database, olivia, caplog):
     assert client.get(SIGN_IN).status_code == 200
     answer = sign_in(client, f" {olivia.secret}\n")
 
@@ -88,8 +83,8 @@ def test_a_token_opens_a_session_and_is_kept_nowhere(
 
 
 def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_everybody(
-    client: TestClient, olivia: Any
-) -> None:
+    client, olivia
+):
     answer = sign_in(client, olivia.secret)
     mark, *flags = answer.headers.get_list("set-cookie")[1].split("; ")
     assert mark == "finishline_signed_in=organiser%20olivia"
@@ -103,9 +98,7 @@ def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_every
     assert 'finishline_signed_in=""' in ended.headers["set-cookie"]
 
 
-def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(
-    client: TestClient, olivia: Any
-) -> None:
+def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(client, olivia):
     client.cookies.set(COOKIE, "planted-by-somebody-else", domain="testserver.local")
     sign_in(client, olivia.secret)
     first = client.cookies[COOKIE]
@@ -118,7 +111,7 @@ def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(
     ]  # fmt: skip
 
 
-def test_signing_out_ends_the_session_on_the_server(client: TestClient, olivia: Any) -> None:
+def test_signing_out_ends_the_session_on_the_server(client, olivia):
     sign_in(client, olivia.secret)
     cookie = client.cookies[COOKIE]
     fields = {"csrf": csrf_of(client.get("/account").text)}
@@ -130,9 +123,7 @@ def test_signing_out_ends_the_session_on_the_server(client: TestClient, olivia: 
     assert not opens(client, cookie)
 
 
-def test_a_session_ends_with_its_time_and_with_its_token(
-    client: TestClient, olivia: Any, database: Database, change: Callable[..., None]
-) -> None:
+def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, database, change):
     sign_in(client, olivia.secret)
     now, old = utc_now(), timedelta(hours=12, seconds=1)
     change(ConsoleSession, last_seen_at=now - old)
@@ -158,9 +149,7 @@ def test_a_session_ends_with_its_time_and_with_its_token(
         assert len(session.scalars(select(ConsoleSession)).all()) == 1
 
 
-def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(client, olivia):
     for own in (
         "/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607", "/submissions",
         "/submissions/0a1b2c/verify?kind=replay", "/submitters/clint@example",
@@ -175,9 +164,7 @@ def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(
         assert found == "/console", other
 
 
-def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_and_back(
-    client: TestClient, olivia: Any
-) -> None:
+def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_and_back(client, olivia):
     path = "/console/audit?actor=olivia&before=7"
     answer = client.get(path, follow_redirects=False)
     assert answer.status_code == 303
@@ -186,7 +173,7 @@ def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_and_back(
     assert sign_in(client, olivia.secret, next=path).headers["location"] == path
 
 
-def test_the_cookie_opens_no_endpoint_of_the_api(client: TestClient, olivia: Any) -> None:
+def test_the_cookie_opens_no_endpoint_of_the_api(client, olivia):
     sign_in(client, olivia.secret)
     assert opens(client)
 
@@ -199,9 +186,9 @@ def test_the_cookie_opens_no_endpoint_of_the_api(client: TestClient, olivia: Any
     assert answer.status_code == 303
 
 
-def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any) -> None:
+def test_a_form_is_taken_from_our_own_pages_only(client, olivia):
     ours = "http://testserver"
-    tried: list[tuple[dict[str, str], int]] = [
+    tried = [
         ({"Origin": ours}, 303),
         ({"Origin": ours, "Sec-Fetch-Site": "same-origin"}, 303),
         ({"Sec-Fetch-Site": "same-origin"}, 303),
@@ -228,9 +215,7 @@ def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any
         assert answer.status_code == status, headers
 
 
-def test_a_form_carries_the_token_of_its_own_session(
-    client: TestClient, olivia: Any, alice: Any, settings: Settings
-) -> None:
+def test_a_form_carries_the_token_of_its_own_session(client, olivia, alice, settings):
     sign_in(client, olivia.secret)
     own = csrf_of(client.get("/account").text)
     sign_in(client, alice.secret)
@@ -246,9 +231,7 @@ def test_a_form_carries_the_token_of_its_own_session(
     assert opens(client)
 
 
-def test_a_token_that_may_not_read_opens_no_session(
-    client: TestClient, olivia: Any, database: Database
-) -> None:
+def test_a_token_that_may_not_read_opens_no_session(client, olivia, database):
     with database.write() as session:
         session.query(Token).one().scopes = ["submit"]
     answer = sign_in(client, olivia.secret)
@@ -257,7 +240,7 @@ def test_a_token_that_may_not_read_opens_no_session(
     assert not opens(client)
 
 
-def test_an_address_that_guesses_has_to_wait(client: TestClient, olivia: Any) -> None:
+def test_an_address_that_guesses_has_to_wait(client, olivia):
     answers = [sign_in(client, f"fl_wrong_{turn}") for turn in range(10)]
     assert {answer.status_code for answer in answers} == {401}
     assert "not known here" in answers[0].text
@@ -273,7 +256,7 @@ def test_an_address_that_guesses_has_to_wait(client: TestClient, olivia: Any) ->
     assert sign_in(client, "fl_wrong_11").status_code == 429
 
 
-def test_failures_are_counted_by_address_within_a_window() -> None:
+def test_failures_are_counted_by_address_within_a_window():
     now = [1000.0]
     failed = FailedSignIns(clock=lambda: now[0])
     for second in range(9):
@@ -293,7 +276,7 @@ def test_failures_are_counted_by_address_within_a_window() -> None:
     assert failed.seconds_to_wait("192.0.2.1") == 0  # The oldest is forgotten, not kept for ever.
 
 
-def test_of_ipv6_a_whole_network_is_one_address() -> None:
+def test_of_ipv6_a_whole_network_is_one_address():
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:0:0:2")
     assert network_of("2001:db8::1") != network_of("2001:db8:0:1::1")
     assert network_of("testclient") == "testclient"
@@ -303,15 +286,13 @@ def test_of_ipv6_a_whole_network_is_one_address() -> None:
 
 
 @pytest.fixture
-def behind_tls(settings: Settings, client: TestClient) -> Iterator[TestClient]:
+def behind_tls(settings, client):
     """The same server as a browser sees it over https."""
     with TestClient(client.app, base_url="https://testserver") as made:
         yield made
 
 
-def test_over_https_the_cookie_is_for_https_and_this_host_alone(
-    behind_tls: TestClient, olivia: Any
-) -> None:
+def test_over_https_the_cookie_is_for_https_and_this_host_alone(behind_tls, olivia):
     headers = {"Origin": "https://testserver"}
     fields = {"token": olivia.secret}
     answer = behind_tls.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
@@ -329,9 +310,7 @@ def test_over_https_the_cookie_is_for_https_and_this_host_alone(
     assert behind_tls.get("/account", follow_redirects=False).status_code == 303
 
 
-def test_a_setting_makes_the_cookie_secure_behind_a_proxy(
-    settings: Settings, database: Database, olivia: Any
-) -> None:
+def test_a_setting_makes_the_cookie_secure_behind_a_proxy(settings, database, olivia):
     secure = settings.model_copy(update={"secure_cookies": True})
     with TestClient(create_app(secure, dispatch=False)) as plain:
         headers = {"Origin": "https://testserver"}
@@ -342,9 +321,7 @@ def test_a_setting_makes_the_cookie_secure_behind_a_proxy(
         assert plain.post(SIGN_IN, data=fields, headers=ORIGIN).status_code == 403
 
 
-def test_a_token_that_expires_is_told_on_the_account_page(
-    client: TestClient, database: Database
-) -> None:
+def test_a_token_that_expires_is_told_on_the_account_page(client, database):
     with database.write() as session:
         made = create_token(session, user_name="walt", role="worker", expires_in=timedelta(days=30))
         expires = made.token.expires_at
@@ -356,14 +333,14 @@ def test_a_token_that_expires_is_told_on_the_account_page(
     assert made.secret not in home.text
 
 
-def test_half_a_character_in_a_form_is_no_error_of_the_server(client: TestClient) -> None:
+def test_half_a_character_in_a_form_is_no_error_of_the_server(client):
     half = b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\n+2AA-\r\n--x--\r\n'
     kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
 
     assert client.post(SIGN_IN, content=half, headers=ORIGIN | kind).status_code == 401
 
 
-def test_the_token_of_a_form_is_masked_anew_in_each_answer(client: TestClient, olivia: Any) -> None:
+def test_the_token_of_a_form_is_masked_anew_in_each_answer(client, olivia):
     sign_in(client, olivia.secret)
     first, second = (csrf_of(client.get("/account").text) for _ in range(2))
 

@@ -2,15 +2,12 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, TrainingPackage
 from server.operations.export import export_everything
-from tests.server.conftest import Person
 from tests.server.test_console import Console
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
@@ -32,25 +29,19 @@ SECRET = FILES | {
 }
 
 
-def in_days(days: int) -> str:
+def in_days(days):
     return f"{utc_now() + timedelta(days=days):%Y-%m-%d}"
 
 
-def end_embargo(database: Database) -> None:
+def end_embargo(database):
     with database.write() as session:
         now = utc_now()
         session.execute(update(TrainingPackage).values(embargo_until=now, published_at=now))
 
 
 def test_a_source_under_embargo_is_told_at_no_address_until_its_day(
-    entries: Entries,  # noqa: F811
-    alice: Person,
-    bob: Person,
-    olivia: Person,
-    client: TestClient,
-    database: Database,
-    tmp_path: Path,
-) -> None:
+    entries, alice, bob, olivia, client, database, tmp_path
+):
     public = entries.hand_in(alice).json()
     entries.measure(public["id"])
     until = in_days(20)
@@ -126,11 +117,8 @@ def test_a_source_under_embargo_is_told_at_no_address_until_its_day(
 
 
 def test_an_embargo_ends_within_thirty_days_and_is_chosen_in_the_browser_too(
-    entries: Entries,  # noqa: F811
-    alice: Person,
-    client: TestClient,
-    database: Database,
-) -> None:
+    entries, alice, client, database
+):
     for wrong in ("tomorrow", in_days(0), in_days(-1), in_days(31)):
         answer = entries.hand_in(alice, embargo_until=wrong)
         assert answer.status_code == 422, wrong
@@ -151,11 +139,7 @@ def test_an_embargo_ends_within_thirty_days_and_is_chosen_in_the_browser_too(
     assert 'name="embargo_until"' in Console(client, alice).get("/submit").text
 
 
-def test_lines_that_runs_wrote_are_no_more_public_than_the_source(
-    entries: Entries,  # noqa: F811
-    alice: Person,
-    client: TestClient,
-) -> None:
+def test_lines_that_runs_wrote_are_no_more_public_than_the_source(entries, alice, client):
     entry = entries.hand_in(alice).json()["id"]
     entries.measure(entry, failed="entry_died", log=f"  x = {WORD}")
     measurement = entries.measurement(entry)

@@ -4,19 +4,17 @@ import csv
 import io
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, Charge, Verification, WorkerRow
 from server.verifications.overdue import end_waited, expire_leases, make_room
-from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
+from tests.server.conftest import WORKER_SYSTEM, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
     ENVIRONMENT_SHA256,
@@ -29,7 +27,7 @@ TORCH, TORCH_SHA256 = "torch-2.99-cpu", "7" * 64
 
 
 @pytest.fixture
-def entries(client: TestClient, database: Database, walter: Person) -> Entries:
+def entries(client, database, walter):
     """A server with a worker that has the environments of entries and of the reference."""
     found = Entries(client, database, walter)
     box = BoxWord("anyone", None, {ENVIRONMENT: ENVIRONMENT_SHA256, TORCH: TORCH_SHA256})
@@ -38,9 +36,7 @@ def entries(client: TestClient, database: Database, walter: Person) -> Entries:
     return found
 
 
-def report_pairs(
-    entries: Entries, lease: dict[str, Any], *, reference: float, misses: bool = False
-) -> None:
+def report_pairs(entries, lease, *, reference, misses=False):
     """Train in turn: the reference so many times as long, in its first run below the target."""
     with entries.database.read() as session:
         trainings = list(session.get_one(Attempt, lease["attempt_id"]).verification.trainings)
@@ -57,8 +53,8 @@ def report_pairs(
 
 
 def test_a_measured_package_is_trained_in_turn_with_the_reference_and_shows_its_speed_up(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+    entries, alice, bob, client
+):
     entry_id = entries.hand_in(alice).json()["id"]
     other = entries.hand_in(bob, FILES | {"notes.md": b"Another one.\n"}).json()["id"]
     entries.measure(entry_id)
@@ -111,9 +107,7 @@ def test_a_measured_package_is_trained_in_turn_with_the_reference_and_shows_its_
         assert "speed-up" in text.lower(), page
 
 
-def test_a_missed_target_takes_an_earlier_speed_up_away(
-    entries: Entries, alice: Person, olivia: Person, client: TestClient
-) -> None:
+def test_a_missed_target_takes_an_earlier_speed_up_away(entries, alice, olivia, client):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
     report_pairs(entries, entries.lease(entry_id), reference=1.0)
@@ -134,9 +128,7 @@ def test_a_missed_target_takes_an_earlier_speed_up_away(
     assert "these runs tell none" in client.get(f"/submissions/{entry_id}?tab=system").text
 
 
-def test_a_running_speed_up_makes_room_for_an_entry(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+def test_a_running_speed_up_makes_room_for_an_entry(entries, alice, bob, client):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
     verification_id = entries.measurement(entry_id)
@@ -164,8 +156,8 @@ def test_a_running_speed_up_makes_room_for_an_entry(
 
 
 def test_one_waiting_entry_takes_one_worker_and_to_make_room_is_no_failed_attempt(
-    entries: Entries, alice: Person, bob: Person, client: TestClient
-) -> None:
+    entries, alice, bob, client
+):
     first = entries.hand_in(alice).json()["id"]
     second = entries.hand_in(bob, FILES | {"notes.md": b"Another one.\n"}).json()["id"]
     for each in (first, second):
@@ -202,9 +194,7 @@ def test_one_waiting_entry_takes_one_worker_and_to_make_room_is_no_failed_attemp
     assert shown["reasons"][0]["message"].startswith("after 3 attempts: ")
 
 
-def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
-    entries: Entries, alice: Person, client: TestClient
-) -> None:
+def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(entries, alice, client):
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)
     week = timedelta(days=7)
@@ -219,12 +209,8 @@ def test_a_speed_up_that_no_worker_comes_to_ends_after_a_week(
 
 
 def test_a_benchmark_without_a_reference_package_has_no_speed_up_and_says_why(
-    entries: Entries,
-    alice: Person,
-    olivia: Person,
-    client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    entries, alice, olivia, client, monkeypatch
+):
     monkeypatch.setattr(TrainingPolicy, "has_reference", property(lambda _: False))
     entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id)

@@ -1,15 +1,11 @@
 """The page of a submission, its badge, and the page that holds submissions side by side."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database
 from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from web.stamps import TABS
@@ -18,16 +14,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(autouse=True)
-def read_as_owner(client: TestClient, alice: Any) -> None:
+def read_as_owner(client, alice):
     """Send alice's token where a test sends no other: strangers see no run of a claim as yet."""
     client.headers.update(alice.headers)
 
 
 @pytest.fixture
-def judged(replay: Any, make_report: Callable[..., Any]) -> Callable[..., str]:
+def judged(replay, make_report):
     """Has the replay reported and gives the address of the submission's page."""
 
-    def judge(**changes: Any) -> str:
+    def judge(**changes):
         report = make_report(replay.seeds())
         system = replace(report.system, **changes)
         answer = replay.report(replay.claim().json(), replace(report, system=system))
@@ -38,8 +34,8 @@ def judged(replay: Any, make_report: Callable[..., Any]) -> Callable[..., str]:
 
 
 def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
-    judged: Callable[..., str], replay: Any, client: TestClient
-) -> None:
+    judged, replay, client
+):
     address = judged()
     tabs = [client.get(f"{address}?tab={name}", headers=BROWSER).text for name, _ in TABS]
     page = "".join(tabs)
@@ -62,9 +58,7 @@ def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
     assert not re.search(r"<script(?![^>]* src=)", page)
 
 
-def test_a_claim_whose_epochs_agree_says_why_its_time_was_not_compared(
-    judged: Callable[..., str], client: TestClient
-) -> None:
+def test_a_claim_whose_epochs_agree_says_why_its_time_was_not_compared(judged, client):
     address = judged(hardware_class="gpu-elsewhere")
     page = client.get(address, headers=BROWSER).text
 
@@ -75,9 +69,7 @@ def test_a_claim_whose_epochs_agree_says_why_its_time_was_not_compared(
     assert "digits: claimed" in "".join(badge.itertext())
 
 
-def test_a_badge_is_asked_for_again_and_follows_the_evidence(
-    replay: Any, client: TestClient, database: Database
-) -> None:
+def test_a_badge_is_asked_for_again_and_follows_the_evidence(replay, client, database):
     address = f"/submissions/{replay.submission_id}/badge.svg"
     before = client.get(address)
     etag = {"If-None-Match": f"W/{before.headers['etag']}"}
@@ -95,9 +87,7 @@ def test_a_badge_is_asked_for_again_and_follows_the_evidence(
     assert client.get("/submissions/nothing/badge.svg").status_code == 404
 
 
-def test_what_a_stranger_named_breaks_neither_page_nor_badge(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_what_a_stranger_named_breaks_neither_page_nor_badge(digits_submission, submit, client):
     digits_submission.claim["system"] |= {"accelerator": HOSTILE}
     submission_id = submit(digits_submission).json()["id"]
     page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
@@ -111,9 +101,7 @@ def test_what_a_stranger_named_breaks_neither_page_nor_badge(
     assert "own logs." in words_of(page)
 
 
-def test_a_raw_log_is_shown_as_text_and_can_be_kept(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_raw_log_is_shown_as_text_and_can_be_kept(digits_submission, submit, client):
     submission_id = submit(digits_submission).json()["id"]
     page = client.get(f"/submissions/{submission_id}?tab=runs", headers=BROWSER).text
     address = f"/api/v1/submissions/{submission_id}/runs/0/log"
@@ -128,9 +116,8 @@ def test_a_raw_log_is_shown_as_text_and_can_be_kept(
 
 
 def test_neighbours_on_the_board_are_offered_for_comparison(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes],
-    client: TestClient, claims_are_numbered: None,
-) -> None:  # fmt: skip
+    digits_submission, submit, make_log, client, claims_are_numbered
+):
     faster = submit(digits_submission).json()["id"]
     alone = client.get(f"/submissions/{faster}", headers=BROWSER).text
     assert "Rank 1 of 1" in words_of(alone)
@@ -150,9 +137,8 @@ def test_neighbours_on_the_board_are_offered_for_comparison(
 
 
 def test_of_very_many_evaluations_a_page_shows_an_even_sample(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    digits_submission, submit, client, monkeypatch
+):
     runs = len(digits_submission.logs)
     ids = [submit(digits_submission).json()["id"] for _ in range(2)]
     pages = (f"/submissions/{ids[0]}?tab=runs", f"/compare?ids={ids[0]},{ids[1]}")
@@ -172,9 +158,7 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
 
 
 @pytest.fixture
-def two(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
-) -> list[str]:
+def two(digits_submission, submit, make_log):
     """A submission by somebody hostile, and one of another batch size, three times as slow."""
     digits_submission.claim |= {"model": HOSTILE}
     ids = [submit(digits_submission).json()["id"]]
@@ -187,9 +171,7 @@ def two(
     return [*ids, submit(digits_submission).json()["id"]]
 
 
-def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
-    two: list[str], client: TestClient
-) -> None:
+def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(two, client):
     address = f"/compare?ids={two[0]},{two[1]}"
     answer = client.get(address, headers=BROWSER)
     words = words_of(answer.text)
@@ -210,9 +192,7 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
         assert f'id="{chart}"' in answer.text
 
 
-def test_beside_each_one_stands_how_it_is_known(
-    two: list[str], client: TestClient, database: Database
-) -> None:
+def test_beside_each_one_stands_how_it_is_known(two, client, database):
     known = (("claimed", "epochs_agree"), ("measured", None))
     for submission_id, (evidence, check) in zip(two, known, strict=True):
         with database.write() as session:
@@ -226,7 +206,7 @@ def test_beside_each_one_stands_how_it_is_known(
     assert "measured" in second
 
 
-def test_what_a_form_sends_leads_to_one_address(two: list[str], client: TestClient) -> None:
+def test_what_a_form_sends_leads_to_one_address(two, client):
     pasted = f"http://testserver/submissions/{two[1]}/"
     answer = client.get(
         "/compare", params={"ids": [two[0], "", pasted, two[0]]}, follow_redirects=False
@@ -235,9 +215,7 @@ def test_what_a_form_sends_leads_to_one_address(two: list[str], client: TestClie
     assert answer.headers["location"] == f"/compare?ids={two[0]},{two[1]}"
 
 
-def test_one_submission_is_offered_the_others_of_its_board(
-    two: list[str], client: TestClient
-) -> None:
+def test_one_submission_is_offered_the_others_of_its_board(two, client):
     page = client.get(f"/compare?ids={two[1]}", headers=BROWSER).text
     assert f'<option value="{two[0]}">' in page
     assert f'<option value="{two[1]}">' not in page
@@ -246,13 +224,9 @@ def test_one_submission_is_offered_the_others_of_its_board(
 
 
 def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
-    two: list[str],
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-) -> None:
-    def page(*ids: str) -> tuple[int, str, str]:
+    two, digits_submission, submit, client, database
+):
+    def page(*ids):
         answer = client.get(f"/compare?ids={','.join(ids)}", headers=BROWSER)
         assert "<script>alert" not in answer.text
         return answer.status_code, words_of(answer.text), answer.text

@@ -3,17 +3,13 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.base.database import Database, utc_now
-from server.base.settings import Settings
+from server.base.database import utc_now
 from server.verifications.overdue import expire_leases
 from tests.server.conftest import without_place
 
@@ -21,21 +17,18 @@ SUBMISSIONS = "/api/v1/submissions"
 
 
 @pytest.fixture(autouse=True)
-def read_as_owner(client: TestClient, alice: Any) -> None:
+def read_as_owner(client, alice):
     """Send alice's token where a test sends no other: strangers see no run of a claim as yet."""
     client.headers.update(alice.headers)
 
 
 @pytest.fixture
-def submitted(digits_submission: Any, submit: Callable[..., Any]) -> dict[str, Any]:
+def submitted(digits_submission, submit):
     """An accepted submission, as it was answered."""
-    view: dict[str, Any] = submit(digits_submission).json()
-    return view
+    return submit(digits_submission).json()
 
 
-def test_a_submission_is_answered_with_its_result(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_submission_is_answered_with_its_result(digits_submission, submit, client):
     response = submit(digits_submission)
 
     assert response.status_code == 201, response.text
@@ -52,8 +45,8 @@ def test_a_submission_is_answered_with_its_result(
 
 
 def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
-    digits_submission: Any, submitted: Any, client: TestClient, stored_files: Callable[[], Any]
-) -> None:
+    digits_submission, submitted, client, stored_files
+):
     kept = {path.rsplit("/", 1)[-1] for path in stored_files()}
 
     contents = [*digits_submission.logs.values(), json_bytes(digits_submission)]
@@ -67,8 +60,8 @@ def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
 
 
 def test_a_submission_says_whose_code_trained_and_what_the_tuning_took(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+    digits_submission, submit, client
+):
     del digits_submission.claim["trained_with"]
     plain = submit(digits_submission).json()
     assert (plain["trained_with"], plain["tuning"]) == ("own", None)
@@ -81,13 +74,12 @@ def test_a_submission_says_whose_code_trained_and_what_the_tuning_took(
     assert client.get(f"{SUBMISSIONS}/{view['id']}").json()["tuning"] == tuning
 
 
-def json_bytes(parts: Any) -> bytes:
+def json_bytes(parts):
     """The submission's JSON as it is sent."""
-    content: bytes = parts.files()[0][1][1]
-    return content
+    return parts.files()[0][1][1]
 
 
-def test_runs_are_listed_in_the_order_of_the_claim(submitted: Any, client: TestClient) -> None:
+def test_runs_are_listed_in_the_order_of_the_claim(submitted, client):
     runs = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs").json()["runs"]
 
     assert [(run["index"], run["file"], run["seed"]) for run in runs] == [
@@ -100,7 +92,7 @@ def test_runs_are_listed_in_the_order_of_the_claim(submitted: Any, client: TestC
     assert {run["epochs_to_target"] for run in runs} == {8.0}
 
 
-def test_a_curve_holds_every_evaluation_of_its_run(submitted: Any, client: TestClient) -> None:
+def test_a_curve_holds_every_evaluation_of_its_run(submitted, client):
     curve = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/0/curve").json()
 
     assert (curve["index"], curve["file"]) == (0, "run_0.log")
@@ -113,7 +105,7 @@ def test_a_curve_holds_every_evaluation_of_its_run(submitted: Any, client: TestC
 @pytest.mark.parametrize(
     "path", ["nothing", "nothing/runs", "nothing/runs/0/curve", "nothing/runs/0/log"]
 )
-def test_what_is_not_there_is_404(path: str, client: TestClient) -> None:
+def test_what_is_not_there_is_404(path, client):
     response = client.get(f"{SUBMISSIONS}/{path}")
 
     assert response.status_code == 404
@@ -122,7 +114,7 @@ def test_what_is_not_there_is_404(path: str, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["runs/3/curve", "runs/3/log"])
-def test_a_run_that_is_not_there_is_404(path: str, submitted: Any, client: TestClient) -> None:
+def test_a_run_that_is_not_there_is_404(path, submitted, client):
     response = client.get(f"{SUBMISSIONS}/{submitted['id']}/{path}")
 
     assert response.status_code == 404
@@ -130,7 +122,7 @@ def test_a_run_that_is_not_there_is_404(path: str, submitted: Any, client: TestC
 
 
 @pytest.mark.parametrize("index", ["-1", "x", "99999999999999999999"])
-def test_an_index_that_is_none_is_422(index: str, submitted: Any, client: TestClient) -> None:
+def test_an_index_that_is_none_is_422(index, submitted, client):
     response = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")
 
     assert response.status_code == 422
@@ -138,13 +130,13 @@ def test_an_index_that_is_none_is_422(index: str, submitted: Any, client: TestCl
 
 
 def test_pages_of_the_list_are_newest_first_without_gaps_or_repeats(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+    digits_submission, submit, client
+):
     made = [submit(digits_submission).json()["id"] for _ in range(5)]
     assert len(set(made)) == 5
 
-    seen: list[str] = []
-    cursor: dict[str, str] = {}
+    seen = []
+    cursor = {}
     sizes = []
     while True:
         page = client.get(SUBMISSIONS, params={"limit": "2"} | cursor).json()
@@ -157,7 +149,7 @@ def test_pages_of_the_list_are_newest_first_without_gaps_or_repeats(
     assert sizes == [2, 2, 1]
 
 
-def test_the_list_can_be_of_one_benchmark(submitted: Any, client: TestClient) -> None:
+def test_the_list_can_be_of_one_benchmark(submitted, client):
     of_digits = client.get(SUBMISSIONS, params={"benchmark": "digits"}).json()["submissions"]
     of_cifar10 = client.get(SUBMISSIONS, params={"benchmark": "cifar10"}).json()["submissions"]
 
@@ -176,7 +168,7 @@ def test_the_list_can_be_of_one_benchmark(submitted: Any, client: TestClient) ->
         ({"cursor": "1790000000000000.abc\n"}, "query.cursor"),
     ],
 )
-def test_a_bad_page_is_422(query: dict[str, str], field: str, client: TestClient) -> None:
+def test_a_bad_page_is_422(query, field, client):
     response = client.get(SUBMISSIONS, params=query)
 
     assert response.status_code == 422, response.text
@@ -201,9 +193,7 @@ DAWNBENCH_ENTRY = {
 DAWNBENCH_CURVE = "epoch\thours\ttop1Accuracy\n1\t0.025\t80.5\n2\t0.05\t94.0\n3\t0.075\t93.9\n"
 
 
-def send_dawnbench(
-    client: TestClient, person: Any, *, curve: str = DAWNBENCH_CURVE, **form: str
-) -> Any:
+def send_dawnbench(client, person, *, curve=DAWNBENCH_CURVE, **form):
     """Send a DAWNBench entry and its curve."""
     return client.post(
         SUBMISSIONS,
@@ -216,9 +206,7 @@ def send_dawnbench(
     )
 
 
-def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(
-    client: TestClient, alice: Any
-) -> None:
+def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(client, alice):
     response = send_dawnbench(client, alice, benchmark="cifar10")
 
     assert response.status_code == 201, response.text
@@ -236,9 +224,7 @@ def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(
     ("form", "field"),
     [({}, "benchmark"), ({"benchmark": "cifar10", "division": "closed"}, "division")],
 )
-def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(
-    form: dict[str, str], field: str, client: TestClient, alice: Any
-) -> None:
+def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(form, field, client, alice):
     response = send_dawnbench(client, alice, **form)
 
     assert response.status_code == 422
@@ -246,9 +232,7 @@ def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(
     assert (problem["file"], problem["field"]) == ("entry.json", field)
 
 
-def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(
-    client: TestClient, alice: Any, stored_files: Callable[[], list[str]]
-) -> None:
+def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(client, alice, stored_files):
     curve = "epoch\thours\ttop1Accuracy\n1\t0.05\t80\n2\t0.025\t95\n"
     response = send_dawnbench(client, alice, curve=curve, benchmark="cifar10")
 
@@ -259,9 +243,7 @@ def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(
     assert stored_files() == []
 
 
-def test_the_answer_to_a_submission_is_what_is_stored(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_answer_to_a_submission_is_what_is_stored(digits_submission, submit, client):
     answer = submit(digits_submission).json()
 
     read = client.get(f"/api/v1/submissions/{answer['id']}").json()
@@ -275,9 +257,8 @@ def test_the_answer_to_a_submission_is_what_is_stored(
     ids=["its own precision", "one that nobody calibrated"],
 )
 def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an_archive(
-    digits_submission: Any, alice: Any, olivia: Any, settings: Settings, benchmarks_dir: Path,
-    tmp_path: Path, stated: dict[str, str], status: str, states: list[str],
-) -> None:  # fmt: skip
+    digits_submission, alice, olivia, settings, benchmarks_dir, tmp_path, stated, status, states
+):
     digits_submission.claim |= stated
     settings.benchmarks_dir = tmp_path / "benchmarks"
     shutil.copytree(benchmarks_dir, settings.benchmarks_dir)
@@ -295,7 +276,7 @@ def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an
     assert (other["status"], other["verifications"]) == ("claimed", [])
 
 
-def evaluation(sequence: int, quality: float, run: int = 0) -> dict[str, Any]:
+def evaluation(sequence, quality, run=0):
     place = {"seconds": 0.1 * (sequence + 1), "epoch": float(sequence + 1), "samples": 1152}
     return {
         "sequence": sequence,
@@ -306,15 +287,13 @@ def evaluation(sequence: int, quality: float, run: int = 0) -> dict[str, Any]:
     }
 
 
-def race_of(client: TestClient, verification_id: str) -> Any:
+def race_of(client, verification_id):
     answer = client.get(f"/api/v1/verifications/{verification_id}/race")
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_a_claim_that_nobody_measured_holds_no_record_and_races_alone(
-    replay: Any, client: TestClient
-) -> None:
+def test_a_claim_that_nobody_measured_holds_no_record_and_races_alone(replay, client):
     race = race_of(client, replay.verification_id)
     (claim,) = race["ghosts"]
     assert race["why_no_record"] == "no submission holds the record of closed yet"
@@ -326,16 +305,14 @@ def test_a_claim_that_nobody_measured_holds_no_record_and_races_alone(
 
 
 @pytest.fixture
-def measured(replay: Any, make_report: Callable[..., Any]) -> str:
+def measured(replay, make_report):
     """A claim that was measured, and so holds the record of its division."""
     sent = replay.report(replay.claim().json(), make_report(replay.seeds()))
     assert sent.status_code == 200, sent.text
     return str(replay.submission_id)
 
 
-def test_the_first_that_was_measured_holds_the_record_and_races_itself(
-    measured: str, replay: Any, client: TestClient
-) -> None:
+def test_the_first_that_was_measured_holds_the_record_and_races_itself(measured, replay, client):
     record, claim = race_of(client, replay.verification_id)["ghosts"]
     assert (record["role"], record["submission_id"], record["is_own"]) == ("record", measured, True)
     assert claim["role"] == "claim"
@@ -343,13 +320,8 @@ def test_the_first_that_was_measured_holds_the_record_and_races_itself(
 
 
 def test_other_claims_race_the_holder_however_fast_they_are(
-    measured: str,
-    digits_submission: Any,
-    make_log: Callable[..., bytes],
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-) -> None:
+    measured, digits_submission, make_log, submit, client, olivia
+):
     for pace, seed in ((0.2, 200), (0.05, 300)):
         for index, name in enumerate(digits_submission.logs):
             digits_submission.logs[name] = make_log(
@@ -364,8 +336,8 @@ def test_other_claims_race_the_holder_however_fast_they_are(
 
 
 def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
-    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-) -> None:
+    replay, client, database, make_report
+):
     assert race_of(client, replay.verification_id)["runs"] == []
     grant = replay.claim().json()
     finish = {"sequence": 2, "run": 0, "kind": "run_finished", "status": "reached"}
@@ -387,7 +359,7 @@ def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
     assert [len(run["evaluations"]) for run in done] == [8] * len(replay.seeds())
 
 
-def test_what_is_no_race_has_no_ghosts(replay: Any, client: TestClient, olivia: Any) -> None:
+def test_what_is_no_race_has_no_ghosts(replay, client, olivia):
     assert client.get("/api/v1/verifications/nothing/race").status_code == 404
     wrong = client.get(f"/verifications/{replay.verification_id}?ghost=nobody")
     assert wrong.status_code == 422

@@ -3,15 +3,14 @@
 import gzip
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Token
 from server.people.accounts import create_token
 from tests.conftest import OWN_BENCHMARKS
@@ -21,9 +20,7 @@ Change = Callable[[Any], None]
 
 
 @pytest.fixture
-def no_trace(
-    row_counts: Callable[[], Any], stored_files: Callable[[], list[str]], alice: Any
-) -> Iterator[None]:
+def no_trace(row_counts, stored_files, alice):
     """Asserts after the test that it left no row in any table and no file in the store."""
     before = row_counts()
     yield
@@ -43,16 +40,16 @@ class Refused:
     message: str = ""
 
 
-def set_claim(**fields: Any) -> Change:
+def set_claim(**fields):
     return lambda parts: parts.claim.update(fields)
 
 
-def set_log(content: bytes, name: str = "run_0.log") -> Change:
+def set_log(content, name="run_0.log"):
     return lambda parts: parts.logs.update({name: content})
 
 
-def edit_log(old: str, new: str, name: str = "run_0.log") -> Change:
-    def change(parts: Any) -> None:
+def edit_log(old, new, name="run_0.log"):
+    def change(parts):
         text = parts.logs[name].decode()
         assert text.count(old) == 1, f"{old} is there {text.count(old)} times"
         parts.logs[name] = text.replace(old, new).encode()
@@ -60,29 +57,29 @@ def edit_log(old: str, new: str, name: str = "run_0.log") -> Change:
     return change
 
 
-def without_logs(parts: Any) -> None:
+def without_logs(parts):
     parts.logs.clear()
 
 
-def without_one_log(parts: Any) -> None:
+def without_one_log(parts):
     del parts.logs["run_1.log"]
 
 
-def with_two_runs(parts: Any) -> None:
+def with_two_runs(parts):
     del parts.logs["run_2.log"]
     parts.claim["runs"].remove("run_2.log")
 
 
-def stop_twice(parts: Any) -> None:
+def stop_twice(parts):
     lines = parts.logs["run_0.log"].rstrip().split(b"\n")
     parts.logs["run_0.log"] = b"\n".join([*lines, lines[-1]])
 
 
-def set_system(name: str, value: Any) -> Change:
+def set_system(name, value):
     return lambda parts: parts.claim["system"].update({name: value})
 
 
-def zipped(content: bytes) -> bytes:
+def zipped(content):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("run_0.log", content)
@@ -206,9 +203,7 @@ REFUSED = {
 
 @pytest.mark.usefixtures("no_trace")
 @pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
-def test_bad_content_is_422_with_its_place(
-    case: Refused, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_bad_content_is_422_with_its_place(case, digits_submission, submit):
     case.change(digits_submission)
     response = submit(digits_submission)
 
@@ -229,9 +224,7 @@ def test_bad_content_is_422_with_its_place(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_every_problem_of_every_log_is_told_at_once(
-    digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_every_problem_of_every_log_is_told_at_once(digits_submission, submit):
     digits_submission.logs["run_0.log"] = b""
     edit_log('"value":"digits"', '"value":"resnet"', "run_2.log")(digits_submission)
     response = submit(digits_submission)
@@ -253,9 +246,7 @@ def test_every_problem_of_every_log_is_told_at_once(
         ("x" * 201, "x" * 200),
     ],
 )
-def test_a_file_name_that_leads_elsewhere_is_422(
-    name: str, shown: str, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_a_file_name_that_leads_elsewhere_is_422(name, shown, digits_submission, submit):
     digits_submission.logs[name] = digits_submission.logs.pop("run_0.log")
     digits_submission.claim["runs"][0] = name
     response = submit(digits_submission)
@@ -272,9 +263,7 @@ def test_a_file_name_that_leads_elsewhere_is_422(
     ("claim", "line"),
     [(b'{"benchmark": "digits",\n"division" "closed"}', 2), (b"", 1), (b"[]", 1), (b"\xff", 1)],
 )
-def test_json_that_is_broken_names_its_line(
-    claim: bytes, line: int, digits_submission: Any, client: TestClient, alice: Any
-) -> None:
+def test_json_that_is_broken_names_its_line(claim, line, digits_submission, client, alice):
     files = [("submission", ("mine.json", claim)), *digits_submission.files()[1:]]
     response = client.post(SUBMISSIONS, files=files, headers=alice.headers)
 
@@ -285,9 +274,7 @@ def test_json_that_is_broken_names_its_line(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_one_name_for_two_logs_is_422(
-    digits_submission: Any, client: TestClient, alice: Any
-) -> None:
+def test_one_name_for_two_logs_is_422(digits_submission, client, alice):
     files = digits_submission.files()
     response = client.post(SUBMISSIONS, files=[*files, files[1]], headers=alice.headers)
 
@@ -308,13 +295,7 @@ def test_one_name_for_two_logs_is_422(
     ],
     ids=["no JSON", "two JSONs", "an unknown part", "a file for a text"],
 )
-def test_other_parts_than_asked_for_are_422(
-    change: Callable[[Any], Any],
-    field: str,
-    digits_submission: Any,
-    client: TestClient,
-    alice: Any,
-) -> None:
+def test_other_parts_than_asked_for_are_422(change, field, digits_submission, client, alice):
     response = client.post(
         SUBMISSIONS, files=change(digits_submission.files()), headers=alice.headers
     )
@@ -324,9 +305,7 @@ def test_other_parts_than_asked_for_are_422(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_benchmark_beside_the_json_may_not_contradict_it(
-    digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_a_benchmark_beside_the_json_may_not_contradict_it(digits_submission, submit):
     digits_submission.form["benchmark"] = "cifar10"
     response = submit(digits_submission)
 
@@ -335,7 +314,7 @@ def test_a_benchmark_beside_the_json_may_not_contradict_it(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_log_over_the_limit_is_413(digits_submission: Any, submit: Callable[..., Any]) -> None:
+def test_a_log_over_the_limit_is_413(digits_submission, submit):
     # One line without an end, 200 MB in real life; the limit of this server is 1 MiB.
     digits_submission.logs["run_0.log"] = b"x" * (1024 * 1024 + 1)
     response = submit(digits_submission)
@@ -345,9 +324,7 @@ def test_a_log_over_the_limit_is_413(digits_submission: Any, submit: Callable[..
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_request_over_the_limit_is_413_by_its_stated_length(
-    digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_a_request_over_the_limit_is_413_by_its_stated_length(digits_submission, submit):
     for name in digits_submission.logs:
         digits_submission.logs[name] = b"x" * 1_500_000
     response = submit(digits_submission)
@@ -359,10 +336,8 @@ def test_a_request_over_the_limit_is_413_by_its_stated_length(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_request_over_the_limit_is_413_while_it_streams_in(
-    client: TestClient, alice: Any
-) -> None:
-    def body() -> Iterator[bytes]:
+def test_a_request_over_the_limit_is_413_while_it_streams_in(client, alice):
+    def body():
         yield b'--b\r\nContent-Disposition: form-data; name="logs"; filename="run_0.log"\r\n\r\n'
         for _ in range(100):
             yield b"x" * 65536
@@ -380,9 +355,7 @@ def test_a_request_over_the_limit_is_413_while_it_streams_in(
 
 @pytest.mark.usefixtures("no_trace")
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_json_body_over_its_smaller_limit_is_413_without_a_token(
-    chunked: bool, client: TestClient
-) -> None:
+def test_a_json_body_over_its_smaller_limit_is_413_without_a_token(chunked, client):
     content = b"[" + b"1," * 1_000_000 + b"1]"
     response = client.post(
         "/api/v1/tokens",
@@ -395,7 +368,7 @@ def test_a_json_body_over_its_smaller_limit_is_413_without_a_token(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_more_logs_than_allowed_are_413(digits_submission: Any, submit: Callable[..., Any]) -> None:
+def test_more_logs_than_allowed_are_413(digits_submission, submit):
     digits_submission.logs |= {f"more_{index}.log": b"x" for index in range(3)}
     response = submit(digits_submission)
 
@@ -404,7 +377,7 @@ def test_more_logs_than_allowed_are_413(digits_submission: Any, submit: Callable
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_json_over_256_kib_is_refused(digits_submission: Any, submit: Callable[..., Any]) -> None:
+def test_a_json_over_256_kib_is_refused(digits_submission, submit):
     digits_submission.claim["notes"] = "x" * 300_000
     response = submit(digits_submission)
 
@@ -413,9 +386,7 @@ def test_a_json_over_256_kib_is_refused(digits_submission: Any, submit: Callable
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_compressed_request_is_415(
-    digits_submission: Any, client: TestClient, alice: Any
-) -> None:
+def test_a_compressed_request_is_415(digits_submission, client, alice):
     sent = client.build_request("POST", SUBMISSIONS, files=digits_submission.files())
     response = client.post(
         SUBMISSIONS,
@@ -430,7 +401,7 @@ def test_a_compressed_request_is_415(
 
 @pytest.mark.usefixtures("no_trace")
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/zip"])
-def test_another_media_type_is_415(kind: str, client: TestClient, alice: Any) -> None:
+def test_another_media_type_is_415(kind, client, alice):
     response = client.post(
         SUBMISSIONS, content=b"{}", headers=alice.headers | {"Content-Type": kind}
     )
@@ -443,9 +414,7 @@ def test_another_media_type_is_415(kind: str, client: TestClient, alice: Any) ->
 @pytest.mark.parametrize(
     "body", [b"", b"no boundary in here", b"--b\r\nbroken header\r\n\r\nx\r\n--b--\r\n"]
 )
-def test_a_multipart_body_that_is_broken_is_refused(
-    body: bytes, client: TestClient, alice: Any
-) -> None:
+def test_a_multipart_body_that_is_broken_is_refused(body, client, alice):
     response = client.post(
         SUBMISSIONS,
         content=body,
@@ -466,9 +435,7 @@ def test_a_multipart_body_that_is_broken_is_refused(
     ],
     ids=["no token", "another scheme", "a wrong token"],
 )
-def test_without_a_good_token_it_is_401(
-    header: dict[str, str], sentence: str, digits_submission: Any, client: TestClient
-) -> None:
+def test_without_a_good_token_it_is_401(header, sentence, digits_submission, client):
     response = client.post(SUBMISSIONS, files=digits_submission.files(), headers=header)
 
     assert response.status_code == 401
@@ -477,7 +444,7 @@ def test_without_a_good_token_it_is_401(
 
 
 @pytest.fixture
-def mallory(database: Database) -> tuple[int, dict[str, str]]:
+def mallory(database):
     """Somebody whose token's time is over: the token's id, and the headers to send it with."""
     with database.write() as session:
         made = create_token(
@@ -487,12 +454,8 @@ def mallory(database: Database) -> tuple[int, dict[str, str]]:
 
 
 def test_an_expired_token_is_401_and_says_when(
-    digits_submission: Any,
-    client: TestClient,
-    mallory: Any,
-    row_counts: Callable[[], Any],
-    stored_files: Callable[[], list[str]],
-) -> None:
+    digits_submission, client, mallory, row_counts, stored_files
+):
     before = row_counts()
     yesterday = (utc_now() - timedelta(days=1)).strftime("%Y-%m-%d")
     response = client.post(SUBMISSIONS, files=digits_submission.files(), headers=mallory[1])
@@ -502,13 +465,7 @@ def test_an_expired_token_is_401_and_says_when(
     assert (row_counts(), stored_files()) == (before, [])
 
 
-def test_a_revoked_token_is_401(
-    digits_submission: Any,
-    client: TestClient,
-    database: Database,
-    mallory: Any,
-    stored_files: Callable[[], list[str]],
-) -> None:
+def test_a_revoked_token_is_401(digits_submission, client, database, mallory, stored_files):
     token_id, headers = mallory
     with database.write() as session:
         token = session.get_one(Token, token_id)
@@ -520,13 +477,7 @@ def test_a_revoked_token_is_401(
     assert stored_files() == []
 
 
-def test_a_worker_cannot_submit(
-    digits_submission: Any,
-    client: TestClient,
-    walter: Any,
-    row_counts: Callable[[], Any],
-    stored_files: Callable[[], list[str]],
-) -> None:
+def test_a_worker_cannot_submit(digits_submission, client, walter, row_counts, stored_files):
     before = row_counts()
     response = client.post(SUBMISSIONS, files=digits_submission.files(), headers=walter.headers)
 

@@ -8,10 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Submission, TicketRow
 from server.operations.integrity import Findings, check_evidence
 from tests.server.conftest import Replay, without_place
@@ -20,9 +18,7 @@ from tests.support.services import services_of
 from tests.support.statements import statements_of
 
 
-def test_the_same_request_under_one_key_is_stored_once(
-    digits_submission: Any, submit: Callable[..., Any], row_counts: Callable[[], Any]
-) -> None:
+def test_the_same_request_under_one_key_is_stored_once(digits_submission, submit, row_counts):
     first = submit(digits_submission, key="key-1")
     counts = row_counts()
     second = submit(digits_submission, key="key-1")
@@ -36,12 +32,8 @@ def test_the_same_request_under_one_key_is_stored_once(
 
 
 def test_another_request_under_one_key_is_409_and_leaves_nothing(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    row_counts: Callable[[], Any],
-    stored_files: Callable[[], list[str]],
-    make_log: Callable[..., bytes],
-) -> None:
+    digits_submission, submit, row_counts, stored_files, make_log
+):
     first = submit(digits_submission, key="key-1").json()
     before = row_counts(), stored_files()
     digits_submission.logs["run_0.log"] = make_log(999)
@@ -52,9 +44,7 @@ def test_another_request_under_one_key_is_409_and_leaves_nothing(
     assert (row_counts(), stored_files()) == before
 
 
-def test_a_key_belongs_to_its_user(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes], bob: Any
-) -> None:
+def test_a_key_belongs_to_its_user(digits_submission, submit, make_log, bob):
     by_alice = submit(digits_submission, key="key-1").json()
     logs = enumerate(digits_submission.logs)
     digits_submission.logs = {name: make_log(200 + index, name=name) for index, name in logs}
@@ -64,9 +54,7 @@ def test_a_key_belongs_to_its_user(
     assert by_bob["submitter"] == "bob"
 
 
-def test_a_refused_request_does_not_use_up_its_key(
-    digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+def test_a_refused_request_does_not_use_up_its_key(digits_submission, submit):
     good = digits_submission.logs["run_0.log"]
     digits_submission.logs["run_0.log"] = b""
     assert submit(digits_submission, key="key-1").status_code == 422
@@ -76,8 +64,8 @@ def test_a_refused_request_does_not_use_up_its_key(
 
 
 def test_without_a_key_the_same_request_is_refused_naming_the_submission_it_made(
-    digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+    digits_submission, submit
+):
     first = submit(digits_submission, as_is=True).json()
     again = submit(digits_submission, as_is=True)
 
@@ -86,15 +74,12 @@ def test_without_a_key_the_same_request_is_refused_naming_the_submission_it_made
 
 
 def test_two_requests_under_one_key_at_once_make_one_submission(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    stored_files: Callable[[], list[str]],
-) -> None:
+    digits_submission, submit, client, stored_files
+):
     barrier = threading.Barrier(4)
-    answers: list[Any] = []
+    answers = []
 
-    def send() -> None:
+    def send():
         barrier.wait(timeout=10)
         answers.append(submit(digits_submission, key="key-1"))
 
@@ -112,9 +97,7 @@ def test_two_requests_under_one_key_at_once_make_one_submission(
 
 
 @pytest.mark.parametrize("key", [" ", "k" * 201, "tab\there"])
-def test_a_key_that_is_none_is_422(
-    key: str, digits_submission: Any, submit: Callable[..., Any], stored_files: Callable[[], Any]
-) -> None:
+def test_a_key_that_is_none_is_422(key, digits_submission, submit, stored_files):
     response = submit(digits_submission, key=key)
 
     assert response.status_code == 422
@@ -123,14 +106,8 @@ def test_a_key_that_is_none_is_422(
 
 
 def test_the_same_request_after_its_verdicts_is_answered_with_them(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Any,
-    olivia: Any,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    digits_submission, submit, client, database, olivia, walter, make_report
+):
     submission_id = submit(digits_submission, key="key-1").json()["id"]
     for reason in ("the first verdict is published", "the second waits"):
         asked = client.post(
@@ -151,13 +128,8 @@ def test_the_same_request_after_its_verdicts_is_answered_with_them(
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
 def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
-    who: str,
-    request: pytest.FixtureRequest,
-    digits_submission: Any,
-    make_log: Callable[..., bytes],
-    submit: Callable[..., Any],
-    row_counts: Callable[[], dict[str, int]],
-) -> None:
+    who, request, digits_submission, make_log, submit, row_counts
+):
     person = request.getfixturevalue(who)
     first = submit(digits_submission, as_is=True).json()["id"]
     before = row_counts()
@@ -172,9 +144,7 @@ def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
     assert row_counts() == before
 
 
-def test_a_withdrawn_submission_leaves_its_logs_free(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any
-) -> None:
+def test_a_withdrawn_submission_leaves_its_logs_free(digits_submission, submit, client, alice):
     first = submit(digits_submission, as_is=True).json()["id"]
     address = f"/api/v1/submissions/{first}/withdrawal"
     client.post(address, json={"reason": "the wrong system"}, headers=alice.headers)
@@ -183,18 +153,14 @@ def test_a_withdrawn_submission_leaves_its_logs_free(
     assert submit(digits_submission, as_is=True).status_code == 201
 
 
-def test_an_archive_may_have_what_another_has(
-    digits_submission: Any, submit: Callable[..., Any], olivia: Any
-) -> None:
+def test_an_archive_may_have_what_another_has(digits_submission, submit, olivia):
     submit(digits_submission, as_is=True)
     digits_submission.form = {"archive": "true"}
 
     assert submit(digits_submission, by=olivia, as_is=True).status_code == 201
 
 
-def test_a_submission_under_embargo_is_not_named(
-    digits_submission: Any, submit: Callable[..., Any], database: Database, bob: Any
-) -> None:
+def test_a_submission_under_embargo_is_not_named(digits_submission, submit, database, bob):
     first = submit(digits_submission, as_is=True).json()["id"]
     with database.write() as session:
         session.get_one(Submission, first).embargoed = True
@@ -206,9 +172,7 @@ def test_a_submission_under_embargo_is_not_named(
     assert "under embargo" in again.json()["detail"]
 
 
-def test_a_submission_looks_up_its_logs_by_hash_alone(
-    digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+def test_a_submission_looks_up_its_logs_by_hash_alone(digits_submission, submit, database):
     """However many submissions the benchmark has: others wait for this transaction."""
     with statements_of(database, lambda text: "log_sha256 IN" in text) as sent:
         assert submit(digits_submission).status_code == 201
@@ -234,32 +198,29 @@ Get = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def get_ticket(client: TestClient, alice: Any) -> Get:
+def get_ticket(client, alice):
     """Gets a ticket for alice, or for somebody else."""
 
-    def get(*, by: Any = None, **changes: Any) -> dict[str, Any]:
+    def get(*, by=None, **changes):
         headers = (by or alice).headers
         answer = client.post(TICKETS, json=WANTED | changes, headers=headers)
         assert answer.status_code == 201, answer.text
-        ticket: dict[str, Any] = answer.json()
-        return ticket
+        return answer.json()
 
     return get
 
 
 @pytest.fixture
-def claim_with(digits: Benchmark, digits_submission: Any) -> Callable[..., Any]:
+def claim_with(digits, digits_submission):
     """Makes a claim with a ticket: a log for each of some seeds, which began at some moment."""
 
-    def make(
-        issued: dict[str, Any], seeds: list[int], *, minutes: float = 0.0, **fields: Any
-    ) -> Any:
+    def make(issued, seeds, *, minutes=0.0, **fields):
         began = time.time_ns() // 1_000_000 + int(minutes * 60_000)
         logs = {
             f"run_{index}.log": make_run_log(
                 digits,
                 [quality - index / 10 - seed % 97 / 1000 for quality in CURVE[:-1]] + CURVE[-1:],
-                lambda epoch, index=index: epoch * (0.11 + index / 1000),  # type: ignore[misc]
+                lambda epoch, index=index: epoch * (0.11 + index / 1000),
                 name=f"run_{index}.log",
                 seed=seed,
                 started_at_ms=began + index * 2000,
@@ -272,7 +233,7 @@ def claim_with(digits: Benchmark, digits_submission: Any) -> Callable[..., Any]:
     return make
 
 
-def test_a_ticket_has_seeds_of_the_server_for_30_days(get_ticket: Get) -> None:
+def test_a_ticket_has_seeds_of_the_server_for_30_days(get_ticket):
     ticket = get_ticket()
 
     assert len(set(ticket["seeds"])) == 3
@@ -295,9 +256,7 @@ def test_a_ticket_has_seeds_of_the_server_for_30_days(get_ticket: Get) -> None:
         ({"seeds": [1, 2, 3]}, "seeds"),
     ],
 )
-def test_a_wrong_request_names_its_field_and_leaves_no_ticket(
-    client: TestClient, alice: Any, change: dict[str, Any], said: str
-) -> None:
+def test_a_wrong_request_names_its_field_and_leaves_no_ticket(client, alice, change, said):
     answer = client.post(TICKETS, json=WANTED | change, headers=alice.headers)
 
     assert answer.status_code == 422, answer.text
@@ -306,8 +265,8 @@ def test_a_wrong_request_names_its_field_and_leaves_no_ticket(
 
 
 def test_three_tickets_may_be_open_for_a_user_and_a_benchmark(
-    client: TestClient, get_ticket: Get, alice: Any, bob: Any, database: Database
-) -> None:
+    client, get_ticket, alice, bob, database
+):
     first, *_ = [get_ticket(), get_ticket(), get_ticket()]
 
     fourth = client.post(TICKETS, json=WANTED, headers=alice.headers)
@@ -321,14 +280,12 @@ def test_three_tickets_may_be_open_for_a_user_and_a_benchmark(
     get_ticket()
 
 
-def expire(database: Database, ticket_id: str) -> None:
+def expire(database, ticket_id):
     with database.write() as session:
         session.get_one(TicketRow, ticket_id).expires_at = utc_now() - timedelta(seconds=1)
 
 
-def test_own_tickets_are_read_and_no_others(
-    client: TestClient, get_ticket: Get, alice: Any, bob: Any
-) -> None:
+def test_own_tickets_are_read_and_no_others(client, get_ticket, alice, bob):
     ticket = get_ticket()
 
     assert client.get(TICKETS, headers=alice.headers).json()["tickets"] == [ticket]
@@ -337,9 +294,7 @@ def test_own_tickets_are_read_and_no_others(
     assert client.get(f"{TICKETS}/{ticket['id']}", headers=bob.headers).status_code == 404
 
 
-def test_a_claim_spends_its_ticket(
-    client: TestClient, get_ticket: Get, claim_with: Any, submit: Any, alice: Any
-) -> None:
+def test_a_claim_spends_its_ticket(client, get_ticket, claim_with, submit, alice):
     ticket = get_ticket()
 
     stored = submit(claim_with(ticket, ticket["seeds"]), as_is=True)
@@ -354,9 +309,7 @@ def test_a_claim_spends_its_ticket(
     assert "finishline ticket digits" in again.json()["detail"]
 
 
-def test_the_same_request_again_is_the_same_submission(
-    get_ticket: Get, claim_with: Any, submit: Any
-) -> None:
+def test_the_same_request_again_is_the_same_submission(get_ticket, claim_with, submit):
     ticket = get_ticket()
     claim = claim_with(ticket, ticket["seeds"])
 
@@ -367,8 +320,8 @@ def test_the_same_request_again_is_the_same_submission(
 
 
 def test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target(
-    get_ticket: Get, claim_with: Any, submit: Any
-) -> None:
+    get_ticket, claim_with, submit
+):
     ticket = get_ticket()
     *trained, left = ticket["seeds"]
 
@@ -382,8 +335,8 @@ def test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target(
 
 
 def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
-    get_ticket: Get, claim_with: Any, submit: Any, replay: Any, make_report: Any, olivia: Any
-) -> None:
+    get_ticket, claim_with, submit, replay, make_report, olivia
+):
     ticket = get_ticket()
     *trained, left = ticket["seeds"]
     sent = submit(claim_with(ticket, trained, unfinished=[left]), as_is=True).json()
@@ -401,9 +354,7 @@ def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
     assert (again["unchanged"], again["changed"], again["failed"]) == (2, [], [])
 
 
-def test_two_unfinished_seeds_of_three_leave_no_time(
-    get_ticket: Get, claim_with: Any, submit: Any
-) -> None:
+def test_two_unfinished_seeds_of_three_leave_no_time(get_ticket, claim_with, submit):
     ticket = get_ticket()
     first, *left = ticket["seeds"]
 
@@ -413,7 +364,7 @@ def test_two_unfinished_seeds_of_three_leave_no_time(
     assert len(view["runs"]) == 1
 
 
-def test_a_claim_without_a_ticket_is_taken_and_says_so(submit: Any, digits_submission: Any) -> None:
+def test_a_claim_without_a_ticket_is_taken_and_says_so(submit, digits_submission):
     assert submit(digits_submission).json()["ticket"] is None
 
 
@@ -435,16 +386,8 @@ def test_a_claim_without_a_ticket_is_taken_and_says_so(submit: Any, digits_submi
     ],
 )  # fmt: skip
 def test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored(
-    make: Any,
-    said: str,
-    get_ticket: Get,
-    claim_with: Any,
-    submit: Any,
-    client: TestClient,
-    alice: Any,
-    row_counts: Any,
-    stored_files: Any,
-) -> None:
+    make, said, get_ticket, claim_with, submit, client, alice, row_counts, stored_files
+):
     ticket = get_ticket()
     before = row_counts()
 
@@ -457,9 +400,7 @@ def test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored(
     assert open_one["submission"] is None
 
 
-def test_somebody_elses_ticket_is_none(
-    get_ticket: Get, claim_with: Any, submit: Any, bob: Any
-) -> None:
+def test_somebody_elses_ticket_is_none(get_ticket, claim_with, submit, bob):
     ticket = get_ticket(by=bob)
 
     refused = submit(claim_with(ticket, ticket["seeds"]), as_is=True)
@@ -468,9 +409,7 @@ def test_somebody_elses_ticket_is_none(
     assert f"you have no ticket '{ticket['id']}'" in refused.text
 
 
-def test_an_expired_ticket_is_refused(
-    get_ticket: Get, claim_with: Any, submit: Any, database: Database
-) -> None:
+def test_an_expired_ticket_is_refused(get_ticket, claim_with, submit, database):
     ticket = get_ticket()
     expire(database, ticket["id"])
 

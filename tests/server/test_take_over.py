@@ -1,7 +1,6 @@
 """Databases of earlier trees, with rows that these made, come to the tables of today whole."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +42,24 @@ WITHOUT_PLACE = {
 
 
 @pytest.fixture(params=EARLIER)
-def tree(request: pytest.FixtureRequest) -> str:
+def tree(request):
     """The commit of an earlier tree."""
     return str(request.param)
 
 
 @pytest.fixture
-def earlier(empty_database: Database, tree: str) -> Database:
+def earlier(empty_database, tree):
     """A database with rows that an earlier tree's server made."""
     load_earlier(empty_database, tree)
     return empty_database
 
 
-def keys_of(database: Database, found: Rows) -> dict[str, list[str]]:
+def keys_of(database, found):
     inspector = inspect(database.engine)
     return {table: inspector.get_pk_constraint(table)["constrained_columns"] for table in found}
 
 
-def test_no_row_is_lost_and_no_value_changed(earlier: Database, tree: str) -> None:
+def test_no_row_is_lost_and_no_value_changed(earlier, tree):
     before = rows(earlier)
     keys = keys_of(earlier, before)
     assert current_revision(earlier) == EARLIER[tree][0]
@@ -76,12 +75,12 @@ def test_no_row_is_lost_and_no_value_changed(earlier: Database, tree: str) -> No
             assert attempt.items() <= found(after, keys, "attempts", attempt).items()
 
 
-def found(after: Rows, keys: dict[str, list[str]], table: str, row: dict[str, Any]) -> Any:
+def found(after, keys, table, row):
     (same,) = [each for each in after[table] if all(each[key] == row[key] for key in keys[table])]
     return same
 
 
-def changes(before: Rows, after: Rows, keys: dict[str, list[str]], table: str) -> Iterator[str]:
+def changes(before, after, keys, table):
     """The columns of a table whose values changed; none may be gone without a reason."""
     assert len(after[table]) == len(before[table])
     gone = MOVED.get(table, set()) | WITHOUT_PLACE.get(table, set())
@@ -91,7 +90,7 @@ def changes(before: Rows, after: Rows, keys: dict[str, list[str]], table: str) -
         yield from (name for name in row.keys() & same.keys() if row[name] != same[name])
 
 
-def test_rows_that_moved_are_whole(earlier: Database) -> None:
+def test_rows_that_moved_are_whole(earlier):
     before = rows(earlier)
     migrate(earlier)
     after = rows(earlier)
@@ -121,9 +120,7 @@ def test_rows_that_moved_are_whole(earlier: Database) -> None:
     assert runs == {row["id"]: len(row["seeds"]) for row in before["verifications"]}
 
 
-def test_the_tables_are_those_of_a_database_made_today(
-    earlier: Database, request: pytest.FixtureRequest
-) -> None:
+def test_the_tables_are_those_of_a_database_made_today(earlier, request):
     kind = "sqlite" if earlier.is_sqlite else "postgresql"
     made = Database(request.getfixturevalue(f"{kind}_url"))
     migrate(earlier)
@@ -142,7 +139,7 @@ def test_the_tables_are_those_of_a_database_made_today(
     made.close()
 
 
-def schema(database: Database) -> dict[str, Any]:
+def schema(database):
     """Columns, keys and indexes by their names; the order of columns is free."""
     inspector = inspect(database.engine)
     return {
@@ -164,7 +161,7 @@ def schema(database: Database) -> dict[str, Any]:
     }
 
 
-def test_a_server_shows_every_submission_with_its_runs(earlier: Database, tmp_path: Path) -> None:
+def test_a_server_shows_every_submission_with_its_runs(earlier, tmp_path):
     before = rows(earlier)
     runs = [row["submission_id"] for row in before["runs"]]
     migrate(earlier)
@@ -179,7 +176,7 @@ def test_a_server_shows_every_submission_with_its_runs(earlier: Database, tmp_pa
         assert client.get("/api/v1/leaderboards/digits").json()["entries"]
 
 
-def test_proofs_of_earlier_verdicts_still_check(earlier: Database, tmp_path: Path) -> None:
+def test_proofs_of_earlier_verdicts_still_check(earlier, tmp_path):
     migrate(earlier)
     ended = [
         row["id"]
@@ -198,7 +195,7 @@ def test_proofs_of_earlier_verdicts_still_check(earlier: Database, tmp_path: Pat
     assert ended
 
 
-def test_earlier_claims_say_how_far_they_were_checked(earlier: Database, tree: str) -> None:
+def test_earlier_claims_say_how_far_they_were_checked(earlier, tree):
     migrate(earlier)
     found = rows(earlier)["submissions"]
 
@@ -223,9 +220,7 @@ def test_earlier_claims_say_how_far_they_were_checked(earlier: Database, tree: s
         ("abc", "does not know"),
     ],
 )
-def test_a_revision_that_leads_nowhere_is_refused_with_what_to_do(
-    earlier: Database, revision: str, told: str
-) -> None:
+def test_a_revision_that_leads_nowhere_is_refused_with_what_to_do(earlier, revision, told):
     with earlier.engine.begin() as connection:
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))  # noqa: S608
     before = rows(earlier)
@@ -236,9 +231,7 @@ def test_a_revision_that_leads_nowhere_is_refused_with_what_to_do(
     assert (current_revision(earlier), rows(earlier)) == (revision, before)
 
 
-def test_a_take_over_that_fails_leaves_the_database_as_it_was(
-    earlier: Database, tree: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_take_over_that_fails_leaves_the_database_as_it_was(earlier, tree, monkeypatch):
     before, tables = rows(earlier), schema(earlier)
     monkeypatch.setattr(take_over, "PUBLISHED", "SELECT no_such_column FROM {source}")
 
@@ -249,13 +242,13 @@ def test_a_take_over_that_fails_leaves_the_database_as_it_was(
     assert rows(earlier) == before
 
 
-def environment(database: Database, folder: Path, **more: str) -> dict[str, str]:
+def environment(database, folder, **more):
     url = database.url.render_as_string(hide_password=False)
     names = {"DATABASE_URL": url, "ARTIFACTS_DIR": str(folder / "artifacts"), **more}
     return {f"FINISHLINE_{name}": value for name, value in names.items()}
 
 
-def keep_logs(database: Database, folder: Path) -> None:
+def keep_logs(database, folder):
     """A backup looks for some logs of the database's, to be sure that the settings are its own."""
     for name in {row["log_sha256"] for row in rows(database)["runs"]}:
         path = folder / "artifacts" / name[:2] / name
@@ -263,7 +256,7 @@ def keep_logs(database: Database, folder: Path) -> None:
         path.write_text("a log")
 
 
-def test_the_administrators_command_backs_up_first(earlier: Database, tmp_path: Path) -> None:
+def test_the_administrators_command_backs_up_first(earlier, tmp_path):
     keep_logs(earlier, tmp_path)
     before = rows(earlier)
     own = environment(earlier, tmp_path, BACKUPS_DIR=str(tmp_path / "backups"))
@@ -298,9 +291,7 @@ def test_the_administrators_command_backs_up_first(earlier: Database, tmp_path: 
     assert "Restore it with the one that made it" in refused.err
 
 
-def test_where_nothing_says_where_backups_go_a_database_is_left_alone(
-    earlier: Database, tree: str, tmp_path: Path
-) -> None:
+def test_where_nothing_says_where_backups_go_a_database_is_left_alone(earlier, tree, tmp_path):
     keep_logs(earlier, tmp_path)
     own = environment(earlier, tmp_path)
     done = run_admin(own, "migrate")

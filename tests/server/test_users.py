@@ -1,11 +1,8 @@
 """Users and organisations: kept by admins, and ended at once."""
 
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from server.people.sessions import csrf_token
 
@@ -22,19 +19,17 @@ on_both_databases = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def as_ada(client: TestClient, ada: Any) -> Callable[..., Any]:
+def as_ada(client, ada):
     """Sends a request of the admin's."""
 
-    def send(method: str, path: str, **more: Any) -> Any:
+    def send(method, path, **more):
         return client.request(method, path, headers=ada.headers, **more)
 
     return send
 
 
 @on_both_databases
-def test_users_are_made_found_and_changed_and_each_change_is_logged(
-    as_ada: Callable[..., Any], client: TestClient, alice: Any
-) -> None:
+def test_users_are_made_found_and_changed_and_each_change_is_logged(as_ada, client, alice):
     assert as_ada("POST", ORGANISATIONS, json={"name": "Example Labs"}).status_code == 201
     body = {"name": "Carol C", "organisation": "Example Labs", "email": "carol@labs.example"}
     made = as_ada("POST", USERS, json=body)
@@ -74,10 +69,8 @@ def test_users_are_made_found_and_changed_and_each_change_is_logged(
     assert "labs.example" not in str(records)
 
 
-def test_an_organiser_approves_users_and_the_log_says_so(
-    as_ada: Callable[..., Any], client: TestClient, alice: Any, olivia: Any
-) -> None:
-    def approve(name: str, *, known: bool) -> Any:
+def test_an_organiser_approves_users_and_the_log_says_so(as_ada, client, alice, olivia):
+    def approve(name, *, known):
         path = f"{USERS}/{name}/known"
         return client.put(path, json={"known": known}, headers=olivia.headers)
 
@@ -95,15 +88,13 @@ def test_an_organiser_approves_users_and_the_log_says_so(
 
 
 @on_both_databases
-def test_a_new_name_is_like_that_of_no_user_and_no_organisation(
-    as_ada: Callable[..., Any], alice: Any
-) -> None:
-    def told(path: str, name: str, **more: Any) -> tuple[int, str]:
+def test_a_new_name_is_like_that_of_no_user_and_no_organisation(as_ada, alice):
+    def told(path, name, **more):
         field = "user" if path.endswith("tokens") else "name"
         answer = as_ada("POST", path, json={field: name, "role": "submitter"} | more)
         return answer.status_code, answer.json().get("detail", "")
 
-    def organisation(name: str) -> tuple[int, str]:
+    def organisation(name):
         answer = as_ada("POST", ORGANISATIONS, json={"name": name})
         return answer.status_code, answer.json().get("detail", "")
 
@@ -124,9 +115,7 @@ def test_a_new_name_is_like_that_of_no_user_and_no_organisation(
     assert [user["name"] for user in as_ada("GET", USERS).json()["users"]] == ["ada", "alice"]
 
 
-def test_a_disabled_users_tokens_and_sessions_end_at_once(
-    as_ada: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia):
     origin = {"Origin": "http://testserver"}
     client.post("/console/sign-in", data={"token": olivia.secret}, headers=origin)
     assert client.get("/console", follow_redirects=False).status_code == 200
@@ -147,13 +136,10 @@ def test_a_disabled_users_tokens_and_sessions_end_at_once(
     assert client.get("/console", follow_redirects=False).status_code == 303
 
 
-def test_a_disabled_user_stays_so_since_the_same_moment_whatever_else_is_changed(
-    as_ada: Callable[..., Any], bob: Any
-) -> None:
-    def change(**asked: Any) -> str | None:
+def test_a_disabled_user_stays_so_since_the_same_moment_whatever_else_is_changed(as_ada, bob):
+    def change(**asked):
         view = as_ada("PATCH", f"{USERS}/bob", json=asked).json()
-        moment: str | None = view["disabled_at"]
-        return moment
+        return view["disabled_at"]
 
     since = change(disabled=True)
     assert since is not None
@@ -163,9 +149,7 @@ def test_a_disabled_user_stays_so_since_the_same_moment_whatever_else_is_changed
     assert change(email=None) is None
 
 
-def test_tokens_beyond_a_lowered_role_are_refused(
-    as_ada: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_tokens_beyond_a_lowered_role_are_refused(as_ada, client, olivia):
     body = {"user": "olivia", "role": "submitter"}
     submits = as_ada("POST", "/api/v1/tokens", json=body).json()["token"]
     as_ada("PATCH", f"{USERS}/olivia", json={"role": "submitter"})
@@ -180,9 +164,7 @@ def test_tokens_beyond_a_lowered_role_are_refused(
     assert client.get(ME, headers=olivia.headers).status_code == 200
 
 
-def test_the_worker_of_a_disabled_user_is_told_to_stop(
-    replay: Any, as_ada: Callable[..., Any]
-) -> None:
+def test_the_worker_of_a_disabled_user_is_told_to_stop(replay, as_ada):
     grant = replay.claim().json()
     assert replay.post(grant, []).json()["proceed"] is True
     as_ada("PATCH", f"{USERS}/walter", json={"disabled": True})
@@ -191,14 +173,14 @@ def test_the_worker_of_a_disabled_user_is_told_to_stop(
     assert (stopped.status_code, "disabled" in stopped.json()["detail"]) == (409, True)
 
 
-def test_nobody_disables_or_lowers_themselves(as_ada: Callable[..., Any]) -> None:
+def test_nobody_disables_or_lowers_themselves(as_ada):
     for change in ({"role": "organiser"}, {"disabled": True}):
         assert as_ada("PATCH", f"{USERS}/ada", json=change).status_code == 409, change
     kept = {"role": "admin", "disabled": False, "email": "ada@example.org"}
     assert as_ada("PATCH", f"{USERS}/ada", json=kept).json()["email"] == "ada@example.org"
 
 
-def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) -> None:
+def test_what_is_missing_or_there_already_is_said(as_ada):
     nobody = as_ada("GET", f"{USERS}/nobody")
     assert nobody.status_code == 404
     assert "`finishline admin user list` lists them" in nobody.json()["detail"]
@@ -210,7 +192,7 @@ def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) ->
         assert as_ada("POST", address, json={"name": name}).status_code == 409
 
 
-def test_an_organisation_is_not_another_one_in_capitals(as_ada: Callable[..., Any]) -> None:
+def test_an_organisation_is_not_another_one_in_capitals(as_ada):
     assert as_ada("POST", ORGANISATIONS, json={"name": "Straße Labs"}).status_code == 201
     again = as_ada("POST", ORGANISATIONS, json={"name": "STRASSE LABS"})
     assert (again.status_code, "'Straße Labs'" in again.json()["detail"]) == (409, True)
@@ -229,9 +211,7 @@ def test_an_organisation_is_not_another_one_in_capitals(as_ada: Callable[..., An
         ({"name": "carol"}, "body.name"),
     ],
 )
-def test_a_bad_change_is_422_and_changes_nothing(
-    body: dict[str, Any], field: str | None, as_ada: Callable[..., Any], alice: Any
-) -> None:
+def test_a_bad_change_is_422_and_changes_nothing(body, field, as_ada, alice):
     before = as_ada("GET", f"{USERS}/alice").json()
     answer = as_ada("PATCH", f"{USERS}/alice", json=body)
 
@@ -241,13 +221,13 @@ def test_a_bad_change_is_422_and_changes_nothing(
 
 
 @on_both_databases
-def test_two_that_rotate_a_token_at_once_make_one(client: TestClient, alice: Any) -> None:
+def test_two_that_rotate_a_token_at_once_make_one(client, alice):
     number = client.get(ME, headers=alice.headers).json()["token_id"]
     address = f"{ME}/tokens/{number}/rotate"
     both = threading.Barrier(2)
-    answers: list[int] = []
+    answers = []
 
-    def rotate() -> None:
+    def rotate():
         both.wait(timeout=10)
         answers.append(client.post(address, json={}, headers=alice.headers).status_code)
 
@@ -261,9 +241,7 @@ def test_two_that_rotate_a_token_at_once_make_one(client: TestClient, alice: Any
     assert set(answers) <= {201, 401, 409}
 
 
-def test_an_organiser_sees_the_members_of_a_course_without_their_addresses(
-    client: TestClient, olivia: Any, ada: Any
-) -> None:
+def test_an_organiser_sees_the_members_of_a_course_without_their_addresses(client, olivia, ada):
     body = {"name": "stu", "email": "qwyjibo@uni.example"}
     assert client.post(USERS, json=body, headers=ada.headers).status_code == 201
     for path in (USERS, f"{USERS}/stu", f"{USERS}?q=stu"):

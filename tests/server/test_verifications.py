@@ -2,16 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.rules.proof.check import check_proof
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Decision, Submission, Verification
 from server.base.standing import (
     decision_word,
@@ -38,15 +35,13 @@ CIFAR10_ENTRY = {
 }
 
 
-def ask(client: TestClient, submission_id: str, person: Any, body: Any = None) -> Any:
+def ask(client, submission_id, person, body=None):
     return client.post(
         f"/api/v1/submissions/{submission_id}/verifications", json=body, headers=person.headers
     )
 
 
-def test_an_organiser_asks_for_a_verification(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_an_organiser_asks_for_a_verification(digits_submission, submit, client, olivia):
     submission_id = submit(digits_submission).json()["id"]
     response = ask(client, submission_id, olivia, {"reason": "record claim"})
 
@@ -73,9 +68,7 @@ def test_an_organiser_asks_for_a_verification(
     assert [v["id"] for v in submission["verifications"]] == [view["id"]]
 
 
-def test_a_verification_needs_no_body(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_a_verification_needs_no_body(digits_submission, submit, client, olivia):
     submission_id = submit(digits_submission).json()["id"]
     response = client.post(
         f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers
@@ -85,9 +78,7 @@ def test_a_verification_needs_no_body(
     assert response.json()["reason"] is None
 
 
-def test_nobody_but_an_organiser_can_ask_or_cancel(
-    replay: Any, client: TestClient, alice: Any, bob: Any, walter: Any
-) -> None:
+def test_nobody_but_an_organiser_can_ask_or_cancel(replay, client, alice, bob, walter):
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     for person in (alice, bob, walter):
         # Alice's own submission is being verified already.
@@ -100,9 +91,7 @@ def test_nobody_but_an_organiser_can_ask_or_cancel(
     assert replay.view()["state"] == "queued"
 
 
-def test_what_is_not_there_cannot_be_verified_read_or_cancelled(
-    client: TestClient, olivia: Any
-) -> None:
+def test_what_is_not_there_cannot_be_verified_read_or_cancelled(client, olivia):
     assert ask(client, "nothing", olivia).status_code == 404
     assert client.get("/api/v1/verifications/nothing").status_code == 404
     cancel = client.post("/api/v1/verifications/nothing/cancel", headers=olivia.headers)
@@ -111,13 +100,8 @@ def test_what_is_not_there_cannot_be_verified_read_or_cancelled(
 
 @pytest.mark.parametrize("body", [{"reason": 1}, {"reason": "x" * 2001}, {"why": "x"}, [1]])
 def test_a_bad_body_is_422_and_queues_nothing(
-    body: Any,
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    row_counts: Callable[[], Any],
-) -> None:
+    body, digits_submission, submit, client, olivia, row_counts
+):
     submission_id = submit(digits_submission).json()["id"]
     before = row_counts()
     response = ask(client, submission_id, olivia, body)
@@ -127,18 +111,14 @@ def test_a_bad_body_is_422_and_queues_nothing(
     assert row_counts() == before
 
 
-def test_a_second_verification_while_one_is_under_way_is_409(
-    replay: Any, client: TestClient, olivia: Any
-) -> None:
+def test_a_second_verification_while_one_is_under_way_is_409(replay, client, olivia):
     response = ask(client, replay.submission_id, olivia)
 
     assert response.status_code == 409
     assert replay.verification_id in response.json()["detail"]
 
 
-def test_a_dawnbench_entry_cannot_be_verified(
-    client: TestClient, alice: Any, olivia: Any, row_counts: Callable[[], Any]
-) -> None:
+def test_a_dawnbench_entry_cannot_be_verified(client, alice, olivia, row_counts):
     made = client.post(
         "/api/v1/submissions",
         files=[
@@ -157,12 +137,8 @@ def test_a_dawnbench_entry_cannot_be_verified(
 
 
 def test_a_setting_the_reference_does_not_know_cannot_be_verified(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    make_log: Callable[..., bytes],
-) -> None:
+    digits_submission, submit, client, olivia, make_log
+):
     digits_submission.claim |= {
         "division": "open",
         "hyperparameters": {"dropout": 0.1},
@@ -180,12 +156,8 @@ def test_a_setting_the_reference_does_not_know_cannot_be_verified(
 
 
 def test_an_open_claim_of_code_of_its_own_is_sent_to_be_a_package(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    make_log: Callable[..., bytes],
-) -> None:
+    digits_submission, submit, client, olivia, make_log
+):
     digits_submission.claim |= {"division": "open", "trained_with": "own"}
     for index, name in enumerate(digits_submission.logs):
         digits_submission.logs[name] = make_log(index, name=name, division="open")
@@ -196,9 +168,7 @@ def test_an_open_claim_of_code_of_its_own_is_sent_to_be_a_package(
     assert "Send it as a package to have it measured." in response.json()["detail"]
 
 
-def test_the_seal_is_public_at_once_and_opened_at_the_end(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_the_seal_is_public_at_once_and_opened_at_the_end(replay, client, make_report):
     before = replay.view()
     assert (before["seeds"], before["nonce"], before["report"]) == (None, None, None)
     grant = replay.claim().json()
@@ -223,9 +193,7 @@ def test_the_seal_is_public_at_once_and_opened_at_the_end(
     assert len(set(after["seeds"])) == before["runs_planned"]
 
 
-def test_an_honest_claim_is_verified_and_stays_ranked(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+def test_an_honest_claim_is_verified_and_stays_ranked(replay, client, make_report):
     grant = replay.claim().json()
     answer = replay.report(grant, make_report(replay.seeds())).json()
 
@@ -240,9 +208,7 @@ def test_an_honest_claim_is_verified_and_stays_ranked(
     assert (entry["status"], entry["rank"]) == ("verified", 1)
 
 
-def test_one_workers_word_on_an_own_seed_leaves_a_claim_open(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_one_workers_word_on_an_own_seed_leaves_a_claim_open(replay, make_report):
     grant = replay.claim().json()
     report = make_report(replay.seeds())
     for item in report.runs[0].evaluations:
@@ -256,14 +222,8 @@ def test_one_workers_word_on_an_own_seed_leaves_a_claim_open(
 
 
 def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    make_log: Callable[..., bytes],
-    request: pytest.FixtureRequest,
-    make_report: Callable[..., Any],
-) -> None:
+    digits_submission, submit, client, olivia, make_log, request, make_report
+):
     # Of code of its own no seed is trained again: its epochs alone are compared.
     digits_submission.claim["trained_with"] = "own"
     for index, name in enumerate(list(digits_submission.logs)):
@@ -283,9 +243,7 @@ def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
     assert (entry["rank"], entry["unranked_reason"]) == (None, "contradicted by its verification")
 
 
-def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(
-    replay: Any, client: TestClient, olivia: Any
-) -> None:
+def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(replay, client, olivia):
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     response = client.post(cancel, headers=olivia.headers)
 
@@ -300,8 +258,8 @@ def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(
 
 
 def test_cancelling_a_second_verification_falls_back_to_the_verdict_of_the_first(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+    replay, client, olivia, make_report
+):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     second = ask(client, replay.submission_id, olivia).json()
     assert replay.status() == "verified"  # The first verdict stands until there is another.
@@ -311,8 +269,8 @@ def test_cancelling_a_second_verification_falls_back_to_the_verdict_of_the_first
 
 
 def test_a_rejected_submission_is_not_ranked_while_it_is_replayed_again(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+    replay, client, olivia, make_report
+):
     far_below = [10.0] * 8
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=far_below))
     assert replay.status() == "rejected"
@@ -322,9 +280,7 @@ def test_a_rejected_submission_is_not_ranked_while_it_is_replayed_again(
     assert (entry["rank"], entry["status"]) == (None, "rejected")
 
 
-def test_the_list_is_newest_first_by_state_and_without_reports(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
-) -> None:
+def test_the_list_is_newest_first_by_state_and_without_reports(replay, client, olivia, make_report):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     second = ask(client, replay.submission_id, olivia).json()
 
@@ -339,9 +295,7 @@ def test_the_list_is_newest_first_by_state_and_without_reports(
         assert client.get("/api/v1/verifications", params=query).status_code == 422
 
 
-def test_a_queued_verification_tells_what_it_waits_for(
-    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_queued_verification_tells_what_it_waits_for(replay, client, walter, make_report):
     system = make_report([]).system
     for state, sentence in (
         ("idle", "A worker is about to lease it."),
@@ -355,9 +309,7 @@ def test_a_queued_verification_tells_what_it_waits_for(
     assert replay.view()["waiting_for"] is None
 
 
-def test_a_replay_on_other_hardware_is_judged_by_its_convergence(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_replay_on_other_hardware_is_judged_by_its_convergence(replay, make_report):
     system = replace(make_report([]).system, hardware_class="cpu-other")
     report = make_report(replay.seeds(), system=system, seconds_per_epoch=5.0)
     replay.report(replay.claim().json(), report)
@@ -367,7 +319,7 @@ def test_a_replay_on_other_hardware_is_judged_by_its_convergence(
     assert "hardware_differs" in {reason["code"] for reason in view["reasons"]}
 
 
-def test_moments_are_in_utc(replay: Any) -> None:
+def test_moments_are_in_utc(replay):
     created = replay.view()["created_at"]
 
     assert created.endswith("Z")
@@ -378,25 +330,23 @@ OWN = 2
 
 
 @pytest.fixture
-def cancel(replay: Any, client: TestClient, olivia: Any) -> Any:
+def cancel(replay, client, olivia):
     """Cancels the replay as an organiser."""
 
-    def send() -> Any:
+    def send():
         path = f"/api/v1/verifications/{replay.verification_id}/cancel"
         return client.post(path, headers=olivia.headers)
 
     return send
 
 
-def pooled(replay: Any) -> list[Any]:
+def pooled(replay):
     """The runs of the submission's pool."""
     pool_id = replay.pool_id()
     return [] if pool_id is None else replay.client.get(f"/api/v1/pools/{pool_id}").json()["runs"]
 
 
-def test_the_runs_under_way_are_finished_and_count(
-    replay: Any, cancel: Any, make_report: Any, client: TestClient, olivia: Any
-) -> None:
+def test_the_runs_under_way_are_finished_and_count(replay, cancel, make_report, client, olivia):
     grant = replay.claim().json()
     answer = cancel()
     assert answer.status_code == 200, answer.text
@@ -425,7 +375,7 @@ def test_the_runs_under_way_are_finished_and_count(
     assert logged["after"]["consequence"] == "no verdict; the runs under way are finished and count"
 
 
-def test_it_is_cancelled_once(replay: Any, cancel: Any) -> None:
+def test_it_is_cancelled_once(replay, cancel):
     replay.claim()
 
     assert cancel().status_code == 200
@@ -435,8 +385,8 @@ def test_it_is_cancelled_once(replay: Any, cancel: Any) -> None:
 
 
 def test_nothing_more_is_tried_and_what_was_finished_counts(
-    replay: Any, cancel: Any, client: TestClient, walter: Any, make_report: Any, database: Database
-) -> None:
+    replay, cancel, client, walter, make_report, database
+):
     report = make_report(replay.seeds())
     hello = {"system": vars(report.system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
@@ -452,7 +402,7 @@ def test_nothing_more_is_tried_and_what_was_finished_counts(
     assert len(pooled(replay)) == len(report.runs) - OWN
 
 
-def test_its_proof_holds(replay: Any, cancel: Any, make_report: Any) -> None:
+def test_its_proof_holds(replay, cancel, make_report):
     grant = replay.claim().json()
     cancel()
     replay.report(grant, make_report(replay.seeds()))
@@ -464,7 +414,7 @@ def test_its_proof_holds(replay: Any, cancel: Any, make_report: Any) -> None:
     assert document["attempts"][0]["posted"]
 
 
-def test_one_that_waits_is_cancelled_at_once(replay: Any, cancel: Any) -> None:
+def test_one_that_waits_is_cancelled_at_once(replay, cancel):
     view = cancel().json()
 
     assert (view["state"], view["attempts"][0]["state"]) == ("cancelled", "cancelled")
@@ -474,7 +424,7 @@ def test_one_that_waits_is_cancelled_at_once(replay: Any, cancel: Any) -> None:
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def judged(outcome: str, *, asked: int, kind: str = "replay") -> Verification:
+def judged(outcome, *, asked, kind="replay"):
     """A verdict about which nothing is decided; times are days after the first."""
     return Verification(
         id=f"{outcome}-{asked}", kind=kind, state="done", outcome=outcome, reasons=[],
@@ -482,18 +432,18 @@ def judged(outcome: str, *, asked: int, kind: str = "replay") -> Verification:
     )  # fmt: skip
 
 
-def decided(found: Verification, word: str, *, at: int) -> Verification:
+def decided(found, word, *, at):
     found.decision = Decision(
         decision=word, decided_by=None, reason="x", decided_at=START + timedelta(days=at)
     )
     return found
 
 
-def submission_of(*verifications: Verification, kind: str = "train") -> Submission:
+def submission_of(*verifications, kind="train"):
     return Submission(kind=kind, status="claimed", verifications=list(verifications))
 
 
-def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for() -> None:
+def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for():
     first = decided(judged("verified", asked=0), "publish", at=5)
     second = decided(judged("rejected", asked=1), "publish", at=4)
     submission = submission_of(first, second)
@@ -505,7 +455,7 @@ def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for() 
     assert published_status(submission_of(second, first)) == "rejected"
 
 
-def test_a_verdict_that_is_kept_back_changes_nothing() -> None:
+def test_a_verdict_that_is_kept_back_changes_nothing():
     first = decided(judged("verified", asked=0), "publish", at=1)
     kept = decided(judged("rejected", asked=2), "keep", at=3)
     submission = submission_of(first, kept)
@@ -514,7 +464,7 @@ def test_a_verdict_that_is_kept_back_changes_nothing() -> None:
     assert published_status(submission_of(kept)) == "claimed"
 
 
-def test_a_first_verdict_is_published_by_itself_and_a_later_one_waits() -> None:
+def test_a_first_verdict_is_published_by_itself_and_a_later_one_waits():
     first, later = judged("verified", asked=0), judged("rejected", asked=1)
     submission = submission_of(first, later)
     assert settle(submission, first) == "verified"
@@ -533,9 +483,7 @@ def test_a_first_verdict_is_published_by_itself_and_a_later_one_waits() -> None:
         ("inference", "replay", False),
     ],
 )
-def test_only_what_checks_the_claim_waits_for_a_decision(
-    kind: str, verification: str, waits: bool
-) -> None:
+def test_only_what_checks_the_claim_waits_for_a_decision(kind, verification, waits):
     found = judged("rejected", asked=0, kind=verification)
     submission = submission_of(found, kind=kind)
     assert (pending_verifications(submission) == [found]) is waits

@@ -2,16 +2,12 @@
 
 import csv
 import io
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow.parquet
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.cli.bundles import check_bundle, keys_in
 from finishline.cli.commands.check_proof import waiver_lines
-from server.base.database import Database
 from server.base.models import Submission
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.test_phases import ORIGIN, sign_in
@@ -22,7 +18,7 @@ WHY = "one run of this system costs a month"
 
 
 @pytest.fixture
-def short(digits_submission: Any, submit: Callable[..., Any], olivia: Any) -> str:
+def short(digits_submission, submit, olivia):
     """A published result of two runs, where digits wants three."""
     digits_submission.form = {"archive": "true"}
     digits_submission.claim |= {"organisation": "Ex & Co", "submitted_on": "2018-04-20"}
@@ -35,8 +31,8 @@ def short(digits_submission: Any, submit: Callable[..., Any], olivia: Any) -> st
 
 
 @pytest.fixture
-def waive(client: TestClient, olivia: Any) -> Callable[..., Any]:
-    def post(submission_id: str, rule: str, *, back: bool = False, by: Any = olivia) -> Any:
+def waive(client, olivia):
+    def post(submission_id, rule, *, back=False, by=olivia):
         path = f"/api/v1/submissions/{submission_id}/waivers"
         if back:
             json = {"reason": "a third run came"}
@@ -46,14 +42,14 @@ def waive(client: TestClient, olivia: Any) -> Callable[..., Any]:
     return post
 
 
-def why_unranked(client: TestClient) -> str | None:
+def why_unranked(client):
     (entry,) = client.get(BOARD).json()["entries"]
     return None if entry["unranked_reason"] is None else str(entry["unranked_reason"])
 
 
 def test_a_waived_rule_no_longer_keeps_a_result_off_the_ranking_and_stands_beside_it(
-    short: str, waive: Callable[..., Any], client: TestClient
-) -> None:
+    short, waive, client
+):
     assert why_unranked(client) == "breaks a rule of the benchmark"
     waived = waive(short, "too_few_runs")
     assert waived.status_code == 200, waived.text
@@ -74,9 +70,7 @@ def test_a_waived_rule_no_longer_keeps_a_result_off_the_ranking_and_stands_besid
     assert "These rules are broken" not in page
 
 
-def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(
-    short: str, waive: Callable[..., Any], client: TestClient, olivia: Any
-) -> None:
+def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(short, waive, client, olivia):
     waive(short, "too_few_runs")
     summary = rescore_submissions(services_of(client), Choice(), lambda _: None)
     assert (summary.unchanged, summary.changed, summary.failed) == (1, [], [])
@@ -92,8 +86,8 @@ def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(
 
 
 def test_a_proof_names_the_rules_that_were_waived_at_its_verdict(
-    replay: Any, database: Database, make_report: Callable[..., Any], olivia: Any, ada: Any
-) -> None:
+    replay, database, make_report, olivia, ada
+):
     waivers = [{"rule": "no_seed", "reason": WHY, "by": "olivia", "at": "2026-11-24"}]
     with database.write() as session:
         session.get_one(Submission, replay.submission_id).waivers = waivers
@@ -114,9 +108,7 @@ def test_a_proof_names_the_rules_that_were_waived_at_its_verdict(
     assert checked.document["submission"]["waivers"] == [waivers[0] | {"by": erased}]
 
 
-def test_only_an_organiser_waives_and_only_a_rule_of_the_list_that_is_broken(
-    short: str, waive: Callable[..., Any], alice: Any
-) -> None:
+def test_only_an_organiser_waives_and_only_a_rule_of_the_list_that_is_broken(short, waive, alice):
     assert waive(short, "too_few_runs", by=alice).status_code == 403
     untrue = waive(short, "same_log")
     assert (untrue.status_code, "'converges_too_fast'" in untrue.text) == (422, True)
@@ -129,9 +121,7 @@ def test_only_an_organiser_waives_and_only_a_rule_of_the_list_that_is_broken(
     assert waive("none", "too_few_runs").status_code == 404
 
 
-def test_an_organiser_waives_on_the_page_and_takes_it_back_there(
-    short: str, client: TestClient, olivia: Any
-) -> None:
+def test_an_organiser_waives_on_the_page_and_takes_it_back_there(short, client, olivia):
     page = f"/submissions/{short}"
     assert "Waive a rule" not in client.get(f"{page}?tab=history").text
     csrf = sign_in(client, olivia)

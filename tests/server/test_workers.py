@@ -2,13 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.rules.scoring.measurements import (
     Canary,
@@ -18,7 +15,7 @@ from finishline.rules.scoring.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.messages import ReplayReport
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
 from server.verifications.dispatch import take_due
 from server.verifications.proofs import submission_part
@@ -28,10 +25,10 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
-def hello(client: TestClient, make_report: Callable[..., Any]) -> Callable[..., Any]:
+def hello(client, make_report):
     """Says hello as a person."""
 
-    def say(person: Any, *, state: str = "idle", **changes: Any) -> Any:
+    def say(person, *, state="idle", **changes):
         system = replace(make_report([]).system, **changes)
         headers = person.headers if person is not None else {}
         body = {"system": asdict(system), "state": state}
@@ -40,9 +37,7 @@ def hello(client: TestClient, make_report: Callable[..., Any]) -> Callable[..., 
     return say
 
 
-def test_a_worker_is_listed_with_its_system(
-    hello: Callable[..., Any], client: TestClient, walter: Any
-) -> None:
+def test_a_worker_is_listed_with_its_system(hello, client, walter):
     assert hello(walter).status_code == 200
 
     (worker,) = client.get(WORKERS).json()["workers"]
@@ -51,9 +46,7 @@ def test_a_worker_is_listed_with_its_system(
     assert worker["system"]["software"] == {"torch": "2.13.0"}
 
 
-def test_another_hello_changes_the_same_worker(
-    hello: Callable[..., Any], client: TestClient, walter: Any
-) -> None:
+def test_another_hello_changes_the_same_worker(hello, client, walter):
     hello(walter)
     hello(walter, state="busy", hardware_class="cpu-new")
 
@@ -61,9 +54,7 @@ def test_another_hello_changes_the_same_worker(
     assert (worker["state"], worker["hardware_class"]) == ("unconfirmed", "cpu-new")
 
 
-def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
-    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
-) -> None:
+def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(hello, client, walter, database):
     hello(walter, worker="silent")
     hello(walter, worker="stopping", state="stopping")
     hello(walter, worker="well")
@@ -80,8 +71,8 @@ def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
 
 
 def test_no_worker_is_missing_or_repeated_on_the_pages_of_a_list_while_they_say_hello(
-    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
-) -> None:
+    hello, client, walter, database
+):
     for name in ("gone-1", "gone-2", "a", "b", "c.é", "d"):
         hello(walter, worker=name)
     with database.write() as session:
@@ -100,14 +91,12 @@ def test_no_worker_is_missing_or_repeated_on_the_pages_of_a_list_while_they_say_
 
 
 @pytest.mark.parametrize("cursor", ["d", "alive.", "1.\x00", "99999999999999999.d", "x" * 301])
-def test_a_cursor_of_workers_that_no_page_gave_is_422(cursor: str, client: TestClient) -> None:
+def test_a_cursor_of_workers_that_no_page_gave_is_422(cursor, client):
     for path in (WORKERS, "/workers"):
         assert client.get(path, params={"cursor": cursor}).status_code == 422
 
 
-def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(
-    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
-) -> None:
+def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, walter, database):
     hello(walter, worker="w000")
     with database.write() as session:
         first = session.get_one(WorkerRow, "w000")
@@ -124,9 +113,7 @@ def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(
     assert re.findall(r'<a href="/workers/(w\d+)"', rest) == ["w100"]
 
 
-def test_a_user_brings_so_many_workers_and_no_more(
-    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
-) -> None:
+def test_a_user_brings_so_many_workers_and_no_more(hello, client, walter, database):
     assert {hello(walter, worker=f"w{number}").status_code for number in range(100)} == {200}
     refused = hello(walter, worker="w100")
 
@@ -139,9 +126,7 @@ def test_a_user_brings_so_many_workers_and_no_more(
     assert hello(walter, worker="w100").status_code == 200
 
 
-def test_only_a_workers_token_says_hello(
-    hello: Callable[..., Any], client: TestClient, alice: Any, olivia: Any
-) -> None:
+def test_only_a_workers_token_says_hello(hello, client, alice, olivia):
     assert hello(None).status_code == 401
     assert hello(alice).status_code == 403
     assert hello(olivia).status_code == 403
@@ -149,9 +134,7 @@ def test_only_a_workers_token_says_hello(
 
 
 @pytest.mark.parametrize("body", [{}, [], {"system": {"worker": "\ud800"}}])
-def test_a_bad_hello_without_permission_is_refused_for_the_permission(
-    body: Any, client: TestClient, alice: Any, walter: Any
-) -> None:
+def test_a_bad_hello_without_permission_is_refused_for_the_permission(body, client, alice, walter):
     statuses = {
         client.post(f"{WORKERS}/hello", content=json.dumps(body), headers=headers).status_code: who
         for who, headers in (
@@ -172,14 +155,14 @@ def test_a_bad_hello_without_permission_is_refused_for_the_permission(
         ({"system": None, "state": "idle"}, "body.system"),
     ],
 )
-def test_a_bad_hello_is_422(body: Any, field: str, client: TestClient, walter: Any) -> None:
+def test_a_bad_hello_is_422(body, field, client, walter):
     response = client.post(f"{WORKERS}/hello", json=body, headers=walter.headers)
 
     assert response.status_code == 422
     assert response.json()["problems"][0]["field"] == field
 
 
-def test_a_hello_in_an_unknown_state_is_422(hello: Callable[..., Any], walter: Any) -> None:
+def test_a_hello_in_an_unknown_state_is_422(hello, walter):
     response = hello(walter, state="asleep")
 
     assert response.status_code == 422
@@ -199,18 +182,14 @@ def test_a_hello_in_an_unknown_state_is_422(hello: Callable[..., Any], walter: A
         {"software": {"torch": "2" * 20_000}},
     ],
 )
-def test_a_hello_of_no_machine_is_422_and_keeps_nothing(
-    changes: dict[str, Any], hello: Callable[..., Any], client: TestClient, walter: Any
-) -> None:
+def test_a_hello_of_no_machine_is_422_and_keeps_nothing(changes, hello, client, walter):
     """A negative number of accelerators would give a quota back more than it has."""
     assert hello(walter, **changes).status_code == 422
     assert client.get(WORKERS).json()["workers"] == []
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"'])
-def test_what_no_json_holds_is_refused_in_a_hello(
-    value: str, client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> None:
+def test_what_no_json_holds_is_refused_in_a_hello(value, client, walter, make_report):
     field = "processor" if "ud800" in value else "memory_gib"
     body = json.dumps({"system": asdict(make_report([]).system) | {field: "?"}, "state": "idle"})
     headers = walter.headers | {"Content-Type": "application/json"}
@@ -219,14 +198,8 @@ def test_what_no_json_holds_is_refused_in_a_hello(
     assert client.post(f"{WORKERS}/hello", content=sent, headers=headers).status_code == 422
 
 
-def test_a_worker_is_busy_from_claim_to_report(
-    replay: Any,
-    hello: Callable[..., Any],
-    client: TestClient,
-    walter: Any,
-    make_report: Callable[..., Any],
-) -> None:
-    def state() -> str:
+def test_a_worker_is_busy_from_claim_to_report(replay, hello, client, walter, make_report):
+    def state():
         return str(client.get(WORKERS).json()["workers"][0]["state"])
 
     hello(walter)
@@ -236,9 +209,7 @@ def test_a_worker_is_busy_from_claim_to_report(
     assert state() == "idle"
 
 
-def test_a_name_is_its_first_users(
-    hello: Callable[..., Any], client: TestClient, walter: Any, make_person: Callable[..., Any]
-) -> None:
+def test_a_name_is_its_first_users(hello, client, walter, make_person):
     assert hello(walter).status_code == 200
     wilma = make_person("wilma", "worker")
     refused = hello(wilma, hardware_class="cpu-wilma")
@@ -252,8 +223,8 @@ def test_a_name_is_its_first_users(
 
 
 def test_a_worker_from_before_names_had_owners_is_its_next_users(
-    hello: Callable[..., Any], walter: Any, database: Database, make_person: Callable[..., Any]
-) -> None:
+    hello, walter, database, make_person
+):
     hello(walter)
     with database.write() as session:
         session.get_one(WorkerRow, "walter-1").user_id = None
@@ -274,10 +245,7 @@ def test_a_worker_from_before_names_had_owners_is_its_next_users(
     ],
     ids=["case", "confusable", "space", "invisible", "slash"],
 )
-def test_a_name_that_looks_like_anothers_is_refused(
-    name: str, status: int, told: str, hello: Callable[..., Any], walter: Any,
-    make_person: Callable[..., Any],
-) -> None:  # fmt: skip
+def test_a_name_that_looks_like_anothers_is_refused(name, status, told, hello, walter, make_person):
     assert hello(walter).status_code == 200
     refused = hello(make_person("wilma", "worker"), worker=name)
     assert (refused.status_code, told in refused.json()["detail"]) == (status, True)
@@ -288,20 +256,18 @@ PROBES = f"{WORKERS}/probes"
 
 
 @pytest.fixture
-def greeted(client: TestClient, make_report: Callable[..., Any], walter: Any) -> None:
+def greeted(client, make_report, walter):
     """The worker walter-1 said hello."""
     body = {"system": asdict(make_report([]).system), "state": "idle"}
     assert client.post(f"{WORKERS}/hello", json=body, headers=walter.headers).status_code == 200
 
 
 @pytest.fixture
-def tell(client: TestClient, walter: Any, greeted: None) -> Callable[..., Any]:
+def tell(client, walter, greeted):
     """Tells a canary of walter-1; its answer."""
 
-    def say(
-        gflops: float, *, configuration: str = "numpy", person: Any = walter, **changes: Any
-    ) -> Any:
-        settings: dict[str, Any] = {"worker": "walter-1", "moment": "before"}
+    def say(gflops, *, configuration="numpy", person=walter, **changes):
+        settings = {"worker": "walter-1", "moment": "before"}
         probe = WorkerProbe(
             **(settings | changes), canary=Canary(gflops, configuration, "best of 0.5 s")
         )
@@ -311,29 +277,25 @@ def tell(client: TestClient, walter: Any, greeted: None) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def baseline(tell: Callable[..., Any]) -> None:
+def baseline(tell):
     """Three readings around 100 GFLOP/s."""
     for gflops in (100.0, 99.0, 101.0):
         assert tell(gflops).json()["drifted"] is False
 
 
-def worker(client: TestClient) -> Any:
+def worker(client):
     (found,) = client.get(WORKERS).json()["workers"]
     return found
 
 
-def test_three_readings_are_a_baseline_and_the_fourth_is_held_against_it(
-    tell: Callable[..., Any],
-) -> None:
+def test_three_readings_are_a_baseline_and_the_fourth_is_held_against_it(tell):
     assert [tell(100.0).json()["ratio"] for _ in range(3)] == [None, None, None]
     answer = tell(99.0).json()
     assert answer["baseline_gflops"] == 100.0
     assert answer["ratio"] == pytest.approx(0.99)
 
 
-def test_a_worker_off_its_baseline_is_out_and_says_so(
-    baseline: None, tell: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_worker_off_its_baseline_is_out_and_says_so(baseline, tell, client):
     answer = tell(90.0).json()
     assert answer["drifted"] is True
     assert answer["message"].startswith("10.0 % slower than its own baseline of 100 GFLOP/s")
@@ -345,31 +307,23 @@ def test_a_worker_off_its_baseline_is_out_and_says_so(
     assert re.search(r"90\.00\sGFLOP/s, 10\.0\s% below", page)
 
 
-def test_a_worker_that_is_well_again_is_in_again(
-    baseline: None, tell: Callable[..., Any], client: TestClient
-) -> None:
+def test_a_worker_that_is_well_again_is_in_again(baseline, tell, client):
     tell(90.0)
     assert tell(99.0).json()["drifted"] is False
     assert (worker(client)["state"], worker(client)["drift"]) == ("idle", None)
 
 
-def test_a_slow_decay_does_not_take_the_baseline_along(
-    baseline: None, tell: Callable[..., Any]
-) -> None:
+def test_a_slow_decay_does_not_take_the_baseline_along(baseline, tell):
     readings = [tell(100.0 - 0.5 * day).json()["drifted"] for day in range(1, 9)]
     assert readings == [False] * 6 + [True] * 2  # 96.5 is the first below 97 % of 99.5 ... 100.
 
 
-def test_readings_that_are_off_never_become_the_baseline(
-    baseline: None, tell: Callable[..., Any]
-) -> None:
+def test_readings_that_are_off_never_become_the_baseline(baseline, tell):
     for _ in range(6):
         assert tell(90.0).json()["baseline_gflops"] == 100.0
 
 
-def test_readings_of_another_configuration_have_a_baseline_of_their_own(
-    baseline: None, tell: Callable[..., Any]
-) -> None:
+def test_readings_of_another_configuration_have_a_baseline_of_their_own(baseline, tell):
     assert tell(50.0, configuration="torch 2.14.0").json() == {
         "drifted": False,
         "baseline_gflops": None,
@@ -378,9 +332,7 @@ def test_readings_of_another_configuration_have_a_baseline_of_their_own(
     }
 
 
-def test_a_drifted_worker_is_given_no_attempt(
-    replay: Any, baseline: None, tell: Callable[..., Any], database: Database
-) -> None:
+def test_a_drifted_worker_is_given_no_attempt(replay, baseline, tell, database):
     tell(90.0)
     refused = replay.claim()
     assert refused.status_code == 409
@@ -394,9 +346,7 @@ def test_a_drifted_worker_is_given_no_attempt(
     assert replay.claim().status_code == 200
 
 
-def test_roofs_are_kept_and_shown_and_absent_ones_stay_absent(
-    greeted: None, client: TestClient, walter: Any
-) -> None:
+def test_roofs_are_kept_and_shown_and_absent_ones_stay_absent(greeted, client, walter):
     probe = WorkerProbe(
         worker="walter-1",
         moment="start",
@@ -421,9 +371,7 @@ def test_roofs_are_kept_and_shown_and_absent_ones_stay_absent(
     assert "absent: one device" in page
 
 
-def test_the_history_of_a_worker_is_there_newest_first(
-    baseline: None, tell: Callable[..., Any], client: TestClient
-) -> None:
+def test_the_history_of_a_worker_is_there_newest_first(baseline, tell, client):
     tell(98.0, moment="after", attempt_id="a-1")
     found = client.get(f"{WORKERS}/walter-1/probes").json()
     assert [probe["gflops"] for probe in found["probes"]] == [98.0, 101.0, 99.0, 100.0]
@@ -431,9 +379,7 @@ def test_the_history_of_a_worker_is_there_newest_first(
     assert client.get(f"{WORKERS}/nobody/probes").status_code == 404
 
 
-def test_an_organiser_takes_a_worker_in_as_it_is(
-    baseline: None, tell: Callable[..., Any], client: TestClient, olivia: Any, alice: Any
-) -> None:
+def test_an_organiser_takes_a_worker_in_as_it_is(baseline, tell, client, olivia, alice):
     tell(90.0)
     address = f"{WORKERS}/walter-1/baseline"
     assert client.post(address, headers=alice.headers).status_code == 403
@@ -451,31 +397,29 @@ def test_an_organiser_takes_a_worker_in_as_it_is(
     assert client.post(nobody, headers=olivia.headers).status_code == 404
 
 
-def test_only_its_own_user_tells_of_a_worker(
-    tell: Callable[..., Any], make_person: Callable[..., Any], alice: Any
-) -> None:
+def test_only_its_own_user_tells_of_a_worker(tell, make_person, alice):
     assert tell(100.0, person=make_person("wilma", "worker")).status_code == 403
     assert tell(100.0, person=alice).status_code == 403
 
 
-def test_a_worker_that_never_said_hello_is_refused(tell: Callable[..., Any]) -> None:
+def test_a_worker_that_never_said_hello_is_refused(tell):
     assert tell(100.0, worker="stranger").status_code == 409
 
 
 @pytest.mark.parametrize("change", [{"moment": "noon"}, {"canary": {"gflops": "fast"}}])
-def test_a_bad_probe_is_422(change: Any, greeted: None, client: TestClient, walter: Any) -> None:
+def test_a_bad_probe_is_422(change, greeted, client, walter):
     body = asdict(WorkerProbe(worker="walter-1", moment="start")) | change
     assert client.post(PROBES, json=body, headers=walter.headers).status_code == 422
 
 
-def with_precision(report: ReplayReport, lowest: Any) -> ReplayReport:
+def with_precision(report, lowest):
     audit = PrecisionAudit(lowest=lowest, observed={lowest: 9}, autocast=False)
     return ReplayReport(runs=report.runs, system=report.system, precision=audit)
 
 
 def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
-    replay: Any, client: TestClient, make_report: Callable[..., Any]
-) -> None:
+    replay, client, make_report
+):
     grant = replay.claim().json()
     assert replay.report(grant, with_precision(make_report(replay.seeds()), "bf16")).is_success
     found = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
@@ -489,14 +433,8 @@ def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
 
 
 def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    database: Database,
-    olivia: Any,
-    replay: Any,
-    make_report: Callable[..., Any],
-) -> None:
+    digits_submission, submit, client, database, olivia, replay, make_report
+):
     digits_submission.claim["precision"] = "fp32"
     digits_submission.claim["notes"] = "another one"
     replay.submission_id = submit(digits_submission).json()["id"]
@@ -510,9 +448,7 @@ def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
     assert codes["precision_differs"] == "rejects"
 
 
-def test_a_proof_holds_the_precision_that_was_claimed(
-    digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+def test_a_proof_holds_the_precision_that_was_claimed(digits_submission, submit, database):
     digits_submission.claim["precision"] = "fp32"
     submission_id = submit(digits_submission).json()["id"]
     with database.read() as session:
@@ -521,8 +457,8 @@ def test_a_proof_holds_the_precision_that_was_claimed(
 
 
 def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
-    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
-) -> None:
+    replay, client, walter, make_report
+):
     roofs = {
         "gemm_fp32": Figure(0.1, "TFLOP/s", "best of 3"),
         "convolution_fp32": Figure(0.2, "TFLOP/s", "best of 3"),
@@ -552,9 +488,7 @@ def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
     assert (first["intensity"], first["missing"]) == (pytest.approx(100.0), None)
 
 
-def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(
-    replay: Any, make_report: Callable[..., Any]
-) -> None:
+def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(replay, make_report):
     work = ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4)
     replay.report(replay.claim().json(), replace(make_report(replay.seeds()), work=work))
     first = replay.view()["utilisation"][0]

@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -23,7 +22,7 @@ class Said:
     err: str
 
 
-def run_admin(environment: Mapping[str, str], *arguments: str) -> Said:
+def run_admin(environment, *arguments):
     """Run `python -m server.admin` with these arguments, and with these settings alone."""
     out, err, thresholds = StringIO(), StringIO(), gc.get_threshold()
     mask = os.umask(0o022)

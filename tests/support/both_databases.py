@@ -2,7 +2,6 @@
 
 import pytest
 
-from server.base.database import Database
 from tests.support.processes import wait_for
 
 # For a test whose answer no database has a part in.
@@ -12,16 +11,15 @@ ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def database_url(request: pytest.FixtureRequest) -> str:
+def database_url(request):
     """A migrated database of either kind."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
+    return request.getfixturevalue(f"{request.param}_url")
 
 
-def wait_until_blocked(database: Database, transactions: int = 1) -> None:
+def wait_until_blocked(database, transactions=1):
     """Return once as many transactions of PostgreSQL wait for another."""
 
-    def blocked() -> bool:
+    def blocked():
         with database.engine.connect() as connection:
             waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
             return connection.exec_driver_sql(waiting).scalar() == transactions

@@ -13,11 +13,10 @@ import sysconfig
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType, Limits
+from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType
 from worker.box import bubblewrap, channel, oci, order, own_uid, start, watch
 from worker.box.channel import Channel
 from worker.box.packages import SITE, Bind
@@ -28,10 +27,10 @@ Arguments = list[str]
 Removal = Callable[[pytest.MonkeyPatch, Path], None]
 
 
-def without(flag: str, values: int = 0, *, first: str | None = None) -> Removal:
+def without(flag, values=0, *, first=None):
     """Drop a flag of bubblewrap and its values: everywhere, or where they begin with `first`."""
 
-    def edit(given: Arguments, folder: Path) -> Arguments:
+    def edit(given, folder):
         found, at = [], 0
         while at < len(given):
             if given[at] == flag and first in (None, given[at + 1]):
@@ -45,13 +44,13 @@ def without(flag: str, values: int = 0, *, first: str | None = None) -> Removal:
     return edited(edit)
 
 
-def edited(edit: Callable[[Arguments, Path], Arguments]) -> Removal:
+def edited(edit):
     """Change the arguments of bubblewrap."""
 
-    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def remove(monkeypatch, folder):
         original = bubblewrap._arguments
 
-        def arguments(*given: Any, **named: Any) -> tuple[Arguments, list[Bind]]:
+        def arguments(*given, **named):
             made, binds = original(*given, **named)
             return edit(made, folder), binds
 
@@ -60,7 +59,7 @@ def edited(edit: Callable[[Arguments, Path], Arguments]) -> Removal:
     return remove
 
 
-def no_filter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def no_filter(monkeypatch, folder):
     """Load a filter that allows every call."""
     path = folder / "allow.bpf"
     path.write_bytes(ALLOW_ALL)
@@ -68,13 +67,13 @@ def no_filter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setattr(backend, "filter_path", lambda: path)
 
 
-def no_resource_limit(name: str) -> Removal:
+def no_resource_limit(name):
     """Leave one resource limit out."""
 
-    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def remove(monkeypatch, folder):
         original = order.resource_limits
 
-        def rlimits(limits: Limits) -> dict[str, int]:
+        def rlimits(limits):
             found = original(limits)
             del found[name]
             return found
@@ -84,13 +83,13 @@ def no_resource_limit(name: str) -> Removal:
     return remove
 
 
-def no_limit(name: str, value: float) -> Removal:
+def no_limit(name, value):
     """Put a limit of the run out of reach."""
 
-    def remove(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def remove(monkeypatch, folder):
         original = start.Box.__init__
 
-        def init(self: start.Box, given: order.Order) -> None:
+        def init(self, given):
             limits = dataclasses.replace(given.limits, **{name: value})
             original(self, dataclasses.replace(given, limits=limits))
 
@@ -99,14 +98,14 @@ def no_limit(name: str, value: float) -> Removal:
     return remove
 
 
-def writable_stage(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def writable_stage(monkeypatch, folder):
     """Stage files for the box's uid so that they can be written."""
     text = own_uid.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
     assert text != own_uid.STAGE
     monkeypatch.setattr(own_uid, "STAGE", text)
 
 
-def workers_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def workers_environment(monkeypatch, folder):
     """Start bubblewrap with the environment of the worker."""
     popen = subprocess.Popen
     monkeypatch.setattr(
@@ -114,33 +113,33 @@ def workers_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     )
 
 
-def all_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def all_packages(monkeypatch, folder):
     """Bind the worker's environment instead of a list of packages."""
     whole = Bind(Path(sysconfig.get_path("purelib")), SITE)
     monkeypatch.setattr(order, "package_binds", lambda packages: [whole])
 
 
-def no_masks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def no_masks(monkeypatch, folder):
     """Cover no folder of packages below the interpreter."""
     for backend in (bubblewrap, oci):
         monkeypatch.setattr(backend, "hidden_folders", list)
 
 
-def no_watch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def no_watch(monkeypatch, folder):
     """Count no memory."""
     monkeypatch.setattr(watch, "tree_bytes", lambda pid, limit_bytes: 0)
 
 
-def no_seals(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def no_seals(monkeypatch, folder):
     """Hand out data that can be written."""
     monkeypatch.setattr(channel, "SEALS", fcntl.F_SEAL_SEAL)
 
 
-def data_with_the_task(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def data_with_the_task(monkeypatch, folder):
     """Send a memory file before the clock starts."""
     send = Channel.send
 
-    def early(self: Channel, kind: FrameType, body: bytes = b"", **named: Any) -> None:
+    def early(self, kind, body=b"", **named):
         if kind is FrameType.TASK:
             named["descriptor"] = os.memfd_create("data")
         send(self, kind, body, **named)
@@ -148,10 +147,10 @@ def data_with_the_task(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(Channel, "send", early)
 
 
-def descriptors_received(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def descriptors_received(monkeypatch, folder):
     """Receive descriptors along with bytes."""
 
-    def read(self: Channel, length: int, deadline: float) -> bytearray:
+    def read(self, length, deadline):
         body = bytearray()
         while len(body) < length:
             self._wait(1, deadline)
@@ -161,10 +160,10 @@ def descriptors_received(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(Channel, "_read", read)
 
 
-def any_frame(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def any_frame(monkeypatch, folder):
     """Accept a frame of any type, number and length."""
 
-    def accept(self: Conversation, header: bytes) -> tuple[FrameType, int]:
+    def accept(self, header):
         _, number, _, length = HEADER.unpack(header)
         self.asks += number == FrameType.ASK
         known = number in list(FrameType)
@@ -173,27 +172,27 @@ def any_frame(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(Conversation, "accept", accept)
 
 
-def frames_ahead(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def frames_ahead(monkeypatch, folder):
     """Let frames wait that came before the clock started."""
     monkeypatch.setattr(Channel, "refuse_early", lambda self: None)
 
 
-def deadline_of_each_read(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def deadline_of_each_read(monkeypatch, folder):
     """Give every read a deadline of its own."""
     wait = Channel._wait
 
-    def patient(self: Channel, event: int, deadline: float) -> None:
+    def patient(self, event, deadline):
         wait(self, event, max(deadline, time.perf_counter() + 2.0))
 
     monkeypatch.setattr(Channel, "_wait", patient)
 
 
-def _open_mounts(given: Arguments, folder: Path) -> Arguments:
+def _open_mounts(given, folder):
     places = ("/etc", "/sys", str(folder))
     return [part for place in places for part in ("--ro-bind", place, place)] + given
 
 
-def _kept_scratch(given: Arguments, folder: Path) -> Arguments:
+def _kept_scratch(given, folder):
     at = given.index("/scratch", given.index("/dev/shm"))  # noqa: S108
     return [*given[: at - 3], "--bind", str(folder), "/scratch", *given[at + 1 :]]
 
@@ -248,7 +247,7 @@ REMOVALS: dict[str, Sequence[Removal]] = {
 }
 
 
-def remove(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def remove(name, monkeypatch, folder):
     """Start boxes without a protection; `folder` is one that they may be given instead."""
     for step in REMOVALS[name]:
         step(monkeypatch, folder)

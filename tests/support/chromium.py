@@ -1,18 +1,16 @@
 """The browser that tests drive, and what they hold against every page."""
 
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
 from os import environ
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-def find_chromium() -> str | None:
+def find_chromium():
     """The Chromium to drive, if this machine has one."""
     candidates = [environ.get("FINISHLINE_CHROMIUM"), "/usr/bin/chromium"]
     found = next((c for c in candidates if c and Path(c).is_file()), None)
@@ -20,7 +18,7 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def running_chromium() -> Iterator[Any]:
+def running_chromium():
     """A headless Chromium; skips the test where there is none."""
     executable = find_chromium()
     if executable is None:

@@ -4,14 +4,13 @@ import hashlib
 import io
 import struct
 import tarfile
-from pathlib import Path
 
 import numpy as np
 
 from reference_models import cifar10_files
 
 
-def python2_pickle(images: np.ndarray, labels: list[int]) -> bytes:
+def python2_pickle(images, labels):
     """A batch file byte by byte: protocol 2, byte strings, an array of uint8 (N, 3072)."""
     text = bytes(images.astype(np.uint8).tobytes())
     rows, columns = images.shape
@@ -33,17 +32,15 @@ def python2_pickle(images: np.ndarray, labels: list[int]) -> bytes:
     )  # fmt: skip
 
 
-def number(value: int) -> bytes:
+def number(value):
     return b"J" + struct.pack("<i", value)
 
 
-def string(text: str) -> bytes:
+def string(text):
     return b"U" + bytes([len(text)]) + text.encode()
 
 
-def write_cifar10(
-    data_dir: Path, monkeypatch, *, train: list[tuple[np.ndarray, list[int]]], test
-) -> None:
+def write_cifar10(data_dir, monkeypatch, *, train, test):
     """Write the folder of batches and let the reader expect their checksums."""
     folder = data_dir / "cifar-10-batches-py"
     folder.mkdir(parents=True)
@@ -55,13 +52,13 @@ def write_cifar10(
     monkeypatch.setattr(cifar10_files, "TEST_MD5", {"test_batch": test_md5})
 
 
-def write_batch(path: Path, images: np.ndarray, labels: list[int]) -> str:
+def write_batch(path, images, labels):
     content = python2_pickle(images.reshape(len(images), -1), [int(label) for label in labels])
     path.write_bytes(content)
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def write_archive(data_dir: Path, monkeypatch) -> Path:
+def write_archive(data_dir, monkeypatch):
     """Pack the folder into the archive, remove the folder, let the reader expect the archive."""
     folder = data_dir / "cifar-10-batches-py"
     packed = io.BytesIO()
@@ -78,7 +75,7 @@ def write_archive(data_dir: Path, monkeypatch) -> Path:
     return archive
 
 
-def stripes(items: int, *, seed: int) -> tuple[np.ndarray, list[int]]:
+def stripes(items, *, seed):
     """Noisy images (N, 3, 32, 32) whose class is which of ten bands of rows is bright.
 
     The bands are mirrored by no flip and moved by no shift of two pixels out of their rows.

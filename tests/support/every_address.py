@@ -4,17 +4,13 @@ A test file that imports the fixtures names them in its own.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from httpx2 import Response
 from sqlalchemy import select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
 from web.charts import CHARTS
@@ -70,7 +66,7 @@ NAMES = {
 }
 
 
-def get_routes(routes: Any, prefix: str = "") -> Iterator[str]:
+def get_routes(routes, prefix=""):
     """The path of everything that can be asked for, pages and API alike."""
     for route in routes:
         if hasattr(route, "original_router"):
@@ -82,13 +78,13 @@ def get_routes(routes: Any, prefix: str = "") -> Iterator[str]:
 
 
 @pytest.fixture
-def carol(make_person: Callable[..., Any]) -> Any:
+def carol(make_person):
     """Somebody of the submitter's organisation."""
     return make_person("carol", "submitter")
 
 
 @pytest.fixture
-def organisations(database: Database, alice: Any, bob: Any, carol: Any, walter: Any) -> None:
+def organisations(database, alice, bob, carol, walter):
     """Bob and carol share one, with the user of a worker; alice is in another."""
     with database.write() as session:
         labs = Organisation(name="Example Labs", created_at=utc_now())
@@ -100,17 +96,17 @@ def organisations(database: Database, alice: Any, bob: Any, carol: Any, walter: 
 
 @pytest.fixture
 def hidden(
-    client: TestClient,
-    database: Database,
-    digits_submission: Any,
-    make_log: Callable[..., bytes],
-    submit: Callable[..., Any],
-    make_report: Callable[..., Any],
-    replay: Any,
-    bob: Any,
-    olivia: Any,
-    organisations: Any,
-) -> dict[str, str]:
+    client,
+    database,
+    digits_submission,
+    make_log,
+    submit,
+    make_report,
+    replay,
+    bob,
+    olivia,
+    organisations,
+):
     """One submission everybody sees and one that is hidden: verified, fought, waiting again."""
     hello = {"system": asdict(WORKER_SYSTEM), "state": "idle"}
     said = client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
@@ -169,14 +165,14 @@ def hidden(
     }
 
 
-def _seeds(database: Database, verification_id: str) -> list[int]:
+def _seeds(database, verification_id):
     with database.write() as session:
         return list(session.get_one(Verification, verification_id).seeds)
 
 
-def addresses(client: TestClient, known: dict[str, str]) -> Iterator[tuple[str, str]]:
+def addresses(client, known):
     """Every path with the addresses under it that are asked for."""
-    for path in sorted(set(get_routes(client.app.routes))):  # type: ignore[attr-defined]
+    for path in sorted(set(get_routes(client.app.routes))):
         for more in REPLACED.get(path, ("",)):
             name, _, query = more.removeprefix("@").partition("?")
             values = known | ({"name": name} if more.startswith("@") else {})
@@ -192,12 +188,12 @@ def addresses(client: TestClient, known: dict[str, str]) -> Iterator[tuple[str, 
         yield "/api/v1/verifications/{verification_id}", f"/api/v1/verifications/{known[other]}"
 
 
-def ask(client: TestClient, address: str, headers: dict[str, str]) -> Response:
+def ask(client, address, headers):
     """An answer in JSON or as a page; of an endless stream a cancelled client reads its start."""
     return client.get(address, headers={"Accept": "text/html, */*"} | headers)
 
 
-def told(known: dict[str, str]) -> tuple[str, ...]:
+def told(known):
     """What must not be in an answer: the word, and the ids of all that is about it."""
     about = ("submission_id", "verification_id", "rerun", "waiting", "duel")
     return (CANARY, *(known[name] for name in about))

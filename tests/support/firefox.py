@@ -12,10 +12,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,7 +41,7 @@ KEEP_VIOLATIONS = """() => {
 class WebSocket:
     """The client's end of a WebSocket on this machine."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port, path):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         self._stream = self._socket.makefile("rb")
         self._socket.sendall(
@@ -56,7 +54,7 @@ class WebSocket:
         while self._stream.readline().strip():
             pass
 
-    def send(self, text: bytes, kind: int = TEXT) -> None:
+    def send(self, text, kind=TEXT):
         """Send a frame, under one mask: masks matter to proxies alone, but zeros are none."""
         size = len(text)
         if size < 126:
@@ -70,7 +68,7 @@ class WebSocket:
         head = bytes([FINAL | kind]) + length + MASK
         self._socket.sendall(head + masked.to_bytes(size, "big"))
 
-    def receive(self) -> bytes:
+    def receive(self):
         """Wait for the next whole message."""
         message = b""
         while True:
@@ -87,7 +85,7 @@ class WebSocket:
                 if first & FINAL:
                     return message
 
-    def close(self) -> None:
+    def close(self):
         self._stream.close()
         self._socket.close()
 
@@ -95,8 +93,8 @@ class WebSocket:
 class Firefox:
     """One tab; `complaints` are its errors and warnings of scripts and of the page's policy."""
 
-    def __init__(self, port: int) -> None:
-        self.complaints: list[str] = []
+    def __init__(self, port):
+        self.complaints = []
         self._wire = WebSocket(port, "/session")
         self._sent = 0
         self._ask("session.new", capabilities={})
@@ -104,7 +102,7 @@ class Firefox:
         self._tab = self._ask("browsingContext.getTree")["contexts"][0]["context"]
         self._ask("script.addPreloadScript", functionDeclaration=KEEP_VIOLATIONS)
 
-    def _ask(self, method: str, **params: Any) -> dict[str, Any]:
+    def _ask(self, method, **params):
         self._sent += 1
         self._wire.send(json.dumps({"id": self._sent, "method": method, "params": params}).encode())
         while True:
@@ -115,11 +113,11 @@ class Firefox:
                 assert message["type"] == "success", message
                 return dict(message["result"])
 
-    def _note(self, entry: dict[str, Any]) -> None:
+    def _note(self, entry):
         if entry["level"] in ("error", "warn"):
             self.complaints.append(f"{entry['level']}: {entry['text']}")
 
-    def show(self, address: str, *, width: int) -> None:
+    def show(self, address, *, width):
         """Load a page at a width, with all that it loads."""
         self._ask(
             "browsingContext.setViewport",
@@ -128,7 +126,7 @@ class Firefox:
         )
         self._ask("browsingContext.navigate", context=self._tab, url=address, wait="complete")
 
-    def run(self, expression: str, *arguments: Any) -> Any:
+    def run(self, expression, *arguments):
         """The value of a function of JavaScript, awaited, or of an expression."""
         call = ", ".join(map(json.dumps, arguments))
         found = self._ask(
@@ -141,17 +139,17 @@ class Firefox:
         text = found["result"].get("value")
         return None if text is None else json.loads(text)
 
-    def wait(self, condition: str) -> None:
+    def wait(self, condition):
         """Wait until an expression is true, also over a change of the page."""
 
-        def is_true() -> bool:
+        def is_true():
             with suppress(AssertionError):  # The page was left meanwhile.
                 return bool(self.run(f"() => {condition}"))
             return False
 
         wait_for(is_true, seconds=SECONDS, what=condition)
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys):
         """Press and release keys, one after the other."""
         each = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._ask(
@@ -160,18 +158,18 @@ class Firefox:
             actions=[{"type": "key", "id": "keyboard", "actions": each}],
         )
 
-    def close(self) -> None:
+    def close(self):
         self._wire.close()
 
 
-def find_firefox() -> str | None:
+def find_firefox():
     """The Firefox to drive, if this machine has one."""
     named = os.environ.get("FINISHLINE_FIREFOX")
     return named or shutil.which("firefox-esr") or shutil.which("firefox")
 
 
 @contextmanager
-def running_firefox() -> Iterator[Firefox]:
+def running_firefox():
     """A headless Firefox with a profile of its own; skips the test where there is none."""
     executable = find_firefox()
     if executable is None:
@@ -199,7 +197,7 @@ def running_firefox() -> Iterator[Firefox]:
             process.wait(timeout=SECONDS)
 
 
-def _port(said: Path, process: subprocess.Popen[bytes]) -> int:
+def _port(said, process):
     until = time.monotonic() + SECONDS
     while time.monotonic() < until and process.poll() is None:
         if found := re.search(r"BiDi listening on ws://127\.0\.0\.1:(\d+)", said.read_text()):

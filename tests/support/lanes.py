@@ -61,13 +61,13 @@ class Lane:
     process: "subprocess.Popen[bytes]"
 
     @property
-    def percent(self) -> str:
+    def percent(self):
         """How far it is, as it last said."""
         found = PERCENT.findall(self.output.read_bytes())
         return f"{self.name} {found[-1].decode() if found else 0} %"
 
 
-def main(lanes: Mapping[str, Sequence[str]] = LANES) -> int:
+def main(lanes=LANES):
     """Run the lanes; the exit code is 0 if all pass."""
     began, stopped = time.monotonic(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -84,20 +84,20 @@ def main(lanes: Mapping[str, Sequence[str]] = LANES) -> int:
     return STOPPED if stopped.is_set() else int(bool(failed))
 
 
-def adopt_orphans() -> None:
+def adopt_orphans():
     """Become the parent of processes whose parent ends, where the kernel (Linux) does that."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def roomy_memory() -> Path | None:
+def roomy_memory():
     """The folder in memory where it has room for the files of all tests; None elsewhere."""
     with contextlib.suppress(OSError):
         return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_BYTES else None
     return None
 
 
-def start(name: str, arguments: Sequence[str], folder: Path) -> Lane:
+def start(name, arguments, folder):
     """Start a lane in a session of its own: Ctrl-C in a terminal interrupts this process alone."""
     output = folder / name
     if "not processes" in arguments:  # A process may be hurt where it lies: a disk is a disk.
@@ -114,7 +114,7 @@ def start(name: str, arguments: Sequence[str], folder: Path) -> Lane:
     return Lane(name, output, process)
 
 
-def run(lanes: Mapping[str, Sequence[str]], folder: Path, stopped: threading.Event) -> list[Lane]:
+def run(lanes, folder, stopped):
     """Start and show each lane, a few at once, until all have ended or somebody stops them."""
     waiting, started, running = list(lanes), list[Lane](), list[Lane]()
     while (waiting or running) and not stopped.wait(0.5 if running else 0):
@@ -137,14 +137,14 @@ def run(lanes: Mapping[str, Sequence[str]], folder: Path, stopped: threading.Eve
     return started
 
 
-def show(lane: Lane) -> None:
+def show(lane):
     """Print the whole output of a lane."""
     print(f"\n== {lane.name}", flush=True)
     sys.stdout.buffer.write(lane.output.read_bytes())
     sys.stdout.flush()
 
 
-def end(lanes: Sequence[Lane]) -> None:
+def end(lanes):
     """Kill every process that the lanes have left behind."""
     left = psutil.Process().children(recursive=True)
     for process in left:

@@ -5,13 +5,12 @@ of its statements are those of every other.
 """
 
 import copy
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import fastapi.applications
 import pytest
-from sqlalchemy import Dialect, Engine, event, util
+from sqlalchemy import event, util
 
 import server.base.database
 
@@ -20,7 +19,7 @@ KEPT_STATEMENTS = 2_000
 
 
 @contextmanager
-def made_once() -> Iterator[None]:
+def made_once():
     """Within the block the first server makes what the others need too."""
     with pytest.MonkeyPatch.context() as patch:
         describe = described_once(fastapi.applications.get_openapi)
@@ -30,12 +29,12 @@ def made_once() -> Iterator[None]:
         yield
 
 
-def described_once(describe: Callable[..., Any]) -> Callable[..., Any]:
+def described_once(describe):
     """FastAPI's get_openapi, which describes the same routes once: it takes 0.5 s of CPU."""
     # With the routes, so that another's cannot come to lie where they lay.
-    described: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+    described = {}
 
-    def find(**what: Any) -> Any:
+    def find(**what):
         routes = what["routes"]
         key = tuple(id(r) if hasattr(r, "original_router") else r.path for r in routes)
         if key not in described:
@@ -45,15 +44,15 @@ def described_once(describe: Callable[..., Any]) -> Callable[..., Any]:
     return find
 
 
-def compiling_once(make_engine: Callable[..., Engine]) -> Callable[..., Engine]:
+def compiling_once(make_engine):
     """SQLAlchemy's create_engine, whose engines share what a statement was compiled to.
 
     It is kept by dialect, so they share that too, once one of them has connected.
     """
     compiled = util.LRUCache[Any, Any](KEPT_STATEMENTS)
-    dialects: dict[type[Dialect], Dialect] = {}
+    dialects = {}
 
-    def make(*arguments: Any, **options: Any) -> Engine:
+    def make(*arguments, **options):
         options.setdefault("execution_options", {"compiled_cache": compiled})
         engine = make_engine(*arguments, **options)
         kind = type(engine.dialect)

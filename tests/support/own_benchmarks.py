@@ -60,9 +60,7 @@ FILES = {
 }
 
 
-def own_files(
-    definition: str = DEFINITION, files: dict[str, bytes] | None = None, **changed: bytes
-) -> dict[str, bytes]:
+def own_files(definition=DEFINITION, files=None, **changed):
     """The files of a benchmark with their hashes pinned; `changed` by name, `_py` for `.py`."""
     found = dict(FILES if files is None else files)
     found |= {name.replace("_py", ".py"): content for name, content in changed.items()}

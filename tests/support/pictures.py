@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "images"
 BOARD = "mlperf-v5.1-llama2_70b_lora"
 
 
-def take_pictures(site: str) -> None:
+def take_pictures(site):
     """Save the first page, a leaderboard, the latest replay and the ideas of a server."""
     with urlopen(f"{site}/api/v1/verifications?limit=100") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]

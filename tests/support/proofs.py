@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi.testclient import TestClient
-
 from finishline.rules.benchmarks.benchmark import read_benchmark
 from finishline.rules.proof.envelope import (
     ENVELOPE_NAME,
@@ -25,7 +23,7 @@ from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
 
 
-def zip_of(*entries: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_of(*entries, method=zipfile.ZIP_DEFLATED):
     """A zip of these entries, in order, also of a name that is there twice."""
     target = io.BytesIO()
     with warnings.catch_warnings():
@@ -36,13 +34,13 @@ def zip_of(*entries: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> b
     return target.getvalue()
 
 
-def files_of(content: bytes) -> dict[str, bytes]:
+def files_of(content):
     """The files of a zip by name."""
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def seal_again(document: dict[str, Any]) -> None:
+def seal_again(document):
     """Seal the draw of a document as it is, as only the server can."""
     benchmark, draw = document["benchmark"], document["draw"]
     definition = read_benchmark(benchmark["definition"].encode(), file=f"{benchmark['id']}.toml")
@@ -64,11 +62,11 @@ class TakenApart:
     statement: dict[str, Any] = field(default_factory=dict)
     signed: tuple[str, bytes] = ("", b"")
 
-    def payload(self) -> bytes:
+    def payload(self):
         """The RFC 8785 form of the statement."""
         return canonical(self.statement | {"predicate": self.document})
 
-    def sign(self) -> None:
+    def sign(self):
         """Hash and sign the document as it is, as only the server can."""
         signer = load_signer(self.signing_key)
         self.document["parts"] = part_hashes(self.document)
@@ -79,27 +77,25 @@ class TakenApart:
         else:
             self.document["signature"]["value"] = signer.sign(signed_bytes(self.document)).hex()
 
-    def sign_payload(self) -> None:
+    def sign_payload(self):
         """Sign the statement as it is."""
         signer = load_signer(self.signing_key)
         self.signed = (signer.key_id, signer.sign(pre_authentication(self.payload())))
 
-    def proof(self) -> tuple[str, bytes]:
+    def proof(self):
         """Name and content of the proof's JSON."""
         if not self.statement:
             return "proof.json", json.dumps(self.document).encode()
         key_id, signature = self.signed
         return ENVELOPE_NAME, write_envelope(self.payload(), key_id=key_id, signature=signature)
 
-    def entries(self) -> list[tuple[str, bytes]]:
+    def entries(self):
         """The files of its zip."""
         logs = [(f"logs/{sha256}", log) for sha256, log in self.files.items()]
         return [self.proof(), *logs]
 
 
-def take_apart(
-    client: TestClient, verification_id: str, *, signing_key: Path, kind: int = 2
-) -> TakenApart:
+def take_apart(client, verification_id, *, signing_key, kind=2):
     """Fetch a proof of a format from a server; with the files of its zip in both."""
     address = f"/api/v1/verifications/{verification_id}/proof"
     answer = client.get(address)

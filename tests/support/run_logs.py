@@ -1,8 +1,5 @@
 """Run logs that a test or a measurement makes, in the spelling of the worker's own."""
 
-from collections.abc import Callable, Sequence
-
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
@@ -11,18 +8,18 @@ STARTED_AT_MS = 1_790_000_000_000
 
 
 def make_run_log(
-    benchmark: Benchmark,
-    qualities: Sequence[float],
-    train_seconds: Callable[[int], float],
+    benchmark,
+    qualities,
+    train_seconds,
     *,
-    name: str,
-    seed: int,
-    batch_size: int = 64,
-    division: str = "closed",
-    prepared: Ledger = Ledger(init=2.0, warmup=0.2),  # noqa: B008  it is frozen
-    eval_seconds: float = 0.004,
-    started_at_ms: int = STARTED_AT_MS,
-) -> bytes:
+    name,
+    seed,
+    batch_size=64,
+    division="closed",
+    prepared=Ledger(init=2.0, warmup=0.2),
+    eval_seconds=0.004,
+    started_at_ms=STARTED_AT_MS,
+):
     """The MLLOG of a run that succeeded, evaluated once an epoch.
 
     `qualities` are of the epochs from the first, `train_seconds` says for each (from 1) how long

@@ -9,7 +9,6 @@ import errno
 import socket
 import struct
 import tempfile
-from typing import Any
 
 from worker.box.order import filter_path
 
@@ -54,14 +53,14 @@ TERMINAL_REQUESTS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}
 LOW_HALF = 0xFFFFFFFF
 
 
-def build(machine: str) -> bytes:
+def build(machine):
     """The filter's bytes for a machine: everything else is allowed, another architecture killed.
 
     clone3 answers ENOSYS, so that libraries fall back to clone, whose flags can be read.
     """
     import pyseccomp
 
-    made: Any = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     wanted = getattr(pyseccomp.Arch, ARCHITECTURES[machine][0])
     if wanted != pyseccomp.system_arch():
         made.add_arch(wanted)
@@ -104,7 +103,7 @@ def build(machine: str) -> bytes:
         return file.read()
 
 
-def verdict(program: bytes, machine: str, number: int, *arguments: int) -> str:
+def verdict(program, machine, number, *arguments):
     """The answer of a filter to a call: `allow`, `kill` or the name of an errno."""
     words = [*arguments, *[0] * (6 - len(arguments))]
     call = struct.pack("<iIQ6Q", number, ARCHITECTURES[machine][1], 0, *words)
@@ -126,7 +125,7 @@ def verdict(program: bytes, machine: str, number: int, *arguments: int) -> str:
             at += then if tests[code] else otherwise
 
 
-def _answer(returned: int) -> str:
+def _answer(returned):
     action = returned & 0xFFFF0000
     if action == 0x00050000:
         return errno.errorcode[returned & 0xFFFF]

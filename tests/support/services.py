@@ -3,12 +3,8 @@
 from typing import cast
 
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
-
-from server.base.services import Services
 
 
-def services_of(client: TestClient) -> Services:
+def services_of(client):
     """The services of the application behind a client."""
-    services: Services = cast(FastAPI, client.app).state.services
-    return services
+    return cast(FastAPI, client.app).state.services

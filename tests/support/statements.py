@@ -1,12 +1,9 @@
 """The statements an application sends to its database."""
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import event
-
-from server.base.database import Database
 
 
 class Statement(str):
@@ -14,7 +11,7 @@ class Statement(str):
 
     parameters: Any
 
-    def __new__(cls, text: str, parameters: Any) -> "Statement":
+    def __new__(cls, text, parameters):
         """A statement that was sent."""
         made = super().__new__(cls, text)
         made.parameters = parameters
@@ -22,16 +19,14 @@ class Statement(str):
 
 
 @contextmanager
-def statements_of(
-    database: Database, wanted: Callable[[str], bool] = bool
-) -> Iterator[list[Statement]]:
+def statements_of(database, wanted=bool):
     """The statements sent within a block, or those of them whose text is wanted.
 
     What begins a transaction is one of them.
     """
-    sent: list[Statement] = []
+    sent = []
 
-    def note(_c: Any, _cursor: Any, text: str, parameters: Any, *_: Any) -> None:
+    def note(_c, _cursor, text, parameters, *_):
         if wanted(text):
             sent.append(Statement(text, parameters))
 

@@ -1,13 +1,12 @@
 """The events that a worker posts while it trains, stored as if the server had seen them come."""
 
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete
 
-from finishline.rules.verification.messages import ReplayEvent, ReplayReport, ReplayRun
-from server.base.database import Database
+from finishline.rules.verification.messages import ReplayEvent
 from server.base.models import Attempt, ReplayEventRow
 
 PREPARATION = ("init", "compile", "warmup")
@@ -16,14 +15,7 @@ PREPARATION = ("init", "compile", "warmup")
 Streamed = list[tuple[float, dict[str, Any]]]
 
 
-def stream_report(
-    database: Database,
-    attempt_id: str,
-    report: ReplayReport,
-    *,
-    fence: int = 1,
-    events: Streamed | None = None,
-) -> None:
+def stream_report(database, attempt_id, report, *, fence=1, events=None):
     """Store what an honest worker has posted by the time of its report, at its ledger's moments.
 
     The server's clock is set: nothing sleeps, and the moments may lie in the future. Nothing is
@@ -39,9 +31,7 @@ def stream_report(
             session.add(stored_event(attempt_id, sequence, event, attempt.started_at, at))
 
 
-def stored_event(
-    attempt_id: str, sequence: int, event: dict[str, Any], claimed_at: datetime, at_seconds: float
-) -> ReplayEventRow:
+def stored_event(attempt_id, sequence, event, claimed_at, at_seconds):
     """The row of an event that came so many seconds after the claim."""
     return ReplayEventRow(
         attempt_id=attempt_id,
@@ -51,9 +41,9 @@ def stored_event(
     )
 
 
-def streamed(report: ReplayReport) -> Streamed:
+def streamed(report):
     """The events of a report, each with the seconds since the claim at which it was posted."""
-    events: Streamed = []
+    events = []
     begun = 0.0
     for run in report.runs:
         events += [(begun + at, event) for at, event in _events_of(run)]
@@ -61,10 +51,10 @@ def streamed(report: ReplayReport) -> Streamed:
     return events
 
 
-def _events_of(run: ReplayRun) -> Streamed:
+def _events_of(run):
     prepared = {name: run.ledger[name] for name in PREPARATION if name in run.ledger}
     prepared_seconds = sum(prepared.values())
-    events: Streamed = [
+    events = [
         (0.0, {"run": run.index, "kind": "run_started"}),
         (
             prepared_seconds,

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs.mllog import write_run_log
@@ -14,9 +13,7 @@ CLAIM = {"benchmark": "digits", "division": "closed", "model": "conv", "framewor
          "system": SYSTEM, "hyperparameters": {"batch_size": 64}}  # fmt: skip
 
 
-def write_submission(
-    folder: Path, *, finals: tuple[float, ...] = (98.0,) * 3, **claim: Any
-) -> Path:
+def write_submission(folder, *, finals=(98.0,) * 3, **claim):
     """Runs of two evaluations, at 10 and at 20 seconds, the second of the given quality."""
     folder.mkdir(exist_ok=True)
     benchmark = load_benchmark(BENCHMARKS / "digits.toml")

@@ -28,7 +28,7 @@ WITHOUT_LIMITS = {
 class ServerProcess:
     """A real server on one port, started as often as wanted."""
 
-    def __init__(self, database_url: str, folder: Path) -> None:
+    def __init__(self, database_url, folder):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.artifacts = folder / "artifacts"
@@ -41,21 +41,20 @@ class ServerProcess:
                 "FINISHLINE_ARTIFACTS_DIR": str(self.artifacts),
             }
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
 
-    def run_admin(self, *arguments: str) -> dict[str, str]:
+    def run_admin(self, *arguments):
         """What a command of the administrator prints, parsed."""
         said = run_admin(self.environment, *arguments)
         assert said.code == 0, said.err
-        parsed: dict[str, str] = json.loads(said.out)
-        return parsed
+        return json.loads(said.out)
 
-    def start(self) -> None:
+    def start(self):
         """Start it and return once it answers."""
         process = self.spawn()
         wait_for(lambda: self._answers(process), seconds=60, what="the server to answer")
 
-    def spawn(self) -> "subprocess.Popen[bytes]":
+    def spawn(self):
         """Start it; it may refuse to run."""
         command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(self.port)]
         with self._log.open("ab") as log:
@@ -68,22 +67,22 @@ class ServerProcess:
             )
         return self._process
 
-    def _answers(self, process: "subprocess.Popen[bytes]") -> bool:
+    def _answers(self, process):
         assert process.poll() is None, self.log()
         return asking.get(f"{self.url}/healthz", timeout=5).status_code == 200
 
-    def kill(self) -> None:
+    def kill(self):
         """End it without a word."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(timeout=10)
 
-    def stop(self) -> None:
+    def stop(self):
         """End it as an operator does."""
         if self._process is not None:
             stop(self._process)
 
-    def log(self) -> str:
+    def log(self):
         """What it has printed, over all its lives."""
         return self._log.read_text(errors="replace")
 
@@ -104,19 +103,19 @@ class Submitters:
     faults: list[str] = field(default_factory=list)
     repeated: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._submit_on, args=(number,), daemon=True)
             for number in range(self.clients)
         ]
 
-    def start(self) -> None:
+    def start(self):
         """Begin."""
         for thread in self._threads:
             thread.start()
 
-    def wait_for_more(self, count: int, *, seconds: float = 60) -> None:
+    def wait_for_more(self, count, *, seconds=60):
         """Return once so many more submissions were acknowledged."""
         wanted = len(self.acknowledged) + count
         wait_for(
@@ -127,7 +126,7 @@ class Submitters:
         )
         assert self.faults == []
 
-    def finish(self) -> None:
+    def finish(self):
         """Let every client have its last answer."""
         self._over.set()
         for thread in self._threads:
@@ -135,14 +134,14 @@ class Submitters:
             assert not thread.is_alive()
         assert self.faults == []
 
-    def _submit_on(self, number: int) -> None:
+    def _submit_on(self, number):
         made = 0
         with httpx2.Client(base_url=self.server.url, timeout=20) as client:
             while not self._over.is_set() and not self.faults:
                 self._submit(client, key=f"{number}-{made}", training=made * self.clients + number)
                 made += 1
 
-    def _submit(self, client: httpx2.Client, *, key: str, training: int) -> None:
+    def _submit(self, client, *, key, training):
         logs = {name: trained_anew(content, training) for name, content in self.logs.items()}
         files = [("submission", ("submission.json", orjson.dumps(self.claim)))]
         files += [("logs", (name, content)) for name, content in logs.items()]

@@ -8,7 +8,7 @@ EPOCHS = (1, 4, 5, 6)
 BASE = 40
 
 
-def trained_anew(log: bytes, number: int) -> bytes:
+def trained_anew(log, number):
     """The log of training `number` like this one, which is number 0.
 
     It is one of digits as MLLOG, or a table too short to be known by more than its bytes.
@@ -21,7 +21,7 @@ def trained_anew(log: bytes, number: int) -> bytes:
     return b"".join(_later(line, late) for line in log.splitlines(keepends=True))
 
 
-def _later(line: bytes, late: dict[int, int]) -> bytes:
+def _later(line, late):
     before, mark, logged = line.partition(b":::MLLOG ")
     if b"epoch_num" not in logged:
         return line

@@ -17,7 +17,7 @@ from finishline_client.models import CreateSubmissionBody, VerificationCreate
 from finishline_client.types import File
 
 
-def submit(address: str, token: str, folder: str) -> None:
+def submit(address, token, folder):
     """Send a folder, ask for a replay, and print ids and states."""
     files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
     claim = File(BytesIO(files.pop("submission.json")), "submission.json")
@@ -30,7 +30,7 @@ def submit(address: str, token: str, folder: str) -> None:
     print(json.dumps([made.id, asked.id, asked.submission_id, asked.state]))
 
 
-def read(address: str, verification_id: str) -> None:
+def read(address, verification_id):
     """Print a verdict, and the rows of the board of digits."""
     anybody = Client(address)
     seen = get_verification.sync(verification_id, client=anybody)

@@ -1,7 +1,6 @@
 """Claims and replays of digits to be judged, and what a verdict says of them."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System
@@ -20,9 +19,7 @@ SECONDS_PER_EPOCH = 0.11
 Judge = Callable[..., Verdict]
 
 
-def claimed(
-    epochs: Sequence[float | None], *, seconds: Sequence[float | None] | None = None
-) -> list[RunScore]:
+def claimed(epochs, *, seconds=None):
     """Claimed runs; None did not reach the target."""
     times = seconds or [None if e is None else e * SECONDS_PER_EPOCH for e in epochs]
     return [
@@ -31,14 +28,12 @@ def claimed(
     ]
 
 
-def replay(
-    index: int, curve: Sequence[float], *, slowness: float = 1.0, **others: Any
-) -> ReplayRun:
+def replay(index, curve, *, slowness=1.0, **others):
     evaluations = [
         ReplayEvaluation(float(j), j * 1152, j * SECONDS_PER_EPOCH * slowness, quality, {})
         for j, quality in enumerate(curve, 1)
     ]
-    settings: dict[str, Any] = {
+    settings = {
         "status": "reached",
         "tta_seconds": evaluations[-1].seconds if evaluations else None,
         "parent_seconds": 1.0,
@@ -50,14 +45,14 @@ def replay(
     )
 
 
-def report(runs: Sequence[ReplayRun], *, hardware_class: str = "cpu-x86_64") -> ReplayReport:
+def report(runs, *, hardware_class="cpu-x86_64"):
     system = WorkerSystem("w1", hardware_class, "any", 2, 24.0, None, 0, 1, {})
     return ReplayReport(list(runs), system)
 
 
-def codes(verdict: Verdict) -> list[str]:
+def codes(verdict):
     return [reason.code for reason in verdict.reasons]
 
 
-def weight_of(verdict: Verdict, code: str) -> str:
+def weight_of(verdict, code):
     return next(reason.weight for reason in verdict.reasons if reason.code == code)

@@ -4,18 +4,18 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, WorkerRow
 
 
-def latest_attempt(database: Database, verification_id: str) -> str:
+def latest_attempt(database, verification_id):
     """The id of the latest attempt at a verification."""
     query = select(Attempt.id).where(Attempt.verification_id == verification_id)
     with database.read() as session:
         return session.scalars(query.order_by(Attempt.number.desc())).first() or "none"
 
 
-def send_to(database: Database, attempt_id: str, worker: str) -> None:
+def send_to(database, attempt_id, worker):
     """Draw this worker for an attempt that waits and was sent to nobody yet."""
     with database.write() as session:
         session.execute(
@@ -25,7 +25,7 @@ def send_to(database: Database, attempt_id: str, worker: str) -> None:
         )
 
 
-def greet_as_servers(database: Database, name: str, hardware_class: str = "cpu-test") -> None:
+def greet_as_servers(database, name, hardware_class="cpu-test"):
     """As if the server itself had confirmed a worker of this class, which said hello long ago."""
     now = utc_now() - timedelta(days=1)
     row = WorkerRow(name=name, hardware_class=hardware_class, state="idle", system={})

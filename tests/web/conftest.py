@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from finishline.api.benchmarks import BenchmarkView, ConvergenceView, PlacedSubmission
 from finishline.api.boards import BoardEntry, BoardView
@@ -22,13 +21,13 @@ View = dict[str, Any]
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300
 
 
-def answer(model: type[BaseModel], values: View) -> View:
+def answer(model, values):
     """A view as JSON. A field that is missing, misspelt or of another type is an error here."""
     assert values.keys() <= model.model_fields.keys()
     return model.model_validate(values).model_dump(mode="json")
 
 
-def make_system(**changes: Any) -> View:
+def make_system(**changes):
     values = {
         "name": "two-core laptop",
         "hardware_class": "cpu-x86_64",
@@ -52,7 +51,7 @@ BARE_SYSTEM = {
 }
 
 
-def _evidence_of(changes: View) -> View:
+def _evidence_of(changes):
     """An entry with another verdict than verified is claimed, with the check of that verdict."""
     status = changes.get("status", "verified")
     if status == "verified":
@@ -61,7 +60,7 @@ def _evidence_of(changes: View) -> View:
             "measured_runs": 0}  # fmt: skip
 
 
-def make_entry(**changes: Any) -> View:
+def make_entry(**changes):
     entry = {
         "rank": 1,
         "tied": False,
@@ -126,7 +125,7 @@ BARE_ENTRY = {
 }
 
 
-def make_board(*entries: View, **changes: Any) -> View:
+def make_board(*entries, **changes):
     values = {
         "benchmark": "digits",
         "kind": "train",
@@ -150,7 +149,7 @@ TARGET = {
 }
 
 
-def make_benchmark(**changes: Any) -> View:
+def make_benchmark(**changes):
     values = {
         "id": "digits",
         "title": "Handwritten digits",
@@ -175,7 +174,7 @@ def make_benchmark(**changes: Any) -> View:
     return answer(BenchmarkView, values | changes)
 
 
-def make_inference_entry(**changes: Any) -> View:
+def make_inference_entry(**changes):
     """An entry of an inference board: no time, no runs."""
     inference = {
         "status": "claimed",
@@ -190,21 +189,21 @@ def make_inference_entry(**changes: Any) -> View:
     return make_entry(**(BARE_ENTRY | inference | {"rank": 1} | changes))
 
 
-def make_inference_board(*entries: View, **changes: Any) -> View:
+def make_inference_board(*entries, **changes):
     return make_board(*entries, **({"kind": "inference", "metric": "latency"} | changes))
 
 
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 
 
-def make_curve(shift: float = 0.0) -> list[View]:
+def make_curve(shift=0.0):
     return [
         {"epoch": float(j), "seconds": 0.11 * j, "samples": 1152 * j, "quality": q + shift}
         for j, q in enumerate(QUALITIES, start=1)
     ]
 
 
-def make_run(index: int = 0, **changes: Any) -> View:
+def make_run(index=0, **changes):
     values = {
         "index": index,
         "file": f"run_{index}.log",
@@ -230,7 +229,7 @@ def make_run(index: int = 0, **changes: Any) -> View:
     return answer(RunView, values | changes)
 
 
-def make_rcp(**changes: Any) -> View:
+def make_rcp(**changes):
     rcp = {
         "verdict": "pass",
         "message": "RCP found: faster than the reference mean but within the limit, normalised",
@@ -243,7 +242,7 @@ def make_rcp(**changes: Any) -> View:
     return answer(RcpView, rcp | changes)
 
 
-def make_place(**changes: Any) -> View:
+def make_place(**changes):
     values = {
         "id": "sub-1",
         "submitter": "alice",
@@ -258,7 +257,7 @@ def make_place(**changes: Any) -> View:
     return answer(PlacedSubmission, values | changes)
 
 
-def make_convergence(*places: View, **changes: Any) -> View:
+def make_convergence(*places, **changes):
     points = [
         {"batch_size": 64, "mean": 8.5, "stdev": 0.4, "lowest": 7.9, "pruned": False},
         {"batch_size": 128, "mean": 9.9, "stdev": 0.5, "lowest": 9.1, "pruned": True},
@@ -277,7 +276,7 @@ def make_convergence(*places: View, **changes: Any) -> View:
     return answer(ConvergenceView, values | changes)
 
 
-def make_result(**changes: Any) -> View:
+def make_result(**changes):
     values = {
         "tta_seconds": 0.8532,
         "tta_display": "0:00:01",
@@ -340,7 +339,7 @@ BARE_RESULT = {
 }
 
 
-def make_submission(**changes: Any) -> View:
+def make_submission(**changes):
     values = {
         "id": "sub-1",
         "kind": "train",
@@ -385,7 +384,7 @@ def make_submission(**changes: Any) -> View:
     return answer(SubmissionView, values | changes)
 
 
-def make_inference_submission(**changes: Any) -> View:
+def make_inference_submission(**changes):
     """An inference below the target of digits: no run, no verification."""
     result = {
         "latency_ms": 9.784310778490001,
@@ -406,12 +405,12 @@ def make_inference_submission(**changes: Any) -> View:
         ],
     }
     nothing = {"kind": "inference", "status": "claimed", "hyperparameters": {}, "runs": []}
-    unchecked: View = {"verifications": [], "published_verification": None}
+    unchecked = {"verifications": [], "published_verification": None}
     changed = {"result": result | changes.pop("result", {})} | changes
     return make_submission(**(nothing | unchecked | changed))
 
 
-def make_bare_submission(**changes: Any) -> View:
+def make_bare_submission(**changes):
     nothing = {"tta_seconds": None, "epochs_to_target": None, "best_quality": None}
     bare = {
         "status": "claimed",
@@ -436,7 +435,7 @@ POINTS = [
 ]
 
 
-def make_replay_run(index: int = 0, **changes: Any) -> View:
+def make_replay_run(index=0, **changes):
     return {
         "index": index,
         "seed": 90_000 + index,
@@ -452,7 +451,7 @@ def make_replay_run(index: int = 0, **changes: Any) -> View:
     } | changes
 
 
-def make_verification(**changes: Any) -> View:
+def make_verification(**changes):
     values = {
         "id": "ver-1",
         "kind": "replay",
@@ -539,7 +538,7 @@ def make_verification(**changes: Any) -> View:
     return answer(VerificationView, values | changes)
 
 
-def make_duel_run(run: int, seconds: float | None, epochs: float) -> View:
+def make_duel_run(run, seconds, epochs):
     reached = seconds is not None
     return {
         "run": run,
@@ -550,7 +549,7 @@ def make_duel_run(run: int, seconds: float | None, epochs: float) -> View:
     }
 
 
-def make_duel(**changes: Any) -> View:
+def make_duel(**changes):
     """A verification of kind duel: three pairs, in the last of which the holder missed."""
     times = [(0, 0.8, 1, 1.0), (3, 0.82, 2, 1.1), (4, 0.79, 5, None)]
     pairs = [
@@ -592,7 +591,7 @@ def make_duel(**changes: Any) -> View:
     )
 
 
-def make_queued_verification(**changes: Any) -> View:
+def make_queued_verification(**changes):
     queued = {
         "state": "queued",
         "waiting_for": "No worker is connected. Start one with `finishline worker`.",
@@ -608,7 +607,7 @@ def make_queued_verification(**changes: Any) -> View:
     return make_verification(**(queued | changes))
 
 
-def make_record(**changes: Any) -> View:
+def make_record(**changes):
     values = {
         "submission_id": "sub-1",
         "submitter": "alice",
@@ -627,7 +626,7 @@ def make_record(**changes: Any) -> View:
     return answer(RecordView, values | changes)
 
 
-def make_verdict_line(**changes: Any) -> View:
+def make_verdict_line(**changes):
     values = {
         "id": "ver-1",
         "kind": "replay",
@@ -648,7 +647,7 @@ def make_verdict_line(**changes: Any) -> View:
     return answer(VerdictLine, values | changes)
 
 
-def make_live_line(**changes: Any) -> View:
+def make_live_line(**changes):
     values = {
         "id": "ver-2",
         "kind": "replay",
@@ -667,7 +666,7 @@ def make_live_line(**changes: Any) -> View:
     return answer(LiveLine, values | changes)
 
 
-def make_worker(**changes: Any) -> View:
+def make_worker(**changes):
     values = {
         "name": "worker-a",
         "hardware_class": "cpu-x86_64",
@@ -698,14 +697,14 @@ def make_worker(**changes: Any) -> View:
     return answer(WorkerView, values | changes)
 
 
-def make_shown(verification: View, race: Any = NO_RACE, **changes: Any) -> View:
+def make_shown(verification, race=NO_RACE, **changes):
     """A verification as a page shows it."""
     drawn = verification_picture(verification, race)
     parts = {"ghost": None, "place": None, "halves": False, "untimed": {}}
     return parts | {"verification": verification, "race": race, "picture": drawn} | changes
 
 
-def make_submission_page(**changes: Any) -> View:
+def make_submission_page(**changes):
     """The context of a submission's page, its first tab unless told otherwise."""
     nothing = (
         "place",
@@ -730,7 +729,7 @@ def make_submission_page(**changes: Any) -> View:
     return dict.fromkeys(nothing) | values | changes
 
 
-def make_verification_page(verification: View, **changes: Any) -> View:
+def make_verification_page(verification, **changes):
     """The context of a verification's page."""
     shown = {
         name: changes.pop(name)
@@ -746,7 +745,7 @@ def make_verification_page(verification: View, **changes: Any) -> View:
 
 
 @pytest.fixture
-def make() -> dict[str, Callable[..., View]]:
+def make():
     """The builders of every view, by name."""
     return BUILDERS
 
@@ -780,7 +779,7 @@ BUILDERS: dict[str, Callable[..., View]] = {
 }
 
 
-def make_busy_board() -> View:
+def make_busy_board():
     """A board as full as they get: ties, every status, priced and unpriced, unranked."""
     entries = [
         make_entry(submission_id="s1"),
@@ -808,40 +807,40 @@ def make_busy_board() -> View:
 
 
 @pytest.fixture
-def busy_board() -> View:
+def busy_board():
     return make_busy_board()
 
 
 @pytest.fixture
-def bare_entry() -> View:
+def bare_entry():
     return make_entry(**BARE_ENTRY)
 
 
 @pytest.fixture
-def target() -> View:
+def target():
     return TARGET
 
 
 @pytest.fixture
-def control_points() -> list[View]:
+def control_points():
     return POINTS
 
 
 @pytest.fixture
-def curves() -> list[View]:
+def curves():
     return [{**make_run(i), "curve": make_curve(shift=0.1 * i)} for i in range(3)]
 
 
 @pytest.fixture
-def hostile() -> str:
+def hostile():
     return HOSTILE
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     """What a page says, without its tags."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
 @pytest.fixture
-def read() -> Callable[[str], str]:
+def read():
     return text_of

@@ -51,7 +51,7 @@ View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
 
 
-def make_set(entry: View, *seconds: float | None) -> View:
+def make_set(entry, *seconds):
     curve = [
         {"epoch": float(j), "seconds": 0.1 * j, "samples": 64 * j, "quality": 90.0 + j}
         for j in range(1, 9)
@@ -60,14 +60,14 @@ def make_set(entry: View, *seconds: float | None) -> View:
     return {"entry": entry, "runs": runs}
 
 
-def make_record(name: str, date: str, tta_seconds: float, **changes: Any) -> View:
+def make_record(name, date, tta_seconds, **changes):
     nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified"}
     figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
     known = {"submission_id": name, "date": date, "tta_seconds": tta_seconds}
     return nobody | figures | known | changes
 
 
-def make_divisions() -> list[View]:
+def make_divisions():
     first = make_record("first", "2026-01-10", 20.0)
     second = make_record("second", "2026-05-01", 15.0, margin_percent=25.0, p_value=0.001, tries=7)
     lower = make_record("lower", "2026-06-01T10:00:00+00:00", 14.9, status="claimed", p_value=0.4)
@@ -79,7 +79,7 @@ def make_divisions() -> list[View]:
     ]
 
 
-def make_view(make: Make, target: View, model: str = "digits-cnn") -> View:
+def make_view(make, target, model="digits-cnn"):
     """A view with something to draw in every chart."""
     accelerated = [
         make["entry"](
@@ -106,9 +106,7 @@ def make_view(make: Make, target: View, model: str = "digits-cnn") -> View:
     }
 
 
-def test_every_chart_is_drawn_from_traces_that_the_smallest_bundle_has(
-    make: Make, target: View, hostile: str
-) -> None:
+def test_every_chart_is_drawn_from_traces_that_the_smallest_bundle_has(make, target, hostile):
     for model in ("digits-cnn", hostile):
         view = make_view(make, target, model)
         for chart in CHARTS:
@@ -126,7 +124,7 @@ def test_every_chart_is_drawn_from_traces_that_the_smallest_bundle_has(
             assert {len(row.cells) for row in table.rows} == {len(table.columns)}
 
 
-def test_charts_without_anything_to_draw_say_what_they_need(make: Make, target: View) -> None:
+def test_charts_without_anything_to_draw_say_what_they_need(make, target):
     nothing = {"division": "closed", "records": [], "not_records": []}
     view = make_view(make, target) | {"board": make["board"](), "divisions": [nothing]}
     view |= {"sets": [], "reference": []}
@@ -144,7 +142,7 @@ SYSTEMS = {
 }
 
 
-def mapped(make: Make, *names: str, **changes: Any) -> list[View]:
+def mapped(make, *names, **changes):
     rows = [(name, *SYSTEMS[name]) for name in names]
     return [
         make["entry"](
@@ -158,7 +156,7 @@ def mapped(make: Make, *names: str, **changes: Any) -> list[View]:
     ]
 
 
-def test_a_board_is_drawn_as_times_against_accelerators_with_its_front_named(make: Make) -> None:
+def test_a_board_is_drawn_as_times_against_accelerators_with_its_front_named(make):
     entries = mapped(make, *SYSTEMS)
     found = board_map(entries, time_format(e["tta_seconds"] for e in entries))
 
@@ -175,7 +173,7 @@ def test_a_board_is_drawn_as_times_against_accelerators_with_its_front_named(mak
     assert [tick.text for tick in found.x_ticks] == ["8", "64", "512"]
 
 
-def test_no_picture_is_drawn_of_one_point_or_of_rows_without_a_number(make: Make) -> None:
+def test_no_picture_is_drawn_of_one_point_or_of_rows_without_a_number(make):
     seconds = time_format([])
     assert board_map(mapped(make, "a"), seconds) is None
     assert board_map(mapped(make, "a", "b", rank=None), seconds) is None
@@ -183,7 +181,7 @@ def test_no_picture_is_drawn_of_one_point_or_of_rows_without_a_number(make: Make
     assert board_map(nameless, seconds) is None
 
 
-def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
+def test_the_front_of_a_quality_holds_the_best_at_each_time(make):
     qualities = {"fast": (10.0, 93.0), "good": (30.0, 96.0), "beaten": (40.0, 95.0)}
     entries = [
         make["entry"](submission_id=name, tta_seconds=seconds, quality=quality)
@@ -196,7 +194,7 @@ def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
     assert [entry["submission_id"] for entry in lower] == ["fast"]
 
 
-def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
+def test_a_board_without_energy_says_how_one_comes_about(make):
     board = make["board"](make["entry"](), make["entry"](submission_id="two"))
     assert "No energy measured yet" in pareto_figure(board, "energy")["layout"]["meta"]["empty"]
 
@@ -208,9 +206,7 @@ def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
     assert "measured" in pareto_table(board, "energy").rows[0].cells
 
 
-def test_of_five_thousand_the_front_and_the_measured_are_kept_and_the_caption_says_so(
-    make: Make,
-) -> None:
+def test_of_five_thousand_the_front_and_the_measured_are_kept_and_the_caption_says_so(make):
     entries = [
         make["entry"](
             submission_id=f"s{i}",
@@ -233,7 +229,7 @@ def test_of_five_thousand_the_front_and_the_measured_are_kept_and_the_caption_sa
     assert thinning_note(500, 500) is None
 
 
-def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
+def test_records_are_steps_and_what_was_no_record_is_a_small_mark():
     steps, others = records_figure(make_divisions())["data"]
 
     assert steps["line"]["shape"] == "hv"
@@ -252,7 +248,7 @@ def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
     assert last.address == "/submissions/lower"
 
 
-def test_a_record_says_how_it_is_known() -> None:
+def test_a_record_says_how_it_is_known():
     divisions = make_divisions()
     divisions[0]["records"][1] |= {"evidence": "published"}
 
@@ -263,7 +259,7 @@ def test_a_record_says_how_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
-def test_a_box_has_the_quartiles_of_numpy(seconds: list[float]) -> None:
+def test_a_box_has_the_quartiles_of_numpy(seconds):
     box = box_of(seconds)
 
     assert box is not None
@@ -272,7 +268,7 @@ def test_a_box_has_the_quartiles_of_numpy(seconds: list[float]) -> None:
     assert box_of(seconds[:3]) is None
 
 
-def test_the_spread_shows_every_run_that_reached_and_a_box_from_four_up(make: Make) -> None:
+def test_the_spread_shows_every_run_that_reached_and_a_box_from_four_up(make):
     many = make_set(make["entry"](submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
     few = make_set(make["entry"](submission_id="few", status="claimed"), 2.0, None)
     figure = distribution_figure([many, few])
@@ -285,7 +281,7 @@ def test_the_spread_shows_every_run_that_reached_and_a_box_from_four_up(make: Ma
     assert distribution_table([few]).rows[0].cells[3:5] == ("2", "1")
 
 
-def test_a_run_that_never_got_there_keeps_the_chance_below_one(make: Make) -> None:
+def test_a_run_that_never_got_there_keeps_the_chance_below_one(make):
     one = make_set(make["entry"](), 4.0, 2.0, None, 2.0, None)
 
     assert reached_by(one["runs"]) == [(0.0, 0.0), (2.0, 0.4), (4.0, 0.6)]
@@ -296,7 +292,7 @@ def test_a_run_that_never_got_there_keeps_the_chance_below_one(make: Make) -> No
     assert cells[5:8] == ("2.00\u00a0s", "4.00\u00a0s", "–")
 
 
-def test_speed_up_is_against_the_smallest_system_of_the_family(make: Make, target: View) -> None:
+def test_speed_up_is_against_the_smallest_system_of_the_family(make, target):
     board = make_view(make, target)["board"]
     slower = board["entries"][1] | {"submission_id": "slower", "tta_seconds": 90.0}
     unranked = board["entries"][0] | {"submission_id": "unranked", "rank": None}
@@ -316,9 +312,7 @@ def test_speed_up_is_against_the_smallest_system_of_the_family(make: Make, targe
     ]  # fmt: skip
 
 
-def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(
-    make: Make, target: View
-) -> None:
+def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(make, target):
     one = make_set(make["entry"](), 0.8, 0.9)
     long = [{"epoch": j / 10, "seconds": j, "samples": j, "quality": 50.0} for j in range(1, 2001)]
     one["runs"][0]["curve"] = long
@@ -336,8 +330,8 @@ def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(
 
 
 def test_a_run_without_evaluations_takes_no_place_in_the_legend_nor_an_empty_column_in_the_table(
-    make: Make, target: View
-) -> None:
+    make, target
+):
     one = make_set(make["entry"](), None, 200.0, 210.0)
     one["runs"][0]["curve"] = []
     for point in one["runs"][1]["curve"]:  # The runs share their curve.
@@ -350,12 +344,12 @@ def test_a_run_without_evaluations_takes_no_place_in_the_legend_nor_an_empty_col
     assert [row.cells[5] for row in table.rows] == ["–", "98.00\u00a0min", "98.00\u00a0min"]
 
 
-def test_series_differ_in_mark_or_dash_without_their_colour() -> None:
+def test_series_differ_in_mark_or_dash_without_their_colour():
     marks = [tuple(series_marks(order).values()) for order in range(12)]
     assert len(set(marks)) == 12
 
 
-def test_names_are_what_tells_submissions_apart(make: Make) -> None:
+def test_names_are_what_tells_submissions_apart(make):
     one = make["entry"](submission_id="a", rank=1, submitter="alice")
     two = make["entry"](submission_id="b", rank=None, submitter="bob")
     other = make["entry"](submission_id="c", rank=3, model="MLP")
@@ -373,7 +367,7 @@ def test_names_are_what_tells_submissions_apart(make: Make) -> None:
 FILTERS = {"division": "open", "q": "a&b=c", "sort": "cost", "order": "asc", "cursor": "x"}
 
 
-def test_sorting_keeps_the_filters_and_starts_at_the_first_page() -> None:
+def test_sorting_keeps_the_filters_and_starts_at_the_first_page():
     query = parse_qs(sort_link(FILTERS, "tta").removeprefix("?"))
     assert query == {
         "division": ["open"],
@@ -383,38 +377,38 @@ def test_sorting_keeps_the_filters_and_starts_at_the_first_page() -> None:
     }
 
 
-def test_sorting_twice_turns_the_order_round() -> None:
+def test_sorting_twice_turns_the_order_round():
     assert "order=desc" in sort_link(FILTERS, "cost")
     assert "order=asc" in sort_link(FILTERS | {"order": "desc"}, "cost")
 
 
-def test_a_column_tells_how_it_is_sorted() -> None:
+def test_a_column_tells_how_it_is_sorted():
     assert sort_state(FILTERS, "cost") == "ascending"
     assert sort_state(FILTERS | {"order": "desc"}, "cost") == "descending"
     assert sort_state(FILTERS, "model") == "none"
 
 
-def test_empty_values_stay_out_of_links() -> None:
+def test_empty_values_stay_out_of_links():
     assert board_query({"division": None, "q": "", "metric": "cost"}) == "metric=cost"
 
 
-def test_an_order_alone_is_no_filter() -> None:
+def test_an_order_alone_is_no_filter():
     assert not is_filtered({"sort": "model", "q": "", "division": None})
     assert is_filtered({"status": "verified"})
 
 
-def test_a_board_that_nobody_sorted_stands_by_rank() -> None:
+def test_a_board_that_nobody_sorted_stands_by_rank():
     assert sort_state({}, "rank") == "ascending"
     assert "order=desc" in sort_link({}, "rank")
 
 
-def test_the_other_kind_keeps_what_was_searched_for() -> None:
+def test_the_other_kind_keeps_what_was_searched_for():
     query = parse_qs(kind_link(FILTERS | {"status": "verified"}, "inference").removeprefix("?"))
     assert query == {"metric": ["latency"], "q": ["a&b=c"]}
     assert kind_link({"metric": "latency"}, "train") == "?metric=tta"
 
 
-def test_a_board_has_a_tab_for_each_division_and_kind() -> None:
+def test_a_board_has_a_tab_for_each_division_and_kind():
     both, filters = ("train", "inference"), {"q": "a", "division": "open", "framework": "f"}
     alone, two = {"divisions": ["open"]}, {"divisions": ["open", "closed"]}
     assert board_tabs(alone, {}, ["train"], "train") == [("Leaderboard", "?", True)]
@@ -429,7 +423,7 @@ def test_a_board_has_a_tab_for_each_division_and_kind() -> None:
     ]
 
 
-def test_what_an_archive_published_has_a_tab_of_its_own() -> None:
+def test_what_an_archive_published_has_a_tab_of_its_own():
     cifar10 = {
         "id": "cifar10",
         "divisions": ["open"],
@@ -452,8 +446,8 @@ def test_what_an_archive_published_has_a_tab_of_its_own() -> None:
     assert board_address(row) == "/benchmarks/cifar10?division=open&round=archive"
 
 
-def test_bars_are_logarithmic_and_a_bracket_joins_rows_that_are_not_separated() -> None:
-    def row(rank: int, seconds: float, beside: int | None = None) -> dict[str, Any]:
+def test_bars_are_logarithmic_and_a_bracket_joins_rows_that_are_not_separated():
+    def row(rank, seconds, beside=None):
         ends = {"tta_low_seconds": None, "tta_high_seconds": 100.0}
         known = {"submission_id": f"s{rank}", "rank": rank, "tta_seconds": seconds}
         return known | ends | {"not_separated_from": beside}
@@ -467,15 +461,15 @@ def test_bars_are_logarithmic_and_a_bracket_joins_rows_that_are_not_separated() 
     assert not_separated(rows) == {"s2", "s3"}
 
 
-def test_a_number_is_linked_as_it_is_typed() -> None:
+def test_a_number_is_linked_as_it_is_typed():
     assert board_query({"target": 95.0, "price": 2.5}) == "target=95&price=2.5"
 
 
-def board(*, entries: int, total: int, first: int | None) -> dict[str, Any]:
+def board(*, entries, total, first):
     return {"entries": [{}] * entries, "total": total, "first": first}
 
 
-def test_pages_lead_to_each_other_and_no_further() -> None:
+def test_pages_lead_to_each_other_and_no_further():
     middle = pages_of(board(entries=50, total=2500, first=51), {})
     assert (middle.first, middle.previous, middle.following, middle.last) == (1, 1, 3, 50)
     assert (middle.first_entry, middle.last_entry) == (51, 100)
@@ -489,13 +483,13 @@ def test_pages_lead_to_each_other_and_no_further() -> None:
         assert pages_of(board(entries=0, total=25, first=None), {"limit": refused}).last >= 1
 
 
-def test_a_price_of_ones_own_is_asked_and_narrows_nothing() -> None:
+def test_a_price_of_ones_own_is_asked_and_narrows_nothing():
     assert asks_what_if({"price": 2.5})
     assert not is_filtered({"price": 2.5})
     assert is_filtered({"hardware_class": "8-h100"})
 
 
-def benchmark(benchmark_id: str, title: str = "Some", submissions: int = 0) -> dict[str, Any]:
+def benchmark(benchmark_id, title="Some", submissions=0):
     return {
         "id": benchmark_id,
         "title": title,
@@ -523,7 +517,7 @@ LISTED = [
 ]
 
 
-def test_our_own_come_first_and_then_the_newest_round() -> None:
+def test_our_own_come_first_and_then_the_newest_round():
     assert [family.name for family in families(LISTED)] == [
         "Open",
         "MLPerf v10.0",
@@ -532,7 +526,7 @@ def test_our_own_come_first_and_then_the_newest_round() -> None:
     ]
 
 
-def test_boards_with_submissions_stand_first() -> None:
+def test_boards_with_submissions_stand_first():
     own, _, newest, _ = families(LISTED)
 
     assert [b["id"] for b in own.rows] == ["digits", "cifar10"]
@@ -541,21 +535,21 @@ def test_boards_with_submissions_stand_first() -> None:
     assert [b["id"] for b in newest.waiting] == ["mlperf-v5.1-flux1"]
 
 
-def test_a_title_leaves_out_the_name_of_its_family() -> None:
+def test_a_title_leaves_out_the_name_of_its_family():
     assert short_title(LISTED[4]) == "FLUX.1"
     assert short_title(benchmark("digits", "Digits (small)")) == "Digits (small)"
 
 
-def test_the_first_page_shows_our_own_and_the_newest_round_with_a_submission() -> None:
-    def shown(chosen: str | None) -> list[str]:
+def test_the_first_page_shows_our_own_and_the_newest_round_with_a_submission():
+    def shown(chosen):
         return [family.round_id for family in shown_families(LISTED, chosen)]
 
     assert shown(None) == shown("v0.5") == shown("v10.0") == shown("x") == ["open", "v5.1"]
     assert shown("all") == ["open", "v10.0", "v5.1", "v0.5"]
 
 
-def test_the_home_page_links_every_benchmark_once() -> None:
-    nobody: dict[str, Any] = {"live": [], "live_count": 0, "verdicts": []}
+def test_the_home_page_links_every_benchmark_once():
+    nobody = {"live": [], "live_count": 0, "verdicts": []}
     page = render("home.html", benchmarks=LISTED, round="all", **nobody)
 
     for listed in LISTED:
@@ -565,7 +559,7 @@ def test_the_home_page_links_every_benchmark_once() -> None:
     assert usual.count("no time yet") == 3
 
 
-def test_the_best_claim_stands_beside_a_record_in_the_unit_of_its_board(make: Make) -> None:
+def test_the_best_claim_stands_beside_a_record_in_the_unit_of_its_board(make):
     record = make["record"](tta_seconds=240.0, hardware="8\u00a0×\u00a0H200")
     row = make["benchmark"]() | {
         "records": [record],
@@ -578,11 +572,11 @@ def test_the_best_claim_stands_beside_a_record_in_the_unit_of_its_board(make: Ma
     assert "8\u00a0×\u00a0H200" in page
 
 
-def target(value: float, unit: str = "percent", direction: str = "higher") -> dict[str, object]:
+def target(value, unit="percent", direction="higher"):
     return {"metric": "m", "value": value, "unit": unit, "direction": direction}
 
 
-def test_a_slider_ends_at_the_best_run_and_goes_four_times_as_far_the_easy_way() -> None:
+def test_a_slider_ends_at_the_best_run_and_goes_four_times_as_far_the_easy_way():
     slide = target_range(target(94.0), (90.0, 96.0))
     assert (slide.low, slide.high, slide.step) == (86.0, 96.0, 0.1)
     loss = target_range(target(0.925, "nats/token", "lower"), (0.915, 0.95))
@@ -590,14 +584,12 @@ def test_a_slider_ends_at_the_best_run_and_goes_four_times_as_far_the_easy_way()
 
 
 @pytest.mark.parametrize("qualities", [None, (10.0, 20.0)])
-def test_a_board_without_a_run_at_the_target_has_a_range_too(
-    qualities: tuple[float, float] | None,
-) -> None:
+def test_a_board_without_a_run_at_the_target_has_a_range_too(qualities):
     slide = target_range(target(99.5), qualities)
     assert slide.low < 99.5 <= slide.high <= 100.0
     assert slide.step > 0
 
 
-def test_a_target_of_nothing_can_be_slid() -> None:
+def test_a_target_of_nothing_can_be_slid():
     slide = target_range(target(0.0, "loss", "lower"), None)
     assert 0.0 <= slide.low <= slide.high

@@ -1,13 +1,10 @@
 """The card of a shared link."""
 
-from collections.abc import Callable
-from typing import Any
-
 from web.card import FONTS, board_card, card_png, submission_card
 from web.formats import SECONDS
 
 
-def test_the_card_of_a_claim_shows_no_time(make: dict[str, Callable[..., Any]]) -> None:
+def test_the_card_of_a_claim_shows_no_time(make):
     claim = make["submission"](evidence="claimed", check="epochs_agree")
     svg = submission_card(claim, None, SECONDS)
     assert "not measured" in svg
@@ -15,7 +12,7 @@ def test_the_card_of_a_claim_shows_no_time(make: dict[str, Callable[..., Any]]) 
     assert "0.85" not in svg
 
 
-def test_a_card_is_drawn_with_the_packaged_font_and_shows_no_markup() -> None:
+def test_a_card_is_drawn_with_the_packaged_font_and_shows_no_markup():
     assert {path.name for path in FONTS} == {"DejaVuSans.ttf", "DejaVuSans-Bold.ttf"}
     assert (FONTS[0].parent / "LICENSE.txt").read_text().count("Permission is hereby granted") >= 1
     target = {"value": 95, "unit": "percent", "direction": "higher", "metric": "<b>&"}

@@ -24,22 +24,20 @@ View = dict[str, Any]
 Make = dict[str, Callable[..., Any]]
 
 
-def assert_plotly_accepts(figure: View) -> None:
+def assert_plotly_accepts(figure):
     go.Figure(json.loads(json.dumps(figure, allow_nan=False)))
 
 
-def trace_named(figure: View, name: str) -> View:
+def trace_named(figure, name):
     return next(trace for trace in figure["data"] if trace["name"] == name)
 
 
-def priced(make: Make, name: str, tta_seconds: float, cost_usd: float | None) -> View:
+def priced(make, name, tta_seconds, cost_usd):
     changes = {"tta_seconds": tta_seconds, "cost_usd": cost_usd}
     return make["entry"](submission_id=name, **changes)
 
 
-def test_plotly_accepts_every_figure(
-    make: Make, busy_board: View, curves: list[View], target: View, control_points: list[View]
-) -> None:
+def test_plotly_accepts_every_figure(make, busy_board, curves, target, control_points):
     for figure in (
         pareto_figure(busy_board),
         pareto_figure(make["board"]()),
@@ -52,12 +50,12 @@ def test_plotly_accepts_every_figure(
         assert_plotly_accepts(figure)
 
 
-def test_plotly_would_refuse_a_wrong_figure() -> None:
+def test_plotly_would_refuse_a_wrong_figure():
     with pytest.raises(ValueError, match="Invalid property"):
         assert_plotly_accepts({"data": [{"type": "scatter", "colour": "red"}], "layout": {}})
 
 
-def test_the_front_holds_what_nothing_beats_in_both(make: Make) -> None:
+def test_the_front_holds_what_nothing_beats_in_both(make):
     board = make["board"](
         priced(make, "fast", 10.0, 9.0),
         priced(make, "beaten", 20.0, 10.0),
@@ -69,21 +67,21 @@ def test_the_front_holds_what_nothing_beats_in_both(make: Make) -> None:
     assert front["line"]["shape"] == "hv"
 
 
-def test_unranked_entries_are_not_drawn(make: Make, busy_board: View) -> None:
+def test_unranked_entries_are_not_drawn(make, busy_board):
     rejected = make["entry"](submission_id="cheat", rank=None, status="rejected")
     busy_board["entries"].append(rejected)
     names = {trace["name"] for trace in pareto_figure(busy_board)["data"]}
     assert names == {"Pareto front", "AMD, measured", "AMD, claimed", "NVIDIA, claimed"}
 
 
-def test_without_any_cost_the_times_stand_with_their_intervals(make: Make) -> None:
+def test_without_any_cost_the_times_stand_with_their_intervals(make):
     figure = pareto_figure(make["board"](priced(make, "a", 0.85, None), priced(make, "b", 1, None)))
     whiskers = trace_named(figure, "95 % interval of the mean")
     assert whiskers["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
     assert figure["layout"]["xaxis"]["title"]["text"] == "Time to accuracy (seconds)"
 
 
-def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make: Make) -> None:
+def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make):
     entries = [priced(make, "a", 2.5, 0.00084), priced(make, "b", 2.6, 0.00084)]
     axes = pareto_figure(make["board"](*entries))["layout"]
     assert axes["xaxis"]["range"] == [0, 0.00168]
@@ -98,15 +96,13 @@ def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make: Make) 
         (73.0, 77.0, [73, 74, 75, 76, 77]),
     ],
 )
-def test_times_have_a_logarithmic_axis_with_some_ticks_in_its_range(
-    low: float, high: float, within: list[float]
-) -> None:
+def test_times_have_a_logarithmic_axis_with_some_ticks_in_its_range(low, high, within):
     found = time_axis(SECONDS, "Time", [low, high])
     assert (found["type"], found["title"]["text"]) == ("log", "Time (seconds)")
     assert [at for at in found["tickvals"] if low <= at <= high] == pytest.approx(within)
 
 
-def test_a_stopwatch_writes_its_ticks(busy_board: View) -> None:
+def test_a_stopwatch_writes_its_ticks(busy_board):
     found = time_axis(time_format([], "h:mm:ss"), "Time", [3600.0, 7300.0])
     assert found["ticktext"] == ["1:00:00", "2:00:00"]
     assert found["title"]["text"] == "Time"
@@ -115,7 +111,7 @@ def test_a_stopwatch_writes_its_ticks(busy_board: View) -> None:
     assert found["ticktext"] == ["0:01:00", "0:10:00", "1:00:00", "10:00:00", "100:00:00"]
 
 
-def test_the_front_has_names_and_a_vendor_its_colour(make: Make) -> None:
+def test_the_front_has_names_and_a_vendor_its_colour(make):
     rows = [
         ("NVIDIA GB300", 512, 10.0, 9.0),
         ("AMD MI355X", 8, 20.0, 4.0),
@@ -140,20 +136,18 @@ def test_the_front_has_names_and_a_vendor_its_colour(make: Make) -> None:
     ]  # fmt: skip
 
 
-def test_a_chart_of_one_point_is_a_sentence(make: Make) -> None:
+def test_a_chart_of_one_point_is_a_sentence(make):
     one = make["board"](make["entry"](cost_usd=1.0))
     assert pareto_figure(one)["layout"]["meta"]["empty"] == "A chart needs two entries."
 
 
-def test_evidence_differs_in_shape_not_in_colour_alone(busy_board: View) -> None:
+def test_evidence_differs_in_shape_not_in_colour_alone(busy_board):
     dots = [t for t in pareto_figure(busy_board)["data"] if t["mode"] == "markers"]
     found = {(t["name"].partition(", ")[2], t["marker"]["symbol"]) for t in dots}
     assert len({symbol for _, symbol in found}) == len(found) == 2
 
 
-def test_figures_carry_no_colour_of_their_own(
-    busy_board: View, curves: list[View], target: View, control_points: list[View]
-) -> None:
+def test_figures_carry_no_colour_of_their_own(busy_board, curves, target, control_points):
     for figure in (pareto_figure(busy_board), curves_figure(curves, target, control_points)):
         text = json.dumps(figure)
         assert figure["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
@@ -161,7 +155,7 @@ def test_figures_carry_no_colour_of_their_own(
         assert '"fillcolor"' not in text
 
 
-def test_a_strangers_markup_is_text_in_a_chart(make: Make, hostile: str) -> None:
+def test_a_strangers_markup_is_text_in_a_chart(make, hostile):
     entry = make["entry"](model=hostile, submitter=hostile, system=make["system"](name=hostile))
     for cost in (1.0, None):
         one = {**entry, "cost_usd": cost}
@@ -172,8 +166,8 @@ def test_a_strangers_markup_is_text_in_a_chart(make: Make, hostile: str) -> None
 
 
 def test_curves_are_drawn_over_seconds_and_over_epochs_with_the_band(
-    curves: list[View], target: View, control_points: list[View]
-) -> None:
+    curves, target, control_points
+):
     figure = curves_figure(curves, target, control_points)
     assert [view["name"] for view in figure["layout"]["meta"]["views"]] == ["seconds", "epochs"]
     over = {view: [t for t in figure["data"] if t["meta"]["view"] == view] for view in
@@ -186,14 +180,14 @@ def test_curves_are_drawn_over_seconds_and_over_epochs_with_the_band(
     assert figure["layout"]["shapes"][0]["y0"] == 97.5
 
 
-def test_the_band_lies_at_the_epochs_of_the_evaluations(target: View) -> None:
+def test_the_band_lies_at_the_epochs_of_the_evaluations(target):
     curve = [{"epoch": 0.5 * j, "seconds": float(j), "quality": 50.0} for j in (1, 2)]
     points = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in (1, 2, 3)]
     figure = curves_figure([{"file": "a.log", "curve": curve}], target, points)
     assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 1.5]
 
 
-def test_the_band_keeps_its_place_where_evaluations_are_left_out(target: View) -> None:
+def test_the_band_keeps_its_place_where_evaluations_are_left_out(target):
     curve = [
         {"index": j, "epoch": 0.5 * j, "seconds": float(j), "quality": 50.0} for j in (1, 5, 9)
     ]
@@ -202,7 +196,7 @@ def test_the_band_keeps_its_place_where_evaluations_are_left_out(target: View) -
     assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 4.5, 5.0]
 
 
-def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
+def test_logs_without_epochs_are_drawn_over_evaluations(target):
     curve = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     figure = curves_figure([{"file": "a.log", "curve": curve}], target)
     labels = [view["label"] for view in figure["layout"]["meta"]["views"]]
@@ -216,7 +210,7 @@ def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
 TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
 
 
-def test_each_batch_size_is_a_view_with_its_runs_their_mean_and_their_band() -> None:
+def test_each_batch_size_is_a_view_with_its_runs_their_mean_and_their_band():
     band = [{"index": 1, "mean": 50.0, "lower": 40.0, "upper": 60.0}]
     sizes = [{"batch_size": 32, "band": band}, {"batch_size": 64, "band": []}]
     runs = [{"batch_size": 32, "quality": [49.0, 97.6]}, {"batch_size": 64, "quality": [45.0]}]
@@ -235,22 +229,22 @@ def test_each_batch_size_is_a_view_with_its_runs_their_mean_and_their_band() -> 
     assert [view["name"] for view in views] == ["batch size 32", "batch size 64"]
 
 
-def test_the_largest_shift_of_a_band_keeps_its_sign() -> None:
+def test_the_largest_shift_of_a_band_keeps_its_sign():
     shifts = [{"mean_difference": value} for value in (0.5, -2.0, 1.0)]
     assert largest_shift(shifts) == -2.0
     assert largest_shift([]) is None
 
 
-def curve(*epochs: float | None) -> list[dict[str, Any]]:
+def curve(*epochs):
     return [{"epoch": e, "seconds": 100.0 * i, "quality": 90.0 + i} for i, e in enumerate(epochs)]
 
 
-def submission(hardware: str, *curves: list[dict[str, Any]]) -> dict[str, Any]:
+def submission(hardware, *curves):
     runs = [{"file": f"run_{i}.log", "curve": each} for i, each in enumerate(curves)]
     return {"hardware": hardware, "submitter": "alice", "curves": runs}
 
 
-def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend() -> None:
+def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend():
     one = submission("<b>fast</b>", curve(1.0, 2.0), curve(1.0, 2.0))
     both = [one, submission("slow", curve(1.0, 4.0))]
     figure = overlaid_curves(both, ["<b>fast</b>", "slow"], TARGET)
@@ -265,7 +259,7 @@ def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend() 
     assert by_epoch[-1]["x"] == [1.0, 4.0]
 
 
-def test_a_log_without_epochs_is_drawn_by_evaluation() -> None:
+def test_a_log_without_epochs_is_drawn_by_evaluation():
     figure = overlaid_curves([submission("a", curve(None, None))] * 2, ["a", "b"], TARGET)
     assert [v["name"] for v in figure["layout"]["meta"]["views"]] == ["seconds", "evaluations"]
     assert figure["data"][1]["x"] == [1, 2]
@@ -274,7 +268,7 @@ def test_a_log_without_epochs_is_drawn_by_evaluation() -> None:
     assert figure["data"][1]["x"] == [5]
 
 
-def test_run_times_stand_beside_the_interval_of_their_mean() -> None:
+def test_run_times_stand_beside_the_interval_of_their_mean():
     one = {"hardware": "a", "submitter": "s", "run_seconds": [600.0, 660.0, 720.0],
            "tta_seconds": 660.0, "tta_low_seconds": 540.0, "tta_high_seconds": 780.0}  # fmt: skip
     single = one | {"run_seconds": [1200.0], "tta_low_seconds": None, "tta_high_seconds": None}
@@ -291,11 +285,11 @@ def test_run_times_stand_beside_the_interval_of_their_mean() -> None:
     assert figure["layout"]["xaxis"]["ticktext"] == ["A", "B", "C"]
 
 
-def traces(figure: View) -> dict[str, View]:
+def traces(figure):
     return {trace["name"]: trace for trace in figure["data"]}
 
 
-def test_the_figure_has_envelope_limit_points_and_submissions(make: Make) -> None:
+def test_the_figure_has_envelope_limit_points_and_submissions(make):
     places = (make["place"](), make["place"](id="sub-2", verdict="fail", mean=5.0))
     found = traces(convergence_figure(make["convergence"](*places)))
 
@@ -307,7 +301,7 @@ def test_the_figure_has_envelope_limit_points_and_submissions(make: Make) -> Non
     assert found["submission, converges too fast"]["y"] == [5.0]
 
 
-def test_the_limit_is_drawn_where_submissions_are_held_to_it(make: Make) -> None:
+def test_the_limit_is_drawn_where_submissions_are_held_to_it(make):
     limit = traces(convergence_figure(make["convergence"](allowance=0.5)))["least epochs allowed"]
     assert limit["y"] == pytest.approx([7.4, 9.7])
 
@@ -316,7 +310,7 @@ def test_the_limit_is_drawn_where_submissions_are_held_to_it(make: Make) -> None
     assert "least epochs allowed" not in traces(convergence_figure(free))
 
 
-def test_a_normalised_submission_says_so_where_it_is_pointed_at(make: Make) -> None:
+def test_a_normalised_submission_says_so_where_it_is_pointed_at(make):
     places = (make["place"](normalised=True), make["place"](id="sub-2", normalised=False))
     raised, plain = traces(convergence_figure(make["convergence"](*places)))["submission, passes"][
         "text"
@@ -326,14 +320,14 @@ def test_a_normalised_submission_says_so_where_it_is_pointed_at(make: Make) -> N
     assert "normalised" not in plain
 
 
-def test_wide_axes_are_logarithmic(make: Make) -> None:
+def test_wide_axes_are_logarithmic(make):
     layout = convergence_figure(make["convergence"]())["layout"]
 
     assert layout["xaxis"]["type"] == "log"
     assert "type" not in layout["yaxis"]
 
 
-def test_text_of_strangers_is_escaped(make: Make, hostile: str) -> None:
+def test_text_of_strangers_is_escaped(make, hostile):
     place = make["place"](model=hostile, submitter=hostile)
     figure = convergence_figure(make["convergence"](place))
     page = render(
@@ -346,7 +340,7 @@ def test_text_of_strangers_is_escaped(make: Make, hostile: str) -> None:
     assert "<img" not in page
 
 
-def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make: Make) -> None:
+def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make):
     entry = make["entry"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
     plain = make["entry"](submission_id="sub-2", rcp=make["rcp"](factor=1.0))
     board = render(
@@ -370,7 +364,7 @@ def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make
 Read = Callable[[str], str]
 
 
-def test_each_pair_has_both_times_and_a_line_between_them(make: Make) -> None:
+def test_each_pair_has_both_times_and_a_line_between_them(make):
     figure = duel_figure(make["duel"]()["duel"])
     joins, challenger, holder = figure["data"]
 
@@ -382,12 +376,12 @@ def test_each_pair_has_both_times_and_a_line_between_them(make: Make) -> None:
     assert joins["y"] == [0.8, 1.0, None, 0.82, 1.1, None]
 
 
-def test_a_duel_without_pairs_has_an_empty_figure(make: Make) -> None:
+def test_a_duel_without_pairs_has_an_empty_figure(make):
     figure = duel_figure(make["duel"]()["duel"] | {"pairs": []})
     assert [trace["x"] for trace in figure["data"]] == [[], [], []]
 
 
-def test_every_run_of_a_side_has_its_colour_and_its_name(make: Make) -> None:
+def test_every_run_of_a_side_has_its_colour_and_its_name(make):
     figure = replay_figure(make["duel"]())
     named = {trace["name"]: trace["meta"]["series"] for trace in figure["data"]}
 
@@ -413,14 +407,12 @@ def test_every_run_of_a_side_has_its_colour_and_its_name(make: Make) -> None:
         ({"state": "failed", "outcome": "inconclusive"}, "no result for either submission"),
     ],
 )
-def test_every_end_of_a_duel_is_one_sentence(
-    make: Make, changes: dict[str, Any], words: str
-) -> None:
+def test_every_end_of_a_duel_is_one_sentence(make, changes, words):
     assert words in state_sentence(make["duel"](**changes))
 
 
-def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Read) -> None:
-    def of(name: str, count: int) -> View:
+def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make, read):
+    def of(name, count):
         return make["system"](accelerator=name, accelerator_count=count)
 
     page = render(
@@ -442,9 +434,7 @@ def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make: Make, read: Re
     assert "Run 2 holder" in words
 
 
-def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(
-    make: Make, read: Read
-) -> None:
+def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(make, read):
     parts = {"submission": make["submission"](), "against": make["submission"]()}
     empty = make["duel"]()["duel"] | {"pairs": [], "time": None}
     running = make["duel"](state="running", outcome=None, report=None, duel=empty)
@@ -456,7 +446,7 @@ def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(
     assert "The duel ended before its pairs did." in words
 
 
-def test_a_submissions_duels_are_named_in_its_list(make: Make, read: Read) -> None:
+def test_a_submissions_duels_are_named_in_its_list(make, read):
     listed = {**make["submission"]()["verifications"][0], "kind": "duel", "id": "d-9"}
     submission = make["submission"](verifications=[listed])
     page = render(
@@ -469,11 +459,11 @@ def test_a_submissions_duels_are_named_in_its_list(make: Make, read: Read) -> No
 DAWNBENCH = [("2017-10-11", 349838.7), ("2018-01-31", 4075.0), ("2019-04-14", 73.8)]
 
 
-def records(*rows: tuple[str, float]) -> list[dict[str, Any]]:
+def records(*rows):
     return [{"date": date, "tta_seconds": seconds} for date, seconds in rows]
 
 
-def test_a_history_goes_down_in_steps_and_says_so_in_words() -> None:
+def test_a_history_goes_down_in_steps_and_says_so_in_words():
     line = record_sparkline(records(*DAWNBENCH), time_format([73.8], "h:mm:ss"))
 
     assert line is not None
@@ -481,7 +471,7 @@ def test_a_history_goes_down_in_steps_and_says_so_in_words() -> None:
     assert line.words == "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"
 
 
-def test_equal_ratios_are_equal_steps() -> None:
+def test_equal_ratios_are_equal_steps():
     # 100, 10 and 1 second: on a logarithmic scale the second stands half way down.
     line = record_sparkline(
         records(("2020-01-01", 100.0), ("2020-01-11", 10.0), ("2020-01-21", 1.0))
@@ -494,8 +484,8 @@ def test_equal_ratios_are_equal_steps() -> None:
     assert (line.end_x, line.end_y) == (WIDTH - 3, bottom)
 
 
-def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured() -> None:
-    def last(*seconds: float) -> float:
+def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured():
+    def last(*seconds):
         line = record_sparkline(records(("2020-01-01", seconds[0]), ("2020-01-11", seconds[1])))
         assert line is not None
         return line.end_y
@@ -503,14 +493,14 @@ def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured()
     assert last(1.0, 0.0) == last(1.0, 0.001) > last(0.001, 0.0)
 
 
-def test_one_record_or_one_day_is_no_history() -> None:
+def test_one_record_or_one_day_is_no_history():
     assert record_sparkline([]) is None
     assert record_sparkline(records(DAWNBENCH[0])) is None
     same_day = records(("2026-11-21T14:22:13+00:00", 9.0), ("2026-11-21T14:22:14+00:00", 8.0))
     assert record_sparkline(same_day) is None
 
 
-def test_the_first_page_shows_the_line_with_its_words(make: Make) -> None:
+def test_the_first_page_shows_the_line_with_its_words(make):
     history = [
         make["record"](date=date, tta_seconds=seconds, submission_id=date)
         for date, seconds in DAWNBENCH

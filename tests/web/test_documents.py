@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree import ElementTree as ET
@@ -29,7 +28,7 @@ NAMES = {"README", "rules", "decisions/0001-one"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """An index that names two of three documents, a decision and an image."""
     files = {
         "README.md": "# All\n\n[second](b.md) then [first](a.md)\n",
@@ -47,14 +46,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_documents_stand_in_the_order_of_the_index(folder: Path) -> None:
+def test_documents_stand_in_the_order_of_the_index(folder):
     documents = read_documents(folder)
 
     assert [document.name for document in documents.chapters()] == ["b", "a", "aa"]
     assert [document.name for document in documents.decisions()] == ["decisions/0001-one"]
 
 
-def test_links_between_files_lead_to_pages_and_those_to_images_to_images(folder: Path) -> None:
+def test_links_between_files_lead_to_pages_and_those_to_images_to_images(folder):
     documents = read_documents(folder)
 
     html = documents.by_name["a"].page.html
@@ -64,14 +63,14 @@ def test_links_between_files_lead_to_pages_and_those_to_images_to_images(folder:
     assert 'href="/docs/a"' in documents.by_name["decisions/0001-one"].page.html
 
 
-def test_nothing_but_documents_and_images_is_in_the_list(folder: Path) -> None:
+def test_nothing_but_documents_and_images_is_in_the_list(folder):
     documents = read_documents(folder)
 
     assert set(documents.by_name) == {"README", "a", "aa", "b", "decisions/0001-one"}
     assert set(documents.images) == {"p.svg"}
 
 
-def test_a_missing_folder_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_holds_nothing(tmp_path):
     assert read_documents(tmp_path / "nothing").by_name == {}
 
 
@@ -90,7 +89,7 @@ def test_a_missing_folder_holds_nothing(tmp_path: Path) -> None:
         ("rules.txt", "rules.txt"),
     ],
 )
-def test_a_link_of_the_index_leads(href: str, expected: str) -> None:
+def test_a_link_of_the_index_leads(href, expected):
     assert site_address(href, origin="README", names=NAMES, images={"p.svg"}) == expected
 
 
@@ -115,7 +114,7 @@ finishline submit runs/mine --set batch_size=32 --set x=1
 """
 
 
-def test_a_text_becomes_a_title_a_description_and_what_follows() -> None:
+def test_a_text_becomes_a_title_a_description_and_what_follows():
     page = markdown_page(TEXT)
 
     assert page.title == "A title with code"
@@ -124,7 +123,7 @@ def test_a_text_becomes_a_title_a_description_and_what_follows() -> None:
     assert page.html.startswith("<p>The first paragraph")
 
 
-def test_two_headings_alike_have_anchors_of_their_own() -> None:
+def test_two_headings_alike_have_anchors_of_their_own():
     page = markdown_page(TEXT)
 
     assert [heading.anchor for heading in page.headings] == ["run-logs", "run-logs-1"]
@@ -132,24 +131,24 @@ def test_two_headings_alike_have_anchors_of_their_own() -> None:
     assert '<h2 id="run-logs-1">' in page.html
 
 
-def test_an_anchor_is_the_one_github_makes() -> None:
+def test_an_anchor_is_the_one_github_makes():
     # Of headings with links to them on GitHub: spaces to hyphens, other marks gone.
     assert anchor_of("What is in it?") == "what-is-in-it"
     assert anchor_of("`up --json`, twice") == "up---json-twice"
 
 
-def test_a_heading_never_takes_an_address_of_the_page_itself() -> None:
+def test_a_heading_never_takes_an_address_of_the_page_itself():
     assert [h.anchor for h in markdown_page("## Main\n\n## ?\n").headings] == ["main-1", "-1"]
 
 
-def test_links_and_images_are_led() -> None:
+def test_links_and_images_are_led():
     page = markdown_page(TEXT, address_of=lambda href: f"/here/{href}")
 
     assert 'href="/here/other.md#part"' in page.html
     assert '<img src="/here/images/a.svg" alt="what it shows"' in page.html
 
 
-def test_a_table_scrolls_alone_and_has_no_style_attribute() -> None:
+def test_a_table_scrolls_alone_and_has_no_style_attribute():
     page = markdown_page(TEXT)
 
     label = 'role="group" aria-label="Table 1: key, seconds"'
@@ -158,13 +157,13 @@ def test_a_table_scrolls_alone_and_has_no_style_attribute() -> None:
     assert "style=" not in page.html
 
 
-def test_code_is_text_as_it_was_written() -> None:
+def test_code_is_text_as_it_was_written():
     page = markdown_page("```\na < b && c\n```\n")
 
     assert page.html == '<pre class="command"><code>a &lt; b &amp;&amp; c\n</code></pre>\n'
 
 
-def test_an_option_keeps_its_hyphens_on_one_line() -> None:
+def test_an_option_keeps_its_hyphens_on_one_line():
     html = markdown_page("`verify A-B --dry-run <x> -q`").html
 
     assert html == (
@@ -172,11 +171,11 @@ def test_an_option_keeps_its_hyphens_on_one_line() -> None:
     )
 
 
-def test_code_too_wide_for_a_phone_can_be_scrolled_by_keyboard() -> None:
+def test_code_too_wide_for_a_phone_can_be_scrolled_by_keyboard():
     assert '<pre class="command" tabindex="0"><code>finishline' in markdown_page(TEXT).html
 
 
-def test_no_tag_and_no_script_of_a_text_gets_through() -> None:
+def test_no_tag_and_no_script_of_a_text_gets_through():
     page = markdown_page(
         "# <b>x</b>\n\n<script>alert(1)</script>\n\n[a](javascript:alert(1)) <img src=x>\n\n"
         '## <i onclick="x">\n\n| <b> |\n|---|\n| "><script> |\n'
@@ -188,7 +187,7 @@ def test_no_tag_and_no_script_of_a_text_gets_through() -> None:
     assert page.title == "<b>x</b>"
 
 
-def test_a_long_description_ends_at_a_word() -> None:
+def test_a_long_description_ends_at_a_word():
     description = markdown_page("word " * 100).description
 
     assert len(description) <= 202
@@ -201,7 +200,7 @@ Make = dict[str, Callable[..., Any]]
 ADDRESS = "https://example.org/submissions/sub-1"
 
 
-def balanced(text: str) -> bool:
+def balanced(text):
     """Whether the braces that are not escaped close each other."""
     depth = 0
     for place, character in enumerate(text):
@@ -212,7 +211,7 @@ def balanced(text: str) -> bool:
     return depth == 0
 
 
-def test_a_citation_names_who_what_when_and_where(make: Make) -> None:
+def test_a_citation_names_who_what_when_and_where(make):
     entry = bibtex(make["submission"](), ADDRESS)
 
     assert entry.startswith("@misc{finishline-sub-1,\n  author = {{alice}},\n")
@@ -225,7 +224,7 @@ def test_a_citation_names_who_what_when_and_where(make: Make) -> None:
     assert plain.endswith(ADDRESS)
 
 
-def test_a_citation_says_what_the_badge_says_of_the_status(make: Make) -> None:
+def test_a_citation_says_what_the_badge_says_of_the_status(make):
     unranked = {**make["submission"]()["result"], "tta_seconds": None}
     withdrawn = make["submission"](
         result=unranked,
@@ -239,7 +238,7 @@ def test_a_citation_says_what_the_badge_says_of_the_status(make: Make) -> None:
     assert "rules digits 1.0, claimed · epochs agree." in bibtex(agrees, ADDRESS)
 
 
-def test_no_name_is_a_command_or_ends_its_field(make: Make) -> None:
+def test_no_name_is_a_command_or_ends_its_field(make):
     hostile = "}},\n note={\\input{/etc/passwd}} 100% of #1 & $x_2^3$ ~<é>\x07"
     entry = bibtex(make["submission"](model=hostile, submitter=hostile), ADDRESS)
 
@@ -249,13 +248,13 @@ def test_no_name_is_a_command_or_ends_its_field(make: Make) -> None:
     assert "\x07" not in entry
 
 
-def test_each_special_character_of_tex_is_escaped() -> None:
+def test_each_special_character_of_tex_is_escaped():
     assert escape_tex(r"a_b & 5% #1 $x$ {y} ~ ^ \z") == (
         r"a\_b \& 5\% \#1 \$x\$ \{y\} \textasciitilde{} \textasciicircum{} \textbackslash{}z"
     )
 
 
-def test_an_inference_is_cited_by_its_latency(make: Make) -> None:
+def test_an_inference_is_cited_by_its_latency(make):
     assert "Latency 9.78 ms" in bibtex(make["inference_submission"](), ADDRESS)
 
 
@@ -271,11 +270,11 @@ CLAIMED = {"evidence": "claimed", "check": "none"}
 GREEN = "#126b3a"
 
 
-def drawn(submission: dict[str, Any]) -> ElementTree.Element:
+def drawn(submission):
     return ElementTree.fromstring(badge_svg(submission).encode())  # noqa: S314  our own
 
 
-def test_a_badge_says_benchmark_evidence_and_our_time(make: Make) -> None:
+def test_a_badge_says_benchmark_evidence_and_our_time(make):
     root = drawn(make["submission"](measured_seconds=0.9))
 
     texts = [text.text for text in root.iter(f"{SVG}text")]
@@ -288,7 +287,7 @@ def test_a_badge_says_benchmark_evidence_and_our_time(make: Make) -> None:
 
 
 @pytest.mark.parametrize("check", ["none", "epochs_agree", "undecided", "contradicted"])
-def test_a_badge_of_a_claim_shows_no_time_and_is_never_green(make: Make, check: str) -> None:
+def test_a_badge_of_a_claim_shows_no_time_and_is_never_green(make, check):
     svg = badge_svg(make["submission"](evidence="claimed", check=check, status="verified"))
 
     assert "0.853" not in svg
@@ -296,7 +295,7 @@ def test_a_badge_of_a_claim_shows_no_time_and_is_never_green(make: Make, check: 
     assert "claimed" in svg
 
 
-def test_a_badge_shows_no_time_of_what_may_not_rank(make: Make) -> None:
+def test_a_badge_shows_no_time_of_what_may_not_rank(make):
     submission = make["submission"](**CLAIMED)
     submission["result"] = submission["result"] | {"eligible": False}
 
@@ -306,7 +305,7 @@ def test_a_badge_shows_no_time_of_what_may_not_rank(make: Make) -> None:
     assert "0.853" not in words
 
 
-def test_a_badge_is_well_formed_whatever_it_names_and_asks_for_no_other_file(make: Make) -> None:
+def test_a_badge_is_well_formed_whatever_it_names_and_asks_for_no_other_file(make):
     submission = make["submission"](model=HOSTILE, submitter=HOSTILE, benchmark=HOSTILE)
     text = badge_svg(submission)
     root = drawn(submission)
@@ -320,7 +319,7 @@ def test_a_badge_is_well_formed_whatever_it_names_and_asks_for_no_other_file(mak
     assert "名前" in text
 
 
-def test_the_parts_of_a_badge_are_as_wide_as_their_texts(make: Make) -> None:
+def test_the_parts_of_a_badge_are_as_wide_as_their_texts(make):
     root = drawn(make["submission"]())
     left, right = root.iter(f"{SVG}text")
     label, state = list(root.iter(f"{SVG}rect"))[1:]
@@ -335,15 +334,15 @@ def test_the_parts_of_a_badge_are_as_wide_as_their_texts(make: Make) -> None:
 @pytest.mark.parametrize(
     ("text", "pixels"), [("i", 3.02), ("W", 10.88), ("mm", 21.4), ("名", 11.0), ("e\u0301", 6.55)]
 )
-def test_a_text_is_as_wide_as_its_font_makes_it(text: str, pixels: float) -> None:
+def test_a_text_is_as_wide_as_its_font_makes_it(text, pixels):
     assert text_width(text) == pytest.approx(pixels, abs=0.02)
 
 
-def test_what_xml_cannot_hold_is_left_out() -> None:
+def test_what_xml_cannot_hold_is_left_out():
     assert printable("a\x00b\x1f \n c\ud800") == "ab c"
 
 
-def test_an_inference_shows_its_latency_and_a_miss_says_so(make: Make) -> None:
+def test_an_inference_shows_its_latency_and_a_miss_says_so(make):
     met = make["inference_submission"](result={"reached": True, "eligible": True}, **CLAIMED)
     assert "claimed" in badge_svg(met)
     assert "9.78" not in badge_svg(met)
@@ -357,8 +356,8 @@ ATOM_NAMES = {"a": ATOM}
 DIGITS = {"id": "digits", "title": "Digits"}
 
 
-def entry(**changes: Any) -> FeedEntry:
-    known: dict[str, Any] = {
+def entry(**changes):
+    known = {
         "subject": "record sub-1",
         "path": "/submissions/sub-1",
         "title": "Digits: record of 0.853 s by alice",
@@ -370,19 +369,19 @@ def entry(**changes: Any) -> FeedEntry:
     return FeedEntry(**(known | changes))
 
 
-def read(*entries: FeedEntry, base: str = "https://example.org") -> ET.Element:
+def read(*entries, base="https://example.org"):
     feed = Feed(base, "/feed.atom", "/", "Finishline", entries)
     return ET.fromstring(atom_feed(feed))  # noqa: S314  it was written a line above
 
 
-def text(element: ET.Element, path: str) -> str:
+def text(element, path):
     found = element.find(path, ATOM_NAMES)
     assert found is not None
     assert found.text
     return found.text
 
 
-def test_a_feed_has_what_rfc_4287_asks_of_it() -> None:
+def test_a_feed_has_what_rfc_4287_asks_of_it():
     # Section 4.1.1: one id, title and updated, an author, a link to itself; 4.1.2 for an entry.
     feed = read(entry(), entry(subject="record sub-2", updated="2026-11-21"))
 
@@ -405,7 +404,7 @@ def test_a_feed_has_what_rfc_4287_asks_of_it() -> None:
     assert [c.get("term") for c in first.findall("a:category", ATOM_NAMES)] == ["record", "digits"]
 
 
-def test_an_id_stays_when_the_site_moves_and_no_two_are_alike() -> None:
+def test_an_id_stays_when_the_site_moves_and_no_two_are_alike():
     here, there = (
         [text(one, "a:id") for one in read(entry(), entry(subject="x"), base=base)[6:]]
         for base in ("http://127.0.0.1:8000", "https://example.org")
@@ -416,7 +415,7 @@ def test_an_id_stays_when_the_site_moves_and_no_two_are_alike() -> None:
     assert all(one.startswith("urn:uuid:") for one in here)
 
 
-def test_a_hostile_name_neither_breaks_the_xml_nor_becomes_a_part_of_it() -> None:
+def test_a_hostile_name_neither_breaks_the_xml_nor_becomes_a_part_of_it():
     name = 'a</name><evil x="1">&amp;\x00\x0b\ud800]]>'
     feed = read(entry(author=name, title=name, path='/x?"<>'))
 
@@ -424,11 +423,11 @@ def test_a_hostile_name_neither_breaks_the_xml_nor_becomes_a_part_of_it() -> Non
     assert text(feed, "a:entry/a:title") == 'a</name><evil x="1">&amp;\ufffd\ufffd\ufffd]]>'
 
 
-def test_a_feed_without_entries_is_whole() -> None:
+def test_a_feed_without_entries_is_whole():
     assert text(read(), "a:updated") == "1970-01-01T00:00:00Z"
 
 
-def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
+def test_a_record_tells_what_it_beat(make):
     first = record_entry(DIGITS, "closed", make["record"]())
     assert first.title == "Digits: record of 0.853\u00a0s by alice"
     assert first.summary.endswith("(closed division, measured), the first record.")
@@ -442,7 +441,7 @@ def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
     )
 
 
-def test_a_verdict_tells_its_outcome_and_reason(make: dict[str, Any]) -> None:
+def test_a_verdict_tells_its_outcome_and_reason(make):
     told = verdict_entry(DIGITS, make["verdict_line"](kind="duel", outcome="not_separable"))
 
     assert told.title == "Digits: EPYC 7B13 by alice, duel: not separable"
@@ -452,7 +451,7 @@ def test_a_verdict_tells_its_outcome_and_reason(make: dict[str, Any]) -> None:
     assert unreasoned.summary == "The outcome is: verified."
 
 
-def test_every_asset_is_smaller_compressed_and_unpacks_to_itself() -> None:
+def test_every_asset_is_smaller_compressed_and_unpacks_to_itself():
     for name in asset_names():
         asset = static_asset(name)
         assert asset is not None
@@ -465,7 +464,7 @@ def test_every_asset_is_smaller_compressed_and_unpacks_to_itself() -> None:
 PLOTLY_SHA256 = "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
 
 
-def test_the_plotly_bundle_is_the_published_one_with_its_licence() -> None:
+def test_the_plotly_bundle_is_the_published_one_with_its_licence():
     asset = static_asset(static_url(BUNDLE_NAME).removeprefix("/static/"))
     assert asset is not None
     assert asset.immutable
@@ -477,7 +476,7 @@ def test_the_plotly_bundle_is_the_published_one_with_its_licence() -> None:
     assert licence.content.startswith(b"MIT License\n\nCopyright (c) 2016-2024 Plotly Technologies")
 
 
-def test_every_style_element_the_bundle_would_add_is_known() -> None:
+def test_every_style_element_the_bundle_would_add_is_known():
     text = (STATIC_FOLDER / BUNDLE_NAME).read_text("utf-8")
     made = len(re.findall(r"""createElement\(["']style["']\)""", text))
 
@@ -486,13 +485,13 @@ def test_every_style_element_the_bundle_would_add_is_known() -> None:
     assert made == len(style_ids())
 
 
-def test_addresses_change_with_the_content() -> None:
+def test_addresses_change_with_the_content():
     first, second = make_asset("a.css", b"a{}"), make_asset("a.css", b"b{}")
     assert first.etag != second.etag
     assert first.etag == make_asset("a.css", b"a{}").etag
 
 
-def test_an_outdated_address_gives_the_current_file_but_not_for_ever() -> None:
+def test_an_outdated_address_gives_the_current_file_but_not_for_ever():
     asset = static_asset("0123456789abcdef/style.css")
     assert asset is not None
     assert not asset.immutable
@@ -516,10 +515,10 @@ def test_an_outdated_address_gives_the_current_file_but_not_for_ever() -> None:
         "..\\render.py",
     ],
 )
-def test_nothing_but_the_listed_names_is_served(path: str) -> None:
+def test_nothing_but_the_listed_names_is_served(path):
     assert static_asset(path) is None
 
 
-def test_an_unknown_name_has_no_address() -> None:
+def test_an_unknown_name_has_no_address():
     with pytest.raises(FileNotFoundError, match=r"nothing\.css"):
         static_url("nothing.css")

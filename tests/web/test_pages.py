@@ -38,9 +38,7 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
         (None, "–"),
     ],
 )
-def test_duration_is_precise_below_a_minute_and_rounded_up_above(
-    seconds: float | None, shown: str
-) -> None:
+def test_duration_is_precise_below_a_minute_and_rounded_up_above(seconds, shown):
     assert formats.duration(seconds) == shown
 
 
@@ -48,7 +46,7 @@ def test_duration_is_precise_below_a_minute_and_rounded_up_above(
     ("usd", "shown"),
     [(1234.5, "$1,234.50"), (0.0000159, "$0.000016"), (0.0, "$0.00"), (None, "–")],
 )
-def test_money_keeps_two_significant_digits_below_a_cent(usd: float | None, shown: str) -> None:
+def test_money_keeps_two_significant_digits_below_a_cent(usd, shown):
     assert formats.money(usd) == shown
 
 
@@ -61,7 +59,7 @@ def test_money_keeps_two_significant_digits_below_a_cent(usd: float | None, show
         (None, "percent", "–"),
     ],
 )
-def test_quality_stays_in_its_unit(value: float | None, unit: str, shown: str) -> None:
+def test_quality_stays_in_its_unit(value, unit, shown):
     assert formats.quality(value, unit) == shown
 
 
@@ -69,7 +67,7 @@ def test_quality_stays_in_its_unit(value: float | None, unit: str, shown: str) -
     ("value", "shown"),
     [(64.0, "64"), (0.02, "0.02"), (50_000, "50,000"), (True, "True"), ("adam", "adam")],
 )
-def test_number_shows_whole_floats_without_a_point(value: object, shown: str) -> None:
+def test_number_shows_whole_floats_without_a_point(value, shown):
     assert formats.number(value) == shown
 
 
@@ -83,7 +81,7 @@ def test_number_shows_whole_floats_without_a_point(value: object, shown: str) ->
         (-0.5, "-0.5"),
     ],
 )
-def test_number_writes_figures_out_and_never_with_an_exponent(value: float, shown: str) -> None:
+def test_number_writes_figures_out_and_never_with_an_exponent(value, shown):
     assert formats.number(value) == shown
 
 
@@ -97,13 +95,11 @@ def test_number_writes_figures_out_and_never_with_an_exponent(value: float, show
         (1.5, "$1.50"),
     ],
 )
-def test_prices_that_are_compared_below_a_cent_keep_three_digits(
-    usd: float | None, shown: str
-) -> None:
+def test_prices_that_are_compared_below_a_cent_keep_three_digits(usd, shown):
     assert formats.small_money(usd) == shown
 
 
-def test_milliseconds_keep_three_digits() -> None:
+def test_milliseconds_keep_three_digits():
     shown = [formats.milliseconds(value) for value in (0.85702, 9.784310778490001, 75.35224573)]
     assert shown == [f"0.857{GAP}ms", f"9.78{GAP}ms", f"75.4{GAP}ms"]
     assert formats.milliseconds(None) == "–"
@@ -119,11 +115,11 @@ def test_milliseconds_keep_three_digits() -> None:
         (timedelta(seconds=-5), "just now"),
     ],
 )
-def test_age_is_told_in_its_largest_unit(ago: timedelta, shown: str) -> None:
+def test_age_is_told_in_its_largest_unit(ago, shown):
     assert formats.age((NOON - ago).isoformat(), now=NOON) == shown
 
 
-def test_timestamps_without_a_zone_are_utc() -> None:
+def test_timestamps_without_a_zone_are_utc():
     assert formats.minute("2026-11-20T10:00:00") == "2026-11-20 10:00:00 UTC"
     assert formats.day("2026-11-20T23:30:00-02:00") == "2026-11-21"
 
@@ -131,11 +127,11 @@ def test_timestamps_without_a_zone_are_utc() -> None:
 @pytest.mark.parametrize(
     "text", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", "", None, 3]
 )
-def test_only_http_addresses_become_links(text: object) -> None:
+def test_only_http_addresses_become_links(text):
     assert formats.web_address(text) is None
 
 
-def test_an_https_address_becomes_a_link() -> None:
+def test_an_https_address_becomes_a_link():
     assert formats.web_address("https://example.org/a?b=c") == "https://example.org/a?b=c"
 
 
@@ -144,12 +140,12 @@ def test_an_https_address_becomes_a_link() -> None:
     [(31.22, "$31.22"), (11.0425, "$11.0425"), (9.0, "$9.00"), (0.526, "$0.526"),
      (1234.5, "$1,234.50"), (0.0000125, "$0.000013"), (None, "–")],
 )  # fmt: skip
-def test_a_price_keeps_the_digits_it_was_published_with(usd: float | None, shown: str) -> None:
+def test_a_price_keeps_the_digits_it_was_published_with(usd, shown):
     assert formats.price(usd) == shown
 
 
 @pytest.mark.parametrize("figure", [1e15, 1.5e15, 1e16, 1e300, 1.7e308])
-def test_no_figure_fills_a_page_with_digits(figure: float) -> None:
+def test_no_figure_fills_a_page_with_digits(figure):
     written = [formats.price, formats.percent, formats.money, formats.small_money,
                formats.duration, formats.seconds_exact, formats.milliseconds, formats.quality,
                formats.number, lambda x: formats.quality(x, "percent"),
@@ -159,7 +155,7 @@ def test_no_figure_fills_a_page_with_digits(figure: float) -> None:
             assert len(write(each)) < 50, write(each)
 
 
-def test_a_price_or_share_beyond_all_that_is_paid_or_measured_is_told_in_short() -> None:
+def test_a_price_or_share_beyond_all_that_is_paid_or_measured_is_told_in_short():
     assert formats.price(1e308) == "$1e+308"
     assert formats.price(1e-9) == "$0.0000000010"
     assert formats.price(0.0) == "$0.00"
@@ -167,7 +163,7 @@ def test_a_price_or_share_beyond_all_that_is_paid_or_measured_is_told_in_short()
     assert formats.percent(-1e15) == f"-1000000000000000.0{GAP}%"
 
 
-def test_an_address_is_shown_by_its_host() -> None:
+def test_an_address_is_shown_by_its_host():
     assert formats.web_host("https://Cloud.example:8443/prices?x") == "cloud.example"
     assert formats.web_host("nothing") == "nothing"
 
@@ -178,7 +174,7 @@ View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
 
 
-def reading(gflops: float, ratio: float | None, **changes: Any) -> View:
+def reading(gflops, ratio, **changes):
     return {
         "gflops": gflops,
         "ratio": ratio,
@@ -189,7 +185,7 @@ def reading(gflops: float, ratio: float | None, **changes: Any) -> View:
     } | changes
 
 
-def test_a_canary_line_is_held_against_the_baseline() -> None:
+def test_a_canary_line_is_held_against_the_baseline():
     line = canary_line([reading(94.0, 0.94), reading(101.0, 1.01), reading(100.0, None)])
     assert line is not None
     assert line["middle"] == HEIGHT / 2
@@ -201,7 +197,7 @@ def test_a_canary_line_is_held_against_the_baseline() -> None:
     )
 
 
-def test_a_canary_line_is_of_the_latest_configuration_alone() -> None:
+def test_a_canary_line_is_of_the_latest_configuration_alone():
     line = canary_line([reading(50.0, None), reading(900.0, None, configuration="old torch")])
     assert line is not None
     assert line["summary"].startswith("1 reading since")
@@ -209,7 +205,7 @@ def test_a_canary_line_is_of_the_latest_configuration_alone() -> None:
     assert canary_line([reading(0.0, None) | {"gflops": None}]) is None
 
 
-def test_speeds_change_their_unit() -> None:
+def test_speeds_change_their_unit():
     assert speed_text(666_800.0).replace("\u00a0", " ") == "666.8 TFLOP/s"
 
 
@@ -223,7 +219,7 @@ def test_speeds_change_their_unit() -> None:
         ({"state": "unheard_of"}, "unheard_of", "Is unheard_of."),
     ],
 )
-def test_a_worker_says_what_it_does(make: Make, changes: View, state: str, words: str) -> None:
+def test_a_worker_says_what_it_does(make, changes, state, words):
     worker = make["worker"](**changes)
     assert worker_state(worker) == state
     assert words in doing_sentence(worker)
@@ -239,12 +235,12 @@ def test_a_worker_says_what_it_does(make: Make, changes: View, state: str, words
         (None, "unknown: nobody knows"),
     ],
 )
-def test_an_expected_start_is_in_words(start: str | None, words: str) -> None:
+def test_an_expected_start_is_in_words(start, words):
     item = {"expected_start": start, "why_unknown": "nobody knows"}
     assert expected_text(item, datetime(2026, 11, 20, 12, tzinfo=UTC)) == words
 
 
-def test_a_class_of_drifted_workers_says_so() -> None:
+def test_a_class_of_drifted_workers_says_so():
     nobody = {"hardware_class": "cpu", "workers": 0, "free": 0, "last_seen_at": None}
     drifted = nobody | {"out": 2, "held": 0}
     assert class_sentence(drifted) == "2 workers offline: canary off the baseline"
@@ -252,13 +248,13 @@ def test_a_class_of_drifted_workers_says_so() -> None:
     assert class_sentence(held) == "no worker available, 1 offline, 1 paused or drained"
 
 
-def test_figures_have_names_of_people() -> None:
+def test_figures_have_names_of_people():
     assert roof_name("gemm_bf16") == "Matmul, bf16"
     assert roof_name("launch_latency") == "Kernel launch"
     assert roof_name("new_thing") == "new thing"
 
 
-def roofline(**changes: Any) -> View:
+def roofline(**changes):
     return {
         "roofs": [{"precision": "bf16", "tflops": 700.0, "how": ""}],
         "copy_gb_per_second": 3500.0,
@@ -269,7 +265,7 @@ def roofline(**changes: Any) -> View:
     } | changes  # fmt: skip
 
 
-def test_a_roof_bends_where_bandwidth_and_arithmetic_meet() -> None:
+def test_a_roof_bends_where_bandwidth_and_arithmetic_meet():
     roof, dots = roofline_figure(roofline())["data"]
     assert roof["x"] == [2.0, 200.0, 2000.0]  # The ridge: 700 TFLOP/s by 3.5 TB/s.
     assert roof["y"] == pytest.approx([7.0, 700.0, 700.0])
@@ -278,15 +274,13 @@ def test_a_roof_bends_where_bandwidth_and_arithmetic_meet() -> None:
     assert set(flat["y"]) == {700.0}
 
 
-def test_a_roofline_carries_no_markup_and_no_colour(hostile: str) -> None:
+def test_a_roofline_carries_no_markup_and_no_colour(hostile):
     figure = roofline_figure(roofline(points=[roofline()["points"][0] | {"model": hostile}]))
     assert "<script" not in str(figure)
     assert "'color'" not in str(figure)
 
 
-def test_a_workers_page_escapes_and_shows_absent_figures(
-    make: Make, hostile: str, read: Callable[[str], str]
-) -> None:
+def test_a_workers_page_escapes_and_shows_absent_figures(make, hostile, read):
     probe = {
         "moment": "start",
         "attempt_id": None,
@@ -310,11 +304,11 @@ def test_a_workers_page_escapes_and_shows_absent_figures(
     ("role", "names"),
     [("worker", {"account"}), ("submitter", {"account", "notices"})],
 )
-def test_nobody_is_led_to_a_page_that_is_refused_them(role: str, names: set[str]) -> None:
+def test_nobody_is_led_to_a_page_that_is_refused_them(role, names):
     assert set(pages_of(role)) == names
 
 
-def test_organisers_are_led_to_every_page_of_the_console() -> None:
+def test_organisers_are_led_to_every_page_of_the_console():
     assert "users" in pages_of("organiser")
     assert pages_of("admin") == pages_of("organiser")
     assert [section.label for section in console_sections_of("admin")] == [
@@ -322,15 +316,15 @@ def test_organisers_are_led_to_every_page_of_the_console() -> None:
     ]  # fmt: skip
 
 
-def pages_of(role: str) -> list[str]:
+def pages_of(role):
     return [name for section in console_sections_of(role) for name, _, _ in section.pages]
 
 
 Read = Callable[[str], str]
 
 
-def error_page(status: int, *, detail: str = "It went wrong.", field: str | None = None) -> str:
-    problem: dict[str, Any] = {"field": field, "message": "not one of those there are"}
+def error_page(status, *, detail="It went wrong.", field=None):
+    problem = {"field": field, "message": "not one of those there are"}
     problems = [problem] if field is not None else []
     return render("error.html", status=status, title="T", detail=detail, problems=problems)
 
@@ -347,9 +341,7 @@ def error_page(status: int, *, detail: str = "It went wrong.", field: str | None
         (403, None, '<a href="/">', "Back to the benchmarks"),
     ],
 )
-def test_an_error_page_says_what_to_do(
-    status: int, field: str | None, link: str, words: str, read: Read
-) -> None:
+def test_an_error_page_says_what_to_do(status, field, link, words, read):
     page = error_page(status, field=field)
     main = page[page.index("<main") : page.index("</main>")]
 

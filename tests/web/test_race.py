@@ -39,7 +39,7 @@ View = dict[str, Any]
 Make = dict[str, Callable[..., Any]]
 
 
-def ghost(role: str, *, pace: float, count: int = 8, **changes: Any) -> View:
+def ghost(role, *, pace, count=8, **changes):
     points = [
         {"index": j, "epoch": float(j), "seconds": pace * j, "quality": 90.0 + j, "runs": 3}
         for j in range(1, count + 1)
@@ -57,7 +57,7 @@ def ghost(role: str, *, pace: float, count: int = 8, **changes: Any) -> View:
 
 
 @pytest.fixture
-def race() -> View:
+def race():
     """One run of three has made two evaluations."""
     evaluations = [
         {"epoch": 1.0, "seconds": 0.2, "quality": 50.0},
@@ -71,7 +71,7 @@ def race() -> View:
     }
 
 
-def test_splits_tell_how_far_a_run_is_off_its_ghost(make: Make, race: View) -> None:
+def test_splits_tell_how_far_a_run_is_off_its_ghost(make, race):
     rows = split_rows(make["queued_verification"](), race, race["ghosts"][0])
     assert [row["index"] for row in rows] == list(range(1, 9))
     second = rows[1]["cells"][0]
@@ -80,7 +80,7 @@ def test_splits_tell_how_far_a_run_is_off_its_ghost(make: Make, race: View) -> N
     assert rows[2]["cells"] == [None, None, None]
 
 
-def test_a_run_beyond_its_ghost_has_a_time_and_no_difference(make: Make, race: View) -> None:
+def test_a_run_beyond_its_ghost_has_a_time_and_no_difference(make, race):
     short = ghost("claim", pace=0.3, count=1)
     second = split_rows(make["queued_verification"](), race, short)[1]
     assert second["ghost"] is None
@@ -88,18 +88,18 @@ def test_a_run_beyond_its_ghost_has_a_time_and_no_difference(make: Make, race: V
     assert second["cells"][0]["seconds_off"] is None
 
 
-def test_a_long_race_has_forty_splits_at_most(make: Make, race: View) -> None:
+def test_a_long_race_has_forty_splits_at_most(make, race):
     rows = split_rows(make["queued_verification"](), race, ghost("claim", pace=1.0, count=1000))
     assert [row["index"] for row in rows] == list(range(25, 1001, 25))
 
 
-def test_the_ghost_that_is_asked_for_is_taken_else_the_first(race: View) -> None:
+def test_the_ghost_that_is_asked_for_is_taken_else_the_first(race):
     chosen = [chosen_ghost(race, wanted) for wanted in ("claim", "record", None)]
     assert [one["role"] if one else None for one in chosen] == ["claim", "record", "record"]
     assert chosen_ghost({"ghosts": []}, "record") is None
 
 
-def test_a_ghost_says_what_it_is() -> None:
+def test_a_ghost_says_what_it_is():
     assert ghost_label(ghost("claim", pace=1)) == "the claim, mean of 3 runs"
     record = ghost("record", pace=1, is_own=False)
     assert ghost_label(record) == "the record, median run of 8 × H100 by bob"
@@ -110,26 +110,26 @@ def test_a_ghost_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(0.4, "+0.40 s"), (-0.3, "−0.30 s"), (-0.001, "±0.00 s"), (None, "–")]
 )
-def test_differences_have_a_sign(value: float | None, text: str) -> None:
+def test_differences_have_a_sign(value, text):
     assert signed(value, " s") == text
 
 
-def test_a_mean_number_of_runs_is_told_in_whole_ones() -> None:
+def test_a_mean_number_of_runs_is_told_in_whole_ones():
     assert [whole_runs(runs) for runs in (3.5, 4.0)] == ["3 to 4", "4"]
 
 
-def test_ahead_is_less_time_and_more_accuracy_or_less_loss() -> None:
+def test_ahead_is_less_time_and_more_accuracy_or_less_loss():
     assert off_class(-0.1, lower_is_better=True) == "is-ahead"
     assert off_class(-0.1, lower_is_better=False) == "is-behind"
     assert off_class(0.0, lower_is_better=True) == "is-level"
 
 
-def traces(figure: View, view: str, **meta: Any) -> list[View]:
+def traces(figure, view, **meta):
     wanted = {"view": view} | meta
     return [t for t in figure["data"] if wanted.items() <= t["meta"].items()]
 
 
-def test_time_comes_first_and_ghosts_are_in_both_views(make: Make, race: View) -> None:
+def test_time_comes_first_and_ghosts_are_in_both_views(make, race):
     figure = replay_figure(make["queued_verification"](), race)
     assert [view["name"] for view in figure["layout"]["meta"]["views"]] == [
         "seconds",
@@ -142,7 +142,7 @@ def test_time_comes_first_and_ghosts_are_in_both_views(make: Make, race: View) -
     assert record["line"]["dash"] != claim["line"]["dash"]
 
 
-def test_over_seconds_the_band_stands_at_the_pace_of_the_replay(make: Make, race: View) -> None:
+def test_over_seconds_the_band_stands_at_the_pace_of_the_replay(make, race):
     lower, upper = traces(
         replay_figure(make["queued_verification"](), race), "seconds", paint="band"
     )
@@ -153,14 +153,14 @@ def test_over_seconds_the_band_stands_at_the_pace_of_the_replay(make: Make, race
     assert traces(figure, "seconds", paint="band")[0]["x"][0] == pytest.approx(0.3)
 
 
-def test_the_axis_of_a_race_has_the_unit_of_its_board(make: Make, race: View) -> None:
+def test_the_axis_of_a_race_has_the_unit_of_its_board(make, race):
     figure = replay_figure(make["queued_verification"](), race, TimeFormat("min"))
     (record,) = traces(figure, "seconds", ghost="record")
     assert record["x"][:2] == pytest.approx([0.1 / 60, 0.2 / 60])
     assert figure["layout"]["xaxis"]["title"]["text"] == "Time on the clock (minutes)"
 
 
-def test_a_replay_that_has_not_reported_has_an_empty_trace_for_every_run(make: Make) -> None:
+def test_a_replay_that_has_not_reported_has_an_empty_trace_for_every_run(make):
     figure = replay_figure(make["queued_verification"](runs_planned=2))
     series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
     assert {(t["meta"]["run"], t["meta"]["view"]) for t in series} == {
@@ -172,14 +172,14 @@ def test_a_replay_that_has_not_reported_has_an_empty_trace_for_every_run(make: M
     assert all(trace["x"] == trace["y"] == [] for trace in series)
 
 
-def test_a_finished_replay_is_drawn_from_its_report(make: Make) -> None:
+def test_a_finished_replay_is_drawn_from_its_report(make):
     last = replay_figure(make["verification"]())["data"][-1]
     assert last["name"] == "run 3"
     assert last["y"][-1] == pytest.approx(98.5)
     assert len(last["x"]) == 8
 
 
-def test_a_race_is_drawn_on_one_scale_with_its_ghosts(make: Make, race: View) -> None:
+def test_a_race_is_drawn_on_one_scale_with_its_ghosts(make, race):
     drawn = verification_picture(make["queued_verification"](state="running"), race)
     assert drawn is not None
     run, record, claim = drawn.lines
@@ -197,7 +197,7 @@ def test_a_race_is_drawn_on_one_scale_with_its_ghosts(make: Make, race: View) ->
     )
 
 
-def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so() -> None:
+def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so():
     target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
     falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
     stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
@@ -214,8 +214,8 @@ def test_a_loss_race_is_won_below_the_target_and_a_miss_says_so() -> None:
     assert runs_picture([{"file": "a", "curve": []}], target) is None
 
 
-def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
-    def place(name: str, seconds: float | None, low: float | None = None) -> View:
+def test_a_place_stands_among_its_neighbours_with_their_intervals():
+    def place(name, seconds, low=None):
         high = None if low is None or seconds is None else 2 * seconds - low
         return {"place": "1", "name": name, "submission_id": name, "seconds": seconds,
                 "low": low, "high": high}  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_place_stands_among_its_neighbours_with_their_intervals() -> None:
     assert whiskers([place("c", None)], "c", SECONDS) == []
 
 
-def test_the_mean_of_a_claim_that_ends_below_the_target_did_not_miss_it() -> None:
+def test_the_mean_of_a_claim_that_ends_below_the_target_did_not_miss_it():
     target = {"metric": "top1", "value": 99.9, "unit": "percent", "direction": "higher"}
     curve = [{"seconds": 1.0 * j, "quality": 90.0 + j} for j in range(1, 4)]
     drawn = runs_picture(
@@ -240,8 +240,8 @@ def test_the_mean_of_a_claim_that_ends_below_the_target_did_not_miss_it() -> Non
     assert [line.text for line in drawn.lines] == ["missed", "until 6.00\u00a0s"]
 
 
-def test_neighbours_of_one_person_are_told_apart() -> None:
-    def row(model: str, **changes: Any) -> View:
+def test_neighbours_of_one_person_are_told_apart():
+    def row(model, **changes):
         claim = {
             "model": model, "trained_with": "reference", "hardware": "EPYC", "runs": (),
             "submitter": "ada", "system": {"name": "vm"}, "hyperparameters": {},
@@ -257,9 +257,7 @@ def test_neighbours_of_one_person_are_told_apart() -> None:
     assert neighbour_names([claims[0], row("net", submitter="bob")]) == ["EPYC · ada", "EPYC · bob"]
 
 
-def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
-    make: Make, race: View, read: Callable[[str], str], hostile: str
-) -> None:
+def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(make, race, read, hostile):
     race["ghosts"][0] |= {"model": hostile, "hardware_class": "gpu-h200"}
     page = render(
         "verification.html",
@@ -274,9 +272,7 @@ def test_the_page_of_a_running_replay_is_a_snapshot_without_scripts(
     assert "snapshot" in words
 
 
-def test_a_queued_page_says_its_place_and_what_nobody_knows(
-    make: Make, read: Callable[[str], str]
-) -> None:
+def test_a_queued_page_says_its_place_and_what_nobody_knows(make, read):
     item = {
         "position": 3,
         "expected_start": None,
@@ -305,7 +301,7 @@ def test_a_queued_page_says_its_place_and_what_nobody_knows(
     assert "none was ever seen" in words
 
 
-def pair(**changes: Any) -> dict[str, Any]:
+def pair(**changes):
     return {
         "first": "a",
         "second": "b",
@@ -325,13 +321,13 @@ SINGLE = {"ratio_low": None, "ratio_high": None, "p_value": None, "p_adjusted": 
           "p_faster": None, "runs_needed": None, "told_apart": False}  # fmt: skip
 
 
-def said(of: dict[str, Any], pairs: int = 3, runs: int = 3) -> str:
+def said(of, pairs=3, runs=3):
     compared = [{"submission_id": each, "run_seconds": [1.0] * runs} for each in "ab"]
     comparison = {"submissions": compared, "pairs": [of] * pairs}
     return pair_sentence(of, comparison).replace("\u00a0", " ")
 
 
-def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value() -> None:
+def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value():
     assert said(pair()) == (
         "A is significantly faster than B (p = 0.003, by Holm over 3 pairs): B takes 1.25 times "
         "as long as A (95 % interval 1.11 to 1.33). A run of A beats a run of B in 96 % of all "
@@ -343,7 +339,7 @@ def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value() -> None
     assert "A run of B beats a run of A in 90 %" in words
 
 
-def test_a_gap_within_chance_says_how_many_runs_would_tell() -> None:
+def test_a_gap_within_chance_says_how_many_runs_would_tell():
     words = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
     assert words.startswith(
         "These runs cannot tell A and B apart (p = 0.3, by Holm over 3 pairs; a gap under 6.7 % "
@@ -355,12 +351,12 @@ def test_a_gap_within_chance_says_how_many_runs_would_tell() -> None:
     assert words.endswith("which may be chance.")
 
 
-def test_a_single_run_and_no_run_tell_nothing() -> None:
+def test_a_single_run_and_no_run_tell_nothing():
     assert "a single run has no spread" in said(pair(**SINGLE))
     assert "no run that reached the target" in said(pair(**SINGLE, ratio=None))
 
 
-def test_a_pair_is_seen_from_either_side() -> None:
+def test_a_pair_is_seen_from_either_side():
     pairs = [pair()]
     seen = against(pairs, "b", "a")
 
@@ -371,7 +367,7 @@ def test_a_pair_is_seen_from_either_side() -> None:
     assert against(pairs, "a", "a") is None
 
 
-def test_a_confidence_never_reads_as_certainty() -> None:
+def test_a_confidence_never_reads_as_certainty():
     assert [probability(p) for p in (None, 0.9999, 0.5, 0.0)] == [
         "–",
         "> 0.999",
@@ -380,7 +376,7 @@ def test_a_confidence_never_reads_as_certainty() -> None:
     ]
 
 
-def test_a_side_is_named_by_what_tells_it_apart(make: Make) -> None:
+def test_a_side_is_named_by_what_tells_it_apart(make):
     one = make["submission"](id="a")
     epyc = make["system"](name="box", accelerator=None, processor="AMD EPYC 9654")
     bare = make["system"](name="box", accelerator=None, processor="some processor")
@@ -399,7 +395,7 @@ def test_a_side_is_named_by_what_tells_it_apart(make: Make) -> None:
     assert side_names([one, one])[0] == f"{hardware(one)}, {byline(one)}"
 
 
-def test_rows_say_whether_they_differ_and_by_how_much(make: Make) -> None:
+def test_rows_say_whether_they_differ_and_by_how_much(make):
     one = make["submission"](id="a")
     system = make["system"](accelerator="H200", accelerator_count=8)
     settings = {"batch_size": 128, "warmup": 0.3}
@@ -425,14 +421,14 @@ def test_rows_say_whether_they_differ_and_by_how_much(make: Make) -> None:
     assert "Processor" not in left
 
 
-def test_inference_entries_are_compared_by_what_they_state(make: Make) -> None:
+def test_inference_entries_are_compared_by_what_they_state(make):
     entry = make["inference_submission"](id="a")
     groups = comparison_groups([entry, entry], make["benchmark"]()["target"], {})
     names = [row.name for row in groups[0].rows]
     assert names == ["Latency of one item", "Cost of 10,000 items", "Quality", "Evidence"]
 
 
-def test_the_address_of_a_comparison_has_its_ids_in_one() -> None:
+def test_the_address_of_a_comparison_has_its_ids_in_one():
     assert compare_link(["a", "b"], rows="different") == "/compare?ids=a,b&rows=different"
     assert compare_link(["&x"]) == "/compare?ids=%26x"
 
@@ -445,12 +441,12 @@ NO_CLAIMED_LATENCY = {
 }
 
 
-def test_runs_are_expected_to_reach_the_target_where_the_reference_does(make: Make) -> None:
+def test_runs_are_expected_to_reach_the_target_where_the_reference_does(make):
     assert expected_evaluations(make["verification"]()) == 8
     assert expected_evaluations(make["verification"](control_points=[])) is None
 
 
-def test_a_loss_is_reached_from_above(make: Make) -> None:
+def test_a_loss_is_reached_from_above(make):
     falling = [{"index": i, "mean": m, "lower": m, "upper": m} for i, m in enumerate([3.0, 1.0], 1)]
     target = {"metric": "loss", "value": 1.5, "unit": "nats/byte", "direction": "lower"}
     assert expected_evaluations(make["verification"](control_points=falling, target=target)) == 2
@@ -483,11 +479,11 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
         ),
     ],
 )
-def test_every_state_is_one_sentence(make: Make, changes: dict[str, Any], words: str) -> None:
+def test_every_state_is_one_sentence(make, changes, words):
     assert words in state_sentence(make["verification"](**changes))
 
 
-def test_the_table_twin_has_every_evaluation_with_its_band(make: Make) -> None:
+def test_the_table_twin_has_every_evaluation_with_its_band(make):
     rows = replay_rows(make["verification"]())
     assert len(rows) == 3 * 8
     assert rows[3]["band"]["index"] == 4

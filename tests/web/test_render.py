@@ -22,16 +22,16 @@ Read = Callable[[str], str]
 class Tags(HTMLParser):
     """Collects what could run or load something."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.scripts: list[dict[str, str | None]] = []
-        self.links: list[str] = []
-        self.handlers: list[str] = []
-        self.names: list[str] = []
-        self.images: list[str] = []
+        self.scripts = []
+        self.links = []
+        self.handlers = []
+        self.names = []
+        self.images = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.names.append(tag)
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
         self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
@@ -41,22 +41,22 @@ class Tags(HTMLParser):
             self.scripts.append(dict(attrs))
 
 
-def benchmark_page(make: Make, board: View, **filters: Any) -> str:
+def benchmark_page(make, board, **filters):
     benchmark = make["benchmark"]()
     return render("benchmark.html", benchmark=benchmark, board=board, filters=filters)
 
 
-def verification_page(make: Make, verification: View) -> str:
+def verification_page(make, verification):
     return render("verification.html", **make["verification_page"](verification))
 
 
-def submission_page(make: Make, submission: View, **changes: Any) -> str:
+def submission_page(make, submission, **changes):
     context = make["submission_page"](submission=submission, **changes)
     return render("submission.html", **context)
 
 
 @pytest.fixture
-def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
+def hostile_pages(make, busy_board, hostile):
     """Every page with the hostile text wherever a stranger can write."""
     system = make["system"](name=hostile, processor=hostile, accelerator=hostile)
     entry = make["entry"](model=hostile, submitter=hostile, system=system, framework=hostile)
@@ -116,7 +116,7 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
     ]
 
 
-def test_the_context_of_every_page_is_written_down() -> None:
+def test_the_context_of_every_page_is_written_down():
     pages = [path for path in TEMPLATES.rglob("*.html") if "{% extends" in path.read_text()]
     unknown = [page.name for page in pages if page.name not in str(web.render.__doc__)]
 
@@ -125,7 +125,7 @@ def test_the_context_of_every_page_is_written_down() -> None:
     assert unknown == ["base.html"], "write their contexts on top of web/render.py"
 
 
-def test_a_strangers_text_is_never_markup(hostile_pages: list[str]) -> None:
+def test_a_strangers_text_is_never_markup(hostile_pages):
     for page in hostile_pages:
         tags = Tags(page)
         assert "&lt;script&gt;alert(1)" in page
@@ -135,9 +135,7 @@ def test_a_strangers_text_is_never_markup(hostile_pages: list[str]) -> None:
         assert all((script["src"] or "").startswith("/static/") for script in tags.scripts)
 
 
-def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
-    make: Make, busy_board: View
-) -> None:
+def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(make, busy_board):
     page = benchmark_page(make, busy_board)
     tags = Tags(page)
     assert [script["src"] for script in tags.scripts] == [
@@ -150,9 +148,7 @@ def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
     assert "style=" not in page
 
 
-def test_the_board_shows_intervals_runs_and_evidence(
-    make: Make, busy_board: View, read: Read
-) -> None:
+def test_the_board_shows_intervals_runs_and_evidence(make, busy_board, read):
     words = read(benchmark_page(make, busy_board, columns="cv")).replace("\u00a0", " ")
     assert "0.790 to 0.910 s" in words
     assert "6.3 % 3 sealed runs" in words
@@ -160,9 +156,7 @@ def test_the_board_shows_intervals_runs_and_evidence(
         assert word in words
 
 
-def test_a_measured_row_shows_our_time_with_its_interval_and_the_claimed_one_small(
-    make: Make, read: Read
-) -> None:
+def test_a_measured_row_shows_our_time_with_its_interval_and_the_claimed_one_small(make, read):
     entry = make["entry"](
         tta_seconds=2.29, claimed_seconds=2.29, measured_seconds=2.75,
         measured_low_seconds=2.61, measured_high_seconds=2.9, measured_runs=10,
@@ -176,7 +170,7 @@ def test_a_measured_row_shows_our_time_with_its_interval_and_the_claimed_one_sma
     assert "also demo, eve and 1 more" in words
 
 
-def test_claims_stand_apart_with_a_provisional_place_in_brackets(make: Make, read: Read) -> None:
+def test_claims_stand_apart_with_a_provisional_place_in_brackets(make, read):
     claim = make["entry"](
         submission_id="b", rank=None, provisional_rank=2, status="claimed",
         unranked_reason="claimed, not measured here",
@@ -201,7 +195,7 @@ def test_claims_stand_apart_with_a_provisional_place_in_brackets(make: Make, rea
     assert "Nothing measured yet" not in waiting
 
 
-def test_a_row_that_its_runs_cannot_tell_from_a_better_one_says_so(make: Make, read: Read) -> None:
+def test_a_row_that_its_runs_cannot_tell_from_a_better_one_says_so(make, read):
     near = make["entry"](submission_id="b", rank=2, not_separated_from=1, visible_gap_percent=6.1)
     words = read(benchmark_page(make, make["board"](make["entry"](), near)))
 
@@ -209,9 +203,7 @@ def test_a_row_that_its_runs_cannot_tell_from_a_better_one_says_so(make: Make, r
     assert "statistically" not in words
 
 
-def test_a_published_row_names_its_source_and_the_board_whose_trademark_it_is(
-    make: Make, read: Read
-) -> None:
+def test_a_published_row_names_its_source_and_the_board_whose_trademark_it_is(make, read):
     source = {"name": "MLPerf v5.1", "url": "https://example.org/v5.1", "commit": "ab" * 20}
     board = make["board"](make["entry"](evidence="published", source=source))
     benchmark = make["benchmark"](id="mlperf-v5.1-flux1")
@@ -226,7 +218,7 @@ def test_a_published_row_names_its_source_and_the_board_whose_trademark_it_is(
     assert "not reviewed by the publisher" in read(benchmark_page(make, board))
 
 
-def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
+def test_a_lens_is_announced_and_can_be_left(make, read):
     lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun.",
             "official_clock": "dawnbench", "official_target": 97.5}  # fmt: skip
     price = {
@@ -249,13 +241,13 @@ def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
     assert "Not the official" not in official
 
 
-def test_an_absent_cost_says_that_it_is_not_ranked(make: Make) -> None:
+def test_an_absent_cost_says_that_it_is_not_ranked(make):
     priced = make["entry"](submission_id="priced", rank=None)
     page = benchmark_page(make, make["board"](make["entry"](cost_usd=None), priced), columns="cost")
     assert page.count('title="not ranked by cost"') == 1
 
 
-def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Read) -> None:
+def test_a_column_that_nobody_has_a_figure_for_is_left_out(make, read):
     bare = {"cost_usd": None, "epochs_to_target": None}
     usual = benchmark_page(make, make["board"](make["entry"](**bare)))
     every = ",".join(column.name for column in TRAIN)
@@ -293,9 +285,7 @@ def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Rea
     assert page.split("<tbody>")[1].split("</tr>")[0].count("<td") == columns
 
 
-def test_a_row_is_led_by_its_hardware_and_by_its_model_where_models_alone_differ(
-    make: Make, read: Read
-) -> None:
+def test_a_row_is_led_by_its_hardware_and_by_its_model_where_models_alone_differ(make, read):
     system = make["system"](name="node 7", accelerator="NVIDIA H200 NVL", accelerator_count=8)
     rows = [make["entry"](submission_id=name, system=system) for name in ("a", "b")]
     alike = benchmark_page(make, make["board"](*rows))
@@ -315,7 +305,7 @@ def test_a_row_is_led_by_its_hardware_and_by_its_model_where_models_alone_differ
     )
 
 
-def test_pages_are_numbered_and_one_too_far_says_so(make: Make, read: Read) -> None:
+def test_pages_are_numbered_and_one_too_far_says_so(make, read):
     board = make["board"](make["entry"](), total=5000, first=51)
     page = benchmark_page(make, board, page=2, sort="cost")
     assert "51–51 of 5,000" in read(page)
@@ -332,37 +322,31 @@ def test_pages_are_numbered_and_one_too_far_says_so(make: Make, read: Read) -> N
     assert 'class="pages"' not in benchmark_page(make, make["board"](make["entry"]()))
 
 
-def test_a_board_sorted_by_something_else_stands_in_that_order(
-    make: Make, bare_entry: View
-) -> None:
+def test_a_board_sorted_by_something_else_stands_in_that_order(make, bare_entry):
     board = make["board"](bare_entry, make["entry"](submission_id="ranked"))
     page = benchmark_page(make, board, sort="model")
     assert page.index(bare_entry["submission_id"]) < page.index("/submissions/ranked")
     assert "rowgroup" not in page
 
 
-def test_unranked_entries_stand_beneath_with_their_reason(
-    make: Make, bare_entry: View, read: Read
-) -> None:
+def test_unranked_entries_stand_beneath_with_their_reason(make, bare_entry, read):
     page = benchmark_page(make, make["board"](make["entry"](), bare_entry))
     words = read(page)
     assert words.index("0.853") < words.index("Not ranked") < words.index("did not reach")
 
 
-def test_a_board_of_unranked_entries_alone_has_no_chart(make: Make, bare_entry: View) -> None:
+def test_a_board_of_unranked_entries_alone_has_no_chart(make, bare_entry):
     assert "data-chart=" not in benchmark_page(make, make["board"](bare_entry))
 
 
-def test_an_empty_board_says_how_to_submit(make: Make) -> None:
+def test_an_empty_board_says_how_to_submit(make):
     page = benchmark_page(make, make["board"]())
     assert "finishline submit" in page
     assert "No submissions yet" in page
     assert "charts.js" not in page
 
 
-def test_a_board_tells_what_its_embargo_hides_and_until_when_it_takes_submissions(
-    make: Make, read: Read
-) -> None:
+def test_a_board_tells_what_its_embargo_hides_and_until_when_it_takes_submissions(make, read):
     dates = [
         ("Closes", "2026-12-01T00:00:00+00:00"),
         ("Results under embargo until", "2026-12-24T00:00:00+00:00"),
@@ -376,12 +360,12 @@ def test_a_board_tells_what_its_embargo_hides_and_until_when_it_takes_submission
     assert "Submissions that arrive after" not in read(render("benchmark.html", **context))
 
 
-def test_filters_that_fit_nothing_can_be_cleared(make: Make) -> None:
+def test_filters_that_fit_nothing_can_be_cleared(make):
     page = benchmark_page(make, make["board"](), status="verified")
     assert "No match." in page
 
 
-def test_the_filter_form_and_its_twins_keep_the_query(make: Make, busy_board: View) -> None:
+def test_the_filter_form_and_its_twins_keep_the_query(make, busy_board):
     page = benchmark_page(make, busy_board, division="open", q="cnn", sort="cv", columns="cv")
     assert '<input type="hidden" name="division" value="open">' in page
     assert 'value="cnn"' in page
@@ -393,7 +377,7 @@ def test_the_filter_form_and_its_twins_keep_the_query(make: Make, busy_board: Vi
     assert 'aria-sort="ascending"' in page
 
 
-def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
+def test_a_submission_page_explains_its_score(make, read):
     submission = make["submission"]()
     words = read(submission_page(make, submission, tab="scoring"))
     assert "Drop the fastest and the slowest of 3, mean of the rest." in words
@@ -405,7 +389,7 @@ def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
     assert "with torch 2.13.0, imported" in published  # Nobody knows when it was submitted.
 
 
-def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
+def test_a_submission_of_absent_figures_renders(make, read):
     pages = {
         tab: submission_page(make, make["bare_submission"](evidence="claimed"), tab=tab)
         for tab, _ in TABS
@@ -418,15 +402,13 @@ def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
     assert "no interval below three runs" not in read(page)
 
 
-def test_the_curves_of_a_submission_have_a_table_twin(make: Make, curves: list[View]) -> None:
+def test_the_curves_of_a_submission_have_a_table_twin(make, curves):
     page = submission_page(make, make["submission"](), curves=curves, tab="runs")
     assert page.count('<td class="mono">run_1.log</td>') == 8 + 1
     assert 'href="#evaluations"' in page
 
 
-def test_an_ended_verification_shows_its_verdict_and_asks_for_nothing_live(
-    make: Make, read: Read
-) -> None:
+def test_an_ended_verification_shows_its_verdict_and_asks_for_nothing_live(make, read):
     page = verification_page(make, make["verification"]())
     words = read(page)
     assert "supports the claim" in words
@@ -436,7 +418,7 @@ def test_an_ended_verification_shows_its_verdict_and_asks_for_nothing_live(
     assert static_url("replay.js") not in page
 
 
-def test_a_waiting_verification_says_why_and_follows_its_events(make: Make, read: Read) -> None:
+def test_a_waiting_verification_says_why_and_follows_its_events(make, read):
     page = verification_page(make, make["queued_verification"]())
     assert "No worker is connected" in read(page)
     assert 'data-events="/api/v1/verifications/ver-1/events"' in page
@@ -445,16 +427,14 @@ def test_a_waiting_verification_says_why_and_follows_its_events(make: Make, read
     assert "None" not in read(page)
 
 
-def test_a_verification_that_failed_or_was_cancelled_renders(make: Make, read: Read) -> None:
+def test_a_verification_that_failed_or_was_cancelled_renders(make, read):
     for state in ("failed", "cancelled"):
         changes = {"outcome": None, "report": None, "reasons": [], "control_points": []}
         words = read(verification_page(make, make["verification"](state=state, **changes)))
         assert re.search("(no|without a) result for the submission", words)
 
 
-def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
-    make: Make, read: Read
-) -> None:
+def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(make, read):
     page = verification_page(make, make["verification"]())
     text = read(page)
     assert "Not charged to a quota." in text
@@ -462,7 +442,7 @@ def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
     assert "epoch 2 &lt;b&gt;done&lt;/b&gt;" in page
 
 
-def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read: Read) -> None:
+def test_a_calibration_says_what_it_is_and_names_no_submission(make, read):
     calibration = make["verification"](kind="calibration", submission_id=None, outcome=None)
     calibration["report"] |= {"runs": [make["replay_run"](tta_seconds=0.66)]}
     page = render("verification.html", **make["verification_page"](calibration, submission=None))
@@ -475,7 +455,7 @@ def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read:
     assert "8 0.880 s 98.1 % reached" in text.replace("\u00a0", " ")
 
 
-def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
+def test_a_failed_run_shows_its_next_step(make, read):
     failure = {
         "kind": "submitter",
         "code": "training_diverged",
@@ -488,26 +468,26 @@ def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
     assert "The loss became NaN. Lower the learning rate." in words
 
 
-def test_empty_pages_say_what_to_do(make: Make, read: Read) -> None:
+def test_empty_pages_say_what_to_do(make, read):
     home = read(render("home.html", benchmarks=[], live=[], live_count=0, verdicts=[]))
     assert "Request one on the page of your submission" in home
     assert "no benchmark" in home
     assert "python -m worker" in read(render("workers.html", workers=[]))
 
 
-def test_an_error_page_shows_where_the_problem_is(read: Read) -> None:
+def test_an_error_page_shows_where_the_problem_is(read):
     problem = {"file": "run_1.log", "line": 17, "message": "time went backwards"}
     words = read(render("error.html", status=422, title="T", detail="D", problems=[problem]))
     assert "run_1.log" in words
     assert "17" in words
 
 
-def test_a_forgotten_context_is_an_error() -> None:
+def test_a_forgotten_context_is_an_error():
     with pytest.raises(UndefinedError, match="workers"):
         render("workers.html")
 
 
-def test_the_switch_between_kinds_stands_only_where_there_is_inference(make: Make) -> None:
+def test_the_switch_between_kinds_stands_only_where_there_is_inference(make):
     without = benchmark_page(make, make["board"](make["entry"]()))
     assert "Inference" not in without
     benchmark = make["benchmark"](inference_submissions=1, divisions=["closed"])
@@ -517,7 +497,7 @@ def test_the_switch_between_kinds_stands_only_where_there_is_inference(make: Mak
     assert ">Inference</a>" in page
 
 
-def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, read: Read) -> None:
+def test_an_inference_board_shows_latency_cost_quality_and_reasons(make, read):
     weak = make["inference_entry"](
         submission_id="weak",
         rank=None,
@@ -535,9 +515,7 @@ def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, r
     assert "time to accuracy" not in words.split("Take part")[0]
 
 
-def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(
-    make: Make, read: Read
-) -> None:
+def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(make, read):
     submission = make["inference_submission"](evidence="claimed")
     words = read(submission_page(make, submission)).replace("\u00a0", " ")
     assert "9.78 ms latency of one item" in words
@@ -550,7 +528,7 @@ def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(
     assert "finishline verify sub-1 --kind latency --watch" in history
 
 
-def test_a_quality_that_was_rescaled_says_so(make: Make) -> None:
+def test_a_quality_that_was_rescaled_says_so(make):
     result = {"given_in_percent": True, "eligible": True, "reached": True}
     submission = make["inference_submission"](result=result)
     page = submission_page(make, submission)
@@ -588,7 +566,7 @@ UNCLEAR = (
 )
 
 
-def test_no_page_has_a_wording_that_readers_did_not_understand() -> None:
+def test_no_page_has_a_wording_that_readers_did_not_understand():
     folder = Path(web.render.__file__).parent
     texts = [*folder.rglob("*.html"), *folder.rglob("*.js")]
     assert len(texts) > 50
@@ -597,7 +575,7 @@ def test_no_page_has_a_wording_that_readers_did_not_understand() -> None:
         assert not [phrase for phrase in UNCLEAR if phrase in words], path.name
 
 
-def test_the_times_of_a_board_have_one_unit_and_neighbours_read_apart() -> None:
+def test_the_times_of_a_board_have_one_unit_and_neighbours_read_apart():
     """As on two boards of MLPerf and DAWNBench: 24.2 s beside ten minutes, 75.67 beside 75.72."""
     shown = time_format([605.398, 24.204, None])
     assert [shown(seconds) for seconds in (24.204, 605.398, 7200.0, None)] == [
@@ -615,7 +593,7 @@ def test_the_times_of_a_board_have_one_unit_and_neighbours_read_apart() -> None:
     assert (time_format([120.0]).unit, time_format([]).unit) == ("min", "s")
 
 
-def test_a_definition_may_name_the_unit_of_its_boards() -> None:
+def test_a_definition_may_name_the_unit_of_its_boards():
     assert time_format([2.5, 9000.0], "s")(9000.0) == "9,000.00\u00a0s"
     assert time_format([2.5], "min")(2.5) == "0.0417\u00a0min"
     stopwatch = time_format([73.2, 73.8], "h:mm:ss")

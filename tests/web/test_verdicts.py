@@ -1,7 +1,5 @@
 """Verdicts, measurements, steps of a score and settings in words."""
 
-from typing import Any
-
 import pytest
 
 from web.run_measurements import (
@@ -22,7 +20,7 @@ from web.verdicts import (
 )
 
 
-def check(*codes: str, **changes: Any) -> dict[str, Any]:
+def check(*codes, **changes):
     messages = {
         "hardware_differs": "time was not compared: the claim was made on gpu-a, the replay on b",
     }
@@ -30,7 +28,7 @@ def check(*codes: str, **changes: Any) -> dict[str, Any]:
     return {"id": "v", "kind": "replay", "outcome": "verified", "reasons": reasons} | changes
 
 
-def test_a_page_says_why_the_time_was_not_compared() -> None:
+def test_a_page_says_why_the_time_was_not_compared():
     found = check("convergence_agrees", "hardware_differs")
     assert why_not_timed(found) == (
         "time was not compared: the claim was made on gpu-a, the replay on b"
@@ -39,7 +37,7 @@ def test_a_page_says_why_the_time_was_not_compared() -> None:
     assert why_not_timed(None) == "its time was not compared"
 
 
-def test_a_row_stands_as_its_evidence_with_the_check_of_a_claim() -> None:
+def test_a_row_stands_as_its_evidence_with_the_check_of_a_claim():
     claim = {"evidence": "claimed", "check": "epochs_agree", "withdrawal": None}
     assert standing_words(claim | {"evidence": "measured", "check": None}) == "measured"
     assert standing_words(claim) == "claimed · epochs agree"
@@ -47,16 +45,16 @@ def test_a_row_stands_as_its_evidence_with_the_check_of_a_claim() -> None:
     assert standing_words(claim | {"withdrawal": {"by": "alice"}}) == "withdrawn"
 
 
-def test_the_published_check_is_the_one_the_status_rests_on() -> None:
+def test_the_published_check_is_the_one_the_status_rests_on():
     assert published_check({"published_verification": "v"}, [check(id="u"), check()]) == check()
     assert published_check({"published_verification": None}, [check()]) is None
 
 
-def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off() -> None:
+def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off():
     """7, 8 and 7 whole epochs, whose curves cross the target after 6.89 on average."""
     whole = {"result": {"epochs_to_target": 7.3333}}
 
-    def judged(epochs: float) -> dict[str, Any]:
+    def judged(epochs):
         numbers = {"claimed_mean_epochs": epochs}
         return {"reasons": [{"code": "convergence_agrees", "numbers": numbers}, {"numbers": {}}]}
 
@@ -66,15 +64,15 @@ def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off() -
     assert not reads_between_evaluations({"reasons": []}, whole)
 
 
-def replay(*reasons: dict[str, Any]) -> dict[str, Any]:
+def replay(*reasons):
     return {"kind": "replay", "outcome": "verified", "reasons": list(reasons)}
 
 
-def reason(code: str, weight: str, message: str = "said", **numbers: float) -> dict[str, Any]:
+def reason(code, weight, message="said", **numbers):
     return {"code": code, "weight": weight, "message": message, "numbers": numbers}
 
 
-def test_the_four_checks_stand_in_one_order_whatever_was_compared() -> None:
+def test_the_four_checks_stand_in_one_order_whatever_was_compared():
     checks = verdict_checks(replay(reason("reached_target", "supports", "3 of 3 replays reached")))
 
     assert [check.name for check in checks] == [
@@ -84,7 +82,7 @@ def test_the_four_checks_stand_in_one_order_whatever_was_compared() -> None:
     assert checks[0].text == "3 of 3 replays reached."
 
 
-def test_a_fixed_stop_has_no_first_evaluation_at_the_target() -> None:
+def test_a_fixed_stop_has_no_first_evaluation_at_the_target():
     at_stop = reason("reached_target", "supports", mean=0.79, p_value=0.001)
     assert verdict_checks(replay(at_stop))[0].name == "Beat the target at the fixed stop"
 
@@ -100,12 +98,12 @@ def test_a_fixed_stop_has_no_first_evaluation_at_the_target() -> None:
         (33.0, "An epoch took 33× as long as claimed. Limit 1.5×."),
     ],
 )
-def test_the_speed_says_which_of_the_two_was_faster(ratio: float, said: str) -> None:
+def test_the_speed_says_which_of_the_two_was_faster(ratio, said):
     timed = reason("time_agrees", "supports", ratio=ratio, tolerated_ratio=1.5)
     assert verdict_checks(replay(timed))[3].text == said
 
 
-def test_the_heaviest_reason_speaks_for_its_check() -> None:
+def test_the_heaviest_reason_speaks_for_its_check():
     busy = reason("noisy_host", "note", "time was not compared: the worker was busy")
     slow = reason("slower_than_claimed", "rejects", ratio=2.0, tolerated_ratio=1.5)
     assert verdict_checks(replay(busy, slow))[3].word == "no"
@@ -113,22 +111,22 @@ def test_the_heaviest_reason_speaks_for_its_check() -> None:
     assert verdict_checks(replay(busy))[3].word == "not compared"
 
 
-def test_other_kinds_have_no_such_checks() -> None:
+def test_other_kinds_have_no_such_checks():
     assert verdict_checks({"kind": "latency", "outcome": "verified", "reasons": []}) == []
     assert verdict_checks({"kind": "replay", "outcome": None, "reasons": []}) == []
 
 
-def verification(*runs: dict[str, Any], utilisation: list[dict[str, Any]]) -> dict[str, Any]:
+def verification(*runs, utilisation):
     reported = [{"index": index, "telemetry": telemetry} for index, telemetry in enumerate(runs)]
     return {"report": {"runs": reported}, "utilisation": utilisation}
 
 
-def used(run: int, **figures: Any) -> dict[str, Any]:
+def used(run, **figures):
     nothing = dict.fromkeys(("samples_per_second", "achieved_flops", "utilisation", "missing"))
     return {"run": run} | nothing | figures
 
 
-def test_a_column_is_shown_where_a_run_fills_it_and_no_other() -> None:
+def test_a_column_is_shown_where_a_run_fills_it_and_no_other():
     shown = verification(
         {"energy_joules": None, "memory_peak_bytes": 3 * 2**20, "communication_share": 0.25},
         {"energy_joules": 5430.5, "memory_peak_bytes": None},
@@ -148,12 +146,12 @@ def test_a_column_is_shown_where_a_run_fills_it_and_no_other() -> None:
     ]
 
 
-def test_a_replay_without_telemetry_shows_no_column() -> None:
+def test_a_replay_without_telemetry_shows_no_column():
     assert measured_columns({"report": None, "utilisation": []}) == []
     assert measured_columns(verification({}, utilisation=[])) == []
 
 
-def test_why_no_run_tells_its_utilisation_is_said_once() -> None:
+def test_why_no_run_tells_its_utilisation_is_said_once():
     told = [used(0, missing="no measured roof")]
     assert why_no_utilisation(verification({}, utilisation=told)) == told[0]["missing"]
     assert why_no_utilisation(verification({}, utilisation=[used(0, utilisation=0.1)])) is None
@@ -163,21 +161,21 @@ def test_why_no_run_tells_its_utilisation_is_said_once() -> None:
 RULE = {"count": 5, "dropped": 1, "started": 5}
 
 
-def own(file: str, seconds: float | None) -> dict[str, Any]:
+def own(file, seconds):
     numbers = {"best quality": 98.1, "epoch": 7.0}
     formula = "seconds on the mlperf clock to the first evaluation with top1Accuracy >= 97.5"
     return {"name": f"TTA of {file}", "formula": formula, "numbers": numbers, "value": seconds,
             "unit": "s"}  # fmt: skip
 
 
-def step(name: str, numbers: dict[str, Any], value: float | None, unit: str) -> dict[str, Any]:
+def step(name, numbers, value, unit):
     return {"name": name, "formula": "a x b", "numbers": numbers, "value": value, "unit": unit}
 
 
 TIMES = {"a": 10.0, "b": 12.0, "c": 14.0, "d": 16.0, "e": None}
 
 
-def test_the_runs_are_one_step_that_says_which_of_them_count() -> None:
+def test_the_runs_are_one_step_that_says_which_of_them_count():
     steps = [own(file, seconds) for file, seconds in TIMES.items()]
     shown = shown_steps([*steps, step("TTA", TIMES, 14.0, "s")], RULE)
 
@@ -194,14 +192,14 @@ def test_the_runs_are_one_step_that_says_which_of_them_count() -> None:
     assert shown[1].numbers == {}
 
 
-def test_a_sum_that_does_not_come_out_is_not_written() -> None:
+def test_a_sum_that_does_not_come_out_is_not_written():
     shown = shown_steps([step("TTA", TIMES, 13.0, "s")], RULE)
 
     assert shown[0].working is None
     assert shown[0].numbers == TIMES
 
 
-def test_of_more_runs_than_count_the_median_window_counts() -> None:
+def test_of_more_runs_than_count_the_median_window_counts():
     rule = {"count": 3, "dropped": 1, "started": 3}
 
     uses = run_uses([30.0, 20.0, 21.0, 22.0, 10.0], rule)
@@ -211,7 +209,7 @@ def test_of_more_runs_than_count_the_median_window_counts() -> None:
     assert uses.count("not counted") == 2
 
 
-def test_the_first_that_converged_count_where_more_are_started() -> None:
+def test_the_first_that_converged_count_where_more_are_started():
     rule = {"count": 2, "dropped": 0, "started": 4}
     assert run_uses([None, 5.0, 4.0, 3.0], rule) == [
         "not counted",
@@ -249,13 +247,11 @@ def test_the_first_that_converged_count_where_more_are_started() -> None:
         (step("luck", {"a": 1.0}, 1.0, ""), None),
     ],
 )
-def test_each_rule_is_written_out_with_its_numbers(
-    given: dict[str, Any], working: str | None
-) -> None:
+def test_each_rule_is_written_out_with_its_numbers(given, working):
     assert shown_steps([given], RULE)[0].working == working
 
 
-def test_normalisation_multiplies_the_raw_time() -> None:
+def test_normalisation_multiplies_the_raw_time():
     steps = [
         step("normalisation", {}, 1.25, ""),
         step("TTA", {"raw TTA (s)": 80.0}, 100.0, "s"),
@@ -264,11 +260,11 @@ def test_normalisation_multiplies_the_raw_time() -> None:
     assert shown_steps(steps, None)[1].rule == "A × b."
 
 
-def test_a_long_sum_is_not_spelled_out() -> None:
+def test_a_long_sum_is_not_spelled_out():
     assert addends_over_count([2.0] * 12) == "24 / 12"
 
 
-def test_a_metric_keeps_its_case_and_a_unit_its_word() -> None:
+def test_a_metric_keeps_its_case_and_a_unit_its_word():
     convergence = {"name": "convergence", "unit": "samples_count"}
     assert convergence_unit({"steps": [convergence]}) == "samples"
     quality = {"name": "quality", "formula": "top1Accuracy as stated", "numbers": {}}
@@ -276,7 +272,7 @@ def test_a_metric_keeps_its_case_and_a_unit_its_word() -> None:
     assert shown[0].rule == "top1Accuracy as stated."
 
 
-def test_what_only_the_logs_state_follows_the_claims_own_settings() -> None:
+def test_what_only_the_logs_state_follows_the_claims_own_settings():
     runs = [{"settings": {"batch_size": 64.0, "opt_base_learning_rate": 0.00055}}] * 2
     submission = {"hyperparameters": {"batch_size": 64.0}, "runs": runs}
 
@@ -286,18 +282,18 @@ def test_what_only_the_logs_state_follows_the_claims_own_settings() -> None:
     ]
 
 
-def test_runs_that_differ_show_every_value() -> None:
+def test_runs_that_differ_show_every_value():
     runs = [{"settings": {"lora_rank": 16.0}}, {"settings": {"lora_rank": 32.0}}]
     found = stated_settings({"hyperparameters": {}, "runs": runs})
 
     assert [each.text for each in found] == ["16, 32"]
 
 
-def test_a_run_stored_without_its_settings_states_none() -> None:
+def test_a_run_stored_without_its_settings_states_none():
     assert stated_settings({"hyperparameters": {}, "runs": [{"settings": None}]}) == []
 
 
-def test_bars_share_the_scale_of_the_longest_run() -> None:
+def test_bars_share_the_scale_of_the_longest_run():
     short, long = {"train": 1.0, "init": 1.0}, {"train": 3.0, "init": 1.0, "idle": 0.0}
     bars = ledger_bars([{"ledger": short}, {"ledger": long}])
     assert [(s.phase, s.percent) for s in bars[0].segments] == [("init", 25.0), ("train", 25.0)]
@@ -306,7 +302,7 @@ def test_bars_share_the_scale_of_the_longest_run() -> None:
     assert [bar.total_seconds for bar in bars] == [2.0, 4.0]
 
 
-def test_a_run_without_a_ledger_has_an_empty_bar() -> None:
+def test_a_run_without_a_ledger_has_an_empty_bar():
     runs = [{"ledger": None}, {"ledger": {"train": 0.0}}]
     assert [bar.segments for bar in ledger_bars(runs)] == [(), ()]
     assert phases_used(runs) == []

@@ -11,9 +11,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from finishline.rules.verification.messages import (
-    ControlPoint,
-    LatencyOrder,
-    ReplayEvent,
     ReplayJob,
     TargetSpec,
     Training,
@@ -29,21 +26,21 @@ CHILD_WITH_FAKES = Path(__file__).with_name("child_with_fakes.py")
 @pytest.fixture
 def make_job():
     def make(
-        reference: str = "climb",
+        reference="climb",
         *,
-        seeds: tuple[int, ...] = (1,),
-        evaluations_in_a_row: int = 1,
-        control_points: tuple[ControlPoint, ...] = (),
-        hyperparameters: dict[str, float] | None = None,
-        data_set_sha256: str | None = "fake-data-set",
-        target: float = 97.5,
-        clock: str = "mlperf",
-        run_limit_seconds: float = 30.0,
-        hyperparameters_by_run: tuple[dict[str, float], ...] = (),
-        stop_at: str = "target",
-        latency: LatencyOrder | None = None,
-        precision: str | None = None,
-    ) -> ReplayJob:
+        seeds=(1,),
+        evaluations_in_a_row=1,
+        control_points=(),
+        hyperparameters=None,
+        data_set_sha256="fake-data-set",
+        target=97.5,
+        clock="mlperf",
+        run_limit_seconds=30.0,
+        hyperparameters_by_run=(),
+        stop_at="target",
+        latency=None,
+        precision=None,
+    ):
         tables = hyperparameters_by_run or [hyperparameters or {"batch_size": 64}] * len(seeds)
         measure = ("tta", "latency") if latency is not None else ("tta",)
         if not hyperparameters_by_run:
@@ -101,7 +98,7 @@ def system():
 
 
 @pytest.fixture
-def events() -> list[ReplayEvent]:
+def events():
     """The events an announcer made."""
     return []
 
@@ -123,7 +120,7 @@ class FakeServer:
     fence: int = 1
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def answer_to(self, kind: str) -> tuple[int, dict]:
+    def answer_to(self, kind):
         if self.answers.get(kind):
             scripted = self.answers[kind]
             return scripted.pop(0) if len(scripted) > 1 else scripted[0]
@@ -135,21 +132,21 @@ class FakeServer:
         }
         return 200, {"claim": grant, "evaluations": {"proceed": True, "reason": None}}.get(kind, {})
 
-    def bodies(self, kind: str) -> list[dict]:
+    def bodies(self, kind):
         return [body for posted, _, body in self.posts if posted == kind]
 
-    def tokens(self, kind: str) -> set[str]:
+    def tokens(self, kind):
         return {token for posted, token, _ in self.posts if posted == kind}
 
-    def fences(self, kind: str) -> set[str | None]:
+    def fences(self, kind):
         return {fence for posted, fence in self.fence_headers if posted == kind}
 
-    def events(self) -> list[dict]:
+    def events(self):
         """Those that were posted, once each."""
         posted = [event for body in self.bodies("evaluations") for event in body["events"]]
         return list({event["sequence"]: event for event in posted}.values())
 
-    def wait_for(self, condition, seconds: float = 30.0) -> None:
+    def wait_for(self, condition, seconds=30.0):
         with self.changed:
             assert self.changed.wait_for(condition, timeout=seconds), self.posts
 

@@ -12,7 +12,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import redis
@@ -366,19 +365,19 @@ class LoopConsumer:
     add_task_queue = Consumer.add_task_queue
     cancel_task_queue = Consumer.cancel_task_queue
 
-    def __init__(self, app: Celery, channel: Any) -> None:
+    def __init__(self, app, channel):
         self.app = app
-        self.taken: list[Any] = []
+        self.taken = []
         app.amqp.queues.select([QUEUE])
         self.task_consumer = app.amqp.TaskConsumer(channel, callbacks=[self._take])
         self.task_consumer.consume()
         self.asked = threading.Event()
 
-    def call_soon(self, ask: Any, *arguments: Any) -> None:
+    def call_soon(self, ask, *arguments):
         self.asking = lambda: ask(*arguments)
         self.asked.set()
 
-    def _take(self, body: Any, message: Any) -> None:
+    def _take(self, body, message):
         self.taken.append(body)
         message.ack()
 
@@ -391,17 +390,17 @@ def broker():
     app.close()
 
 
-def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broker: Any) -> None:
+def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broker):
     app, connection = broker
     consumer = LoopConsumer(app, connection.default_channel)
     state = WorkerState()
     worker = SimpleNamespace(consumer=consumer)
 
-    def send() -> None:
+    def send():
         for _ in range(2):
             app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
 
-    def drain() -> int:
+    def drain():
         try:
             while True:
                 connection.drain_events(timeout=0.1)
@@ -423,12 +422,12 @@ def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broke
         assert drain() == 4
 
 
-def test_without_a_connection_it_asks_again_later() -> None:
+def test_without_a_connection_it_asks_again_later():
     state = WorkerState(out=True)
-    asked: list[Any] = []
+    asked = []
     enough = threading.Event()
 
-    def call_soon(ask: Any, *arguments: Any) -> None:
+    def call_soon(ask, *arguments):
         asked.append(ask)
         ask(*arguments)
         if len(asked) == 2:
@@ -439,7 +438,7 @@ def test_without_a_connection_it_asks_again_later() -> None:
         assert enough.wait(10)
 
 
-def test_a_drained_worker_ends_once_it_takes_nothing(broker: Any) -> None:
+def test_a_drained_worker_ends_once_it_takes_nothing(broker):
     app, connection = broker
     consumer = LoopConsumer(app, connection.default_channel)
     state = WorkerState(paused=True)
@@ -457,12 +456,12 @@ def test_a_drained_worker_ends_once_it_takes_nothing(broker: Any) -> None:
     assert not consumer.task_consumer.consuming_from(QUEUE)
 
 
-def test_a_connection_whose_message_cannot_be_acknowledged_is_given_up(broker: Any) -> None:
+def test_a_connection_whose_message_cannot_be_acknowledged_is_given_up(broker):
     """As where the broker is away at the moment an attempt ends: nothing else would ever come."""
     app, connection = broker
     consumer = LoopConsumer(app, connection.default_channel)
     consumer.task_consumer.qos(prefetch_count=1)
-    held: list[Any] = []
+    held = []
     consumer.task_consumer.callbacks = [lambda _body, message: held.append(message)]
     state = WorkerState(busy=True)
     with Intake(SimpleNamespace(consumer=consumer), QUEUE, state):

@@ -23,7 +23,7 @@ def listing(tmp_path, monkeypatch):
     """Let nvidia-smi answer a text with an exit code, where CUDA shows some devices or all."""
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    def answer(text: str, *, code: int = 0, visible: str | None = None) -> Devices:
+    def answer(text, *, code=0, visible=None):
         tool = tmp_path / "nvidia-smi"
         (tmp_path / "said").write_text(text)
         tool.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexit {code}\n")

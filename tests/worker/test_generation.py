@@ -4,7 +4,6 @@ import json
 import time
 from dataclasses import asdict
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -53,11 +52,11 @@ def plain():
 class Watched:
     """A model of known waits that notes how it was called, and when each call ended."""
 
-    def __init__(self, first: float = 0.0, later: float = 0.0) -> None:
+    def __init__(self, first=0.0, later=0.0):
         self.waits = first, later
-        self.given: list[tuple[tuple[int, ...], object, bool]] = []
-        self.caches: list[object] = []
-        self.ended: list[float] = []
+        self.given = []
+        self.caches = []
+        self.ended = []
 
     def __call__(self, input_ids, past_key_values=None, use_cache=True):
         time.sleep(self.waits[0] if len(self.given) == 0 else self.waits[1])
@@ -156,7 +155,7 @@ def test_figures_are_those_reckoned_by_hand_and_p99_is_judged_of_few_requests():
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> str:
+def own(tmp_path):
     path = tmp_path / "own.py"
     path.write_text(MODEL)
     return str(path)

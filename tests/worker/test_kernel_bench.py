@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -55,7 +54,7 @@ processes = 2
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
@@ -114,7 +113,7 @@ def test_each_kernel_does_the_flops_it_is_counted_by():
 
 
 def test_an_accelerator_is_waited_for_before_and_after_each_call_of_a_kernel(monkeypatch):
-    told: list[str] = []
+    told = []
     monkeypatch.setattr(torch.cuda, "synchronize", told.append)
     calls = Calls(lambda _: told.append("call"), lambda: told.append("prepare"))
     taken = time_calls(calls, seconds=0, device="cuda:1")

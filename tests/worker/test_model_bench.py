@@ -2,7 +2,6 @@
 
 import json
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -54,7 +53,7 @@ CONVOLUTION = 100 * 8 * 3 * 9
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> str:
+def models(tmp_path):
     """A file of small models."""
     path = tmp_path / "models.py"
     path.write_text(MODELS)

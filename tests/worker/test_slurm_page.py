@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +32,7 @@ FINISHLINE_WORKER_NAME=node-2 exec "$@"
 
 
 @contextmanager
-def submitted(script: str, folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def submitted(script, folder, url):
     """A job of a script of the page, and the number of its batch shell."""
     (folder / "token").write_text("worker-token\n")
     python = f'#!/bin/bash\nshift 2\nexec {sys.executable} {WORKER_WITH_FAKES} "$@"\n'

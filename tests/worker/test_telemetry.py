@@ -147,11 +147,11 @@ class FakeNvml:
         self.lacking, self.driver, self.fallen = lacking, driver, None
         self.millijoules = {"GPU-a": 1_000, "GPU-b": 5_000}
 
-    def nvmlInit(self):  # noqa: N802
+    def nvmlInit(self):
         if not self.driver:
             raise NVMLError("driver not loaded")
 
-    def nvmlDeviceGetHandleByUUID(self, name):  # noqa: N802
+    def nvmlDeviceGetHandleByUUID(self, name):
         return name
 
     def __getattr__(self, name):
@@ -229,7 +229,7 @@ def test_without_the_library_there_are_no_sensors(monkeypatch):
 
 @pytest.fixture
 def package(tmp_path):
-    def make(index, *, microjoules, wraps_at=1_000_000):
+    def make(index, *, microjoules, wraps_at=1000000):
         folder = tmp_path / f"intel-rapl:{index}"
         folder.mkdir(exist_ok=True)
         (folder / "energy_uj").write_text(f"{microjoules}\n")

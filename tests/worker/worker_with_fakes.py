@@ -5,9 +5,6 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from celery import Celery
 
 import worker.__main__
 from worker.app import make_app
@@ -17,7 +14,7 @@ from worker.link import HELLO_SECONDS, HelloThread
 CHILD = (sys.executable, str(Path(__file__).with_name("child_with_fakes.py")))
 
 
-def make_app_with_timeout(*arguments: Any, **named: Any) -> Celery:
+def make_app_with_timeout(*arguments, **named):
     """The worker's application, whose broker waits as long for an acknowledgement as is said."""
     app = make_app(*arguments, **named)
     seconds = os.environ.get("TEST_VISIBILITY_SECONDS")
@@ -27,7 +24,7 @@ def make_app_with_timeout(*arguments: Any, **named: Any) -> Celery:
     return app
 
 
-def hello_thread(*arguments: Any, **named: Any) -> HelloThread:
+def hello_thread(*arguments, **named):
     """The worker's own, which says hello as often as the environment wants it."""
     seconds = float(os.environ.get("TEST_HELLO_SECONDS", HELLO_SECONDS))
     return HelloThread(*arguments, every_seconds=seconds, **named)

@@ -1,8 +1,7 @@
 """Trees of files that lie in memory, and the published ones on disk."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,14 +12,13 @@ from finishline.rules.archive.definitions import Definitions, tell_rounds
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.mlperf import Reader, score_log, score_set
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
 
 Files = Mapping[str, bytes | str]
 Record = dict[str, Any]
 
 
-def archive_of(files: Files, *, root: tuple[str, ...] = ("/", "tree")) -> Archive:
+def archive_of(files, *, root=("/", "tree")):
     contents = {
         (*root, *path.split("/")): content.encode() if isinstance(content, str) else content
         for path, content in files.items()
@@ -30,7 +28,7 @@ def archive_of(files: Files, *, root: tuple[str, ...] = ("/", "tree")) -> Archiv
         for place, content in sorted(contents.items())
     ]
 
-    def read(file: ArchiveFile, size: int) -> Iterator[bytes]:
+    def read(file, size):
         content = contents[file.place]
         return (content[i : i + size] for i in range(0, len(content), size))
 
@@ -38,18 +36,16 @@ def archive_of(files: Files, *, root: tuple[str, ...] = ("/", "tree")) -> Archiv
 
 
 @pytest.fixture(scope="session")
-def benchmarks(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+def benchmarks(shipped_benchmarks):
     """Every definition that is shipped."""
     return shipped_benchmarks
 
 
 @pytest.fixture
-def score_tree(benchmarks: dict[str, Benchmark]) -> Callable[..., list[Record]]:
+def score_tree(benchmarks):
     """The records of the submissions in a tree of files, given by path."""
 
-    def score(
-        files: Files, *, root: tuple[str, ...] = ("/", "tree"), **options: Any
-    ) -> list[Record]:
+    def score(files, *, root=("/", "tree"), **options):
         archive = archive_of(files, root=root)
         one_file = len(files) == 1 and "/" not in next(iter(files))
         found = find_submissions(archive, asked_for_file=one_file)
@@ -75,16 +71,16 @@ def score_tree(benchmarks: dict[str, Benchmark]) -> Callable[..., list[Record]]:
 
 
 @pytest.fixture(scope="session")
-def expected(archives: Path) -> Callable[[str], Any]:
+def expected(archives):
     """An expected.json of the published archives, by its path."""
     return lambda path: json.loads((archives / path).read_text())
 
 
 @pytest.fixture(scope="session")
-def published(archives: Path) -> Callable[[str], dict[str, bytes]]:
+def published(archives):
     """The files below a folder of the published archives, by path."""
 
-    def read(folder: str) -> dict[str, bytes]:
+    def read(folder):
         root = archives / folder
         return {
             path.relative_to(root).as_posix(): path.read_bytes()
@@ -98,7 +94,7 @@ def published(archives: Path) -> Callable[[str], dict[str, bytes]]:
 MINUTE = 60_000
 
 
-def mllog(key: str, time_ms: object, value: object = None, **metadata: object) -> str:
+def mllog(key, time_ms, value=None, **metadata):
     """One line in the spelling of MLPerf's own logger."""
     kinds = {"run_start": "INTERVAL_START", "run_stop": "INTERVAL_END"}
     line = {"namespace": "", "time_ms": time_ms, "event_type": kinds.get(key, "POINT_IN_TIME"),
@@ -107,27 +103,27 @@ def mllog(key: str, time_ms: object, value: object = None, **metadata: object) -
 
 
 @pytest.fixture
-def make_line() -> Callable[..., str]:
+def make_line():
     """One line of a log, by key, time, value and metadata."""
     return mllog
 
 
 @pytest.fixture
-def make_log() -> Callable[..., str]:
+def make_log():
     """A retinanet log: so many minutes from start to stop, 0.35 mAP at epoch 4."""
 
     def build(
-        minutes: float = 10.0,
+        minutes=10.0,
         *,
-        seed: int = 1,
-        status: str | None = "success",
-        batch_size: int = 256,
-        division: str = "closed",
-        benchmark: str = "retinanet",
-        quality: float = 0.35,
-        epochs: float = 4,
-        extra: str = "",
-    ) -> str:
+        seed=1,
+        status="success",
+        batch_size=256,
+        division="closed",
+        benchmark="retinanet",
+        quality=0.35,
+        epochs=4,
+        extra="",
+    ):
         start = 1_700_000_000_000
         stop = start + int(minutes * MINUTE)
         outcome = {} if status is None else {"status": status}
@@ -150,10 +146,10 @@ def make_log() -> Callable[..., str]:
 
 
 @pytest.fixture
-def make_package(make_log: Callable[..., str]) -> Callable[..., dict[str, bytes | str]]:
+def make_package(make_log):
     """A package of one retinanet set: five runs of 10 to 14 minutes, unless told otherwise."""
 
-    def build(logs: list[str] | None = None, **system: object) -> dict[str, bytes | str]:
+    def build(logs=None, **system):
         logs = logs or [make_log(10.0 + i, seed=i) for i in range(5)]
         filled = {"submitter": "ACME", "division": "closed", "system_name": "big",
                   "status": "Available cloud", "number_of_nodes": 1, "framework": "F"}  # fmt: skip

@@ -16,29 +16,29 @@ SET = "ACME/results/big"
 
 
 @pytest.fixture
-def score_tree(score_tree: Score) -> Score:
+def score_tree(score_tree):
     """The records of a tree in the folder of a round, unless a folder in it names another."""
     return partial(score_tree, root=("/", "v5.1"))
 
 
-def codes(record: Record, severity: str = "error") -> set[str]:
+def codes(record, severity="error"):
     return {p["code"] for p in record["problems"] if p["severity"] == severity}
 
 
-def package(benchmark: str, logs: list[str], **system: object) -> dict[str, bytes | str]:
+def package(benchmark, logs, **system):
     description = {"division": "closed", "system_name": "big", **system}
     runs = {f"{SET}/{benchmark}/result_{i}.txt": log for i, log in enumerate(logs)}
     return {**runs, "ACME/systems/big.json": json.dumps(description)}
 
 
-def without_evaluations(log: str) -> tuple[str, str]:
+def without_evaluations(log):
     """The log but for its evaluations and run_stop, and its run_stop."""
     lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
     return "".join(lines[:-1]), lines[-1]
 
 
-def v06_log(minutes: float, *, benchmark: str = "mask", status: str = "success") -> str:
-    def line(key: str, seconds: float, value: object = None, **metadata: object) -> str:
+def v06_log(minutes, *, benchmark="mask", status="success"):
+    def line(key, seconds, value=None, **metadata):
         return f":::MLL {seconds} {key}: {json.dumps({'value': value, 'metadata': metadata})}\n"
 
     stop = 1_560_000_000.5 + minutes * 60
@@ -52,7 +52,7 @@ def v06_log(minutes: float, *, benchmark: str = "mask", status: str = "success")
     )
 
 
-def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree: Score) -> None:
+def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree):
     logs = [v06_log(10.0 + i) for i in range(4)]
     files = package("mask", [*logs, v06_log(1.0, status="abort")])
     files["ACME/systems/big.json"] = (
@@ -69,13 +69,13 @@ def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree: S
     assert (told["submitter"], told["system_name"], told["framework"]) == ("ACME", "Big 1", "F 1")
 
 
-def test_a_description_that_is_neither_table_nor_lines_is_an_error(score_tree: Score) -> None:
+def test_a_description_that_is_neither_table_nor_lines_is_an_error(score_tree):
     files = package("mask", [v06_log(10.0 + i) for i in range(5)])
     files["ACME/systems/big.json"] = "see the entry"
     assert codes(score_tree(files)[0]) == {"bad_json"}
 
 
-def maskrcnn_log(make_log: Log, make_line: Log, minutes: float, values: list[object]) -> str:
+def maskrcnn_log(make_log, make_line, minutes, values):
     head, stop = without_evaluations(
         make_log(minutes, seed=int(minutes * 10), benchmark="maskrcnn")
     )
@@ -86,10 +86,8 @@ def maskrcnn_log(make_log: Log, make_line: Log, minutes: float, values: list[obj
     return head + measured + stop
 
 
-def test_two_metrics_in_one_line_are_one_evaluation(
-    score_tree: Score, make_log: Log, make_line: Log
-) -> None:
-    values: list[object] = [{"BBOX": 0.16, "SEGM": 0.17}, {"SEGM": 0.34, "BBOX": 0.378}]
+def test_two_metrics_in_one_line_are_one_evaluation(score_tree, make_log, make_line):
+    values = [{"BBOX": 0.16, "SEGM": 0.17}, {"SEGM": 0.34, "BBOX": 0.378}]
     logs = [maskrcnn_log(make_log, make_line, 10.0 + i, values) for i in range(5)]
     [record] = score_tree(package("maskrcnn", logs))
     assert (record["olympic_mean_seconds"], record["eligible"]) == (720, True)
@@ -109,9 +107,7 @@ def test_two_metrics_in_one_line_are_one_evaluation(
         0.378,
     ],
 )
-def test_a_table_without_each_metric_once_is_no_evaluation(
-    score_tree: Score, make_log: Log, make_line: Log, value: object
-) -> None:
+def test_a_table_without_each_metric_once_is_no_evaluation(score_tree, make_log, make_line, value):
     logs = [maskrcnn_log(make_log, make_line, 10.0 + i, [value]) for i in range(5)]
     [record] = score_tree(package("maskrcnn", logs))
     assert {run["evaluations"] for run in record["runs"]} == {0}
@@ -120,8 +116,8 @@ def test_a_table_without_each_metric_once_is_no_evaluation(
 
 
 def test_an_evaluation_after_run_stop_is_a_remark_and_reaches_nothing(
-    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
-) -> None:
+    score_tree, make_package, make_log, make_line
+):
     """A host may measure while another has seen the target: the clock may stop at once."""
     late = make_line("eval_accuracy", START + 3_600_000, 0.36, epoch_num=5)
     [record] = score_tree(
@@ -138,7 +134,7 @@ def test_an_evaluation_after_run_stop_is_a_remark_and_reaches_nothing(
     assert "success_without_target" in codes(record)
 
 
-def minigo_log(make_log: Log, make_line: Log, minutes: float) -> str:
+def minigo_log(make_log, make_line, minutes):
     """A run whose models play an hour after it, and later ones first."""
     head, stop = without_evaluations(make_log(minutes, seed=0, benchmark="minigo"))
     played = [
@@ -149,8 +145,8 @@ def minigo_log(make_log: Log, make_line: Log, minutes: float) -> str:
 
 
 def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
-    score_tree: Score, make_log: Log, make_line: Log
-) -> None:
+    score_tree, make_log, make_line
+):
     logs = [minigo_log(make_log, make_line, 10.0 + i) for i in range(10)]
     [record] = score_tree(package("minigo", logs))
     assert (record["olympic_mean_seconds"], record["eligible"]) == (14.5 * 60, True)
@@ -161,9 +157,7 @@ def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
     assert {"times_decrease", "same_seed"} <= codes(record)
 
 
-def test_stable_diffusion_may_number_its_checkpoints_by_steps(
-    score_tree: Score, make_log: Log, make_line: Log
-) -> None:
+def test_stable_diffusion_may_number_its_checkpoints_by_steps(score_tree, make_log, make_line):
     logs = []
     for i in range(10):
         head, stop = without_evaluations(
@@ -189,9 +183,7 @@ def test_stable_diffusion_may_number_its_checkpoints_by_steps(
 
 
 @pytest.mark.parametrize("name", ["result_run{}.txt", "result_4953-2405_{}.txt", "log-{}.log"])
-def test_results_may_be_named_otherwise_but_their_folder_tells(
-    score_tree: Score, make_package: Package, name: str
-) -> None:
+def test_results_may_be_named_otherwise_but_their_folder_tells(score_tree, make_package, name):
     files = {
         path.replace(f"result_{path[-5]}.txt", name.format(path[-5])): text
         for path, text in make_package().items()
@@ -205,9 +197,7 @@ def test_results_may_be_named_otherwise_but_their_folder_tells(
     assert codes(record, "warning") == ({"odd_name"} if ".log" in name else set())
 
 
-def test_what_is_wrong_with_every_line_is_said_once(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_what_is_wrong_with_every_line_is_said_once(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = logs[0].replace('"time_ms"', '"time_s"')
     [record] = score_tree(make_package(logs))
@@ -217,8 +207,8 @@ def test_what_is_wrong_with_every_line_is_said_once(
 
 
 def test_a_run_that_ended_before_it_started_counts_as_the_slowest(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+    score_tree, make_package, make_log
+):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = logs[0][: logs[0].index(":::MLLOG", logs[0].index("global_batch_size"))]
     [record] = score_tree(make_package(logs))
@@ -230,9 +220,7 @@ def test_a_run_that_ended_before_it_started_counts_as_the_slowest(
     assert told == {"no_run_start", "no_benchmark", "too_few_converged"}
 
 
-def test_a_run_whose_log_is_cut_off_did_not_finish(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_a_run_whose_log_is_cut_off_did_not_finish(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = logs[0][: logs[0].rindex('"key": "run_stop"') + 8]
     [record] = score_tree(make_package(logs))
@@ -242,25 +230,21 @@ def test_a_run_whose_log_is_cut_off_did_not_finish(
     assert codes(score_tree(make_package(logs))[0]) == {"bad_json"}
 
 
-def test_a_line_without_a_key_is_no_figures(
-    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
-) -> None:
+def test_a_line_without_a_key_is_no_figures(score_tree, make_package, make_log, make_line):
     keyless = make_line("", START, "ACME")
     [record] = score_tree(make_package([keyless + make_log(9.0 + i, seed=i) for i in range(5)]))
     assert (record["eligible"], codes(record, "warning")) == (True, {"bad_line"})
 
 
 @pytest.mark.parametrize("status", ["onprem", "Available", "cloud", "available in Cloud", "RDI"])
-def test_words_of_earlier_rounds_are_known(
-    score_tree: Score, make_package: Package, status: str
-) -> None:
+def test_words_of_earlier_rounds_are_known(score_tree, make_package, status):
     assert score_tree(make_package(status=status, division="Close"))[0]["problems"] == []
     assert codes(score_tree(make_package(status="sold"))[0], "warning") == {"unknown_value"}
 
 
 def test_a_set_handed_in_as_open_is_open_and_none_is_closed_by_its_description(
-    score_tree: Score, make_log: Log
-) -> None:
+    score_tree, make_log
+):
     """Where no definition held its logs against the reference."""
     logs = [make_log(10.0 + i, seed=i, benchmark="resnet") for i in range(5)]
     [record] = score_tree(package("resnet", logs, division="open"))
@@ -274,8 +258,6 @@ def test_a_set_handed_in_as_open_is_open_and_none_is_closed_by_its_description(
         assert codes(score_tree(package("resnet", said))[0]) == {"wrong_division"}
 
 
-def test_a_closed_set_with_a_verdict_is_not_opened_by_its_description(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_a_closed_set_with_a_verdict_is_not_opened_by_its_description(score_tree, make_package):
     [record] = score_tree(make_package(division="open"))
     assert (record["division"], codes(record)) == ("closed", {"wrong_division"})

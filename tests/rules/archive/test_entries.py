@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import HARDWARE_CLASS, read_claim
-from finishline.rules.submissions.descriptions import SystemDescription, read_system
+from finishline.rules.submissions.descriptions import read_system
 
 Record = dict[str, Any]
 
@@ -30,11 +29,11 @@ HEADERS = {
 }
 
 
-def codes(record: Record) -> set[str]:
+def codes(record):
     return {problem["code"] for problem in record["problems"]}
 
 
-def train(task: str, *rows: str, **changes: Any) -> dict[str, bytes | str]:
+def train(task, *rows, **changes):
     return {
         f"{task}/train/x.json": json.dumps(ENTRY | changes),
         f"{task}/train/x.tsv": "\n".join((HEADERS[task], *rows)),
@@ -49,7 +48,7 @@ def train(task: str, *rows: str, **changes: Any) -> dict[str, bytes | str]:
         ("SQuAD", "0.7499", "0.75"),
     ],
 )
-def test_every_task_has_its_own_target(score_tree: Score, task: str, below: str, at: str) -> None:
+def test_every_task_has_its_own_target(score_tree, task, below, at):
     [record] = score_tree(train(task, f"1\t0.5\t{below}", f"2.5\t1.0\t{at}", f"3\t2.0\t{below}"))
     assert (record["tta_seconds"], record["tta_epoch"], record["cost_usd"]) == (3600.0, 2.5, 3.0)
     assert (record["tta_display"], record["eligible"]) == ("1:00:00", True)
@@ -58,7 +57,7 @@ def test_every_task_has_its_own_target(score_tree: Score, task: str, below: str,
     assert codes(record) == {"below_threshold"}
 
 
-def test_hours_of_zero_and_a_missing_price_are_fine(score_tree: Score) -> None:
+def test_hours_of_zero_and_a_missing_price_are_fine(score_tree):
     [record] = score_tree(train("CIFAR10", "0\t0\t95", costPerHour=None))
     assert (record["tta_seconds"], record["cost_usd"], record["problems"]) == (0.0, None, [])
 
@@ -71,16 +70,14 @@ def test_hours_of_zero_and_a_missing_price_are_fine(score_tree: Score) -> None:
         ("SQuAD", {"f1Score": 0.8}, 0.0),
     ],
 )
-def test_inference_has_latency_and_cost(
-    score_tree: Score, task: str, said: dict[str, Any], cost: float | None
-) -> None:
+def test_inference_has_latency_and_cost(score_tree, task, said, cost):
     entry = ENTRY | said | {"latency": 12.5, "cost": cost}
     [record] = score_tree({f"{task}/inference/y.json": json.dumps(entry), "README.md": ""})
     assert (record["latency_ms"], record["eligible"], record["kind"]) == (12.5, True, "inference")
     assert record["cost_usd_per_10000"] == (None if cost is None else cost * 10_000)
 
 
-def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree: Score) -> None:
+def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree):
     entry = ENTRY | {"latency": 1.0, "f1Score": 82.52}
     [record] = score_tree({"SQuAD/inference/y.json": json.dumps(entry)})
     assert record["best_metric"] == pytest.approx(0.8252)
@@ -102,9 +99,7 @@ def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree: Score) -> 
         ),
     ],
 )
-def test_every_bad_field_is_told_at_once(
-    score_tree: Score, changes: dict[str, Any], wanted: set[str]
-) -> None:
+def test_every_bad_field_is_told_at_once(score_tree, changes, wanted):
     [record] = score_tree(train("CIFAR10", "1\t1\t95", **changes))
     assert (codes(record), record["eligible"]) == (wanted, False)
     assert record["tta_seconds"] == 3600.0
@@ -123,9 +118,7 @@ def test_every_bad_field_is_told_at_once(
         ((), "bad_tsv", 1),
     ],
 )
-def test_a_curve_that_is_none_gives_no_time(
-    score_tree: Score, rows: tuple[str, ...], code: str, line: int
-) -> None:
+def test_a_curve_that_is_none_gives_no_time(score_tree, rows, code, line):
     [record] = score_tree(train("CIFAR10", *rows))
     [problem] = record["problems"]
     place = (problem["code"], problem["line"], problem["file"])
@@ -133,7 +126,7 @@ def test_a_curve_that_is_none_gives_no_time(
     assert (record["tta_seconds"], record["eligible"]) == (None, False)
 
 
-def test_both_halves_of_an_entry_must_be_there(score_tree: Score) -> None:
+def test_both_halves_of_an_entry_must_be_there(score_tree):
     files = train("CIFAR10", "1\t1\t95")
     for name, code in (("json", "missing_json"), ("tsv", "missing_tsv")):
         left = {path: text for path, text in files.items() if not path.endswith(name)}
@@ -141,14 +134,14 @@ def test_both_halves_of_an_entry_must_be_there(score_tree: Score) -> None:
         assert (codes(record), record["eligible"]) == ({code}, False)
 
 
-def test_the_folder_given_may_be_the_innermost_one(score_tree: Score) -> None:
+def test_the_folder_given_may_be_the_innermost_one(score_tree):
     files = train("ImageNet", "1\t1\t70\t95")
     inner = {path.rpartition("/")[2]: text for path, text in files.items()}
     [record] = score_tree(inner, root=("/", "archive", "ImageNet", "train"))
     assert (record["path"], record["benchmark"], record["kind"]) == ("x.json", "ImageNet", "train")
 
 
-def test_outside_such_folders_a_curve_tells_its_task_by_its_columns(score_tree: Score) -> None:
+def test_outside_such_folders_a_curve_tells_its_task_by_its_columns(score_tree):
     rows = {"CIFAR10": "1\t1\t95", "ImageNet": "1\t1\t70\t95", "SQuAD": "1\t1\t0.8"}
     for task, row in rows.items():
         inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
@@ -156,7 +149,7 @@ def test_outside_such_folders_a_curve_tells_its_task_by_its_columns(score_tree: 
         assert (record["benchmark"], record["eligible"]) == (task, True)
 
 
-def test_a_json_that_belongs_to_nothing_is_left_alone(score_tree: Score) -> None:
+def test_a_json_that_belongs_to_nothing_is_left_alone(score_tree):
     assert score_tree({"package.json": "{}", "a/scaling.json": "{}"}) == []
 
 
@@ -186,16 +179,15 @@ DESCRIPTION = {
 }
 
 
-def describe(**others: Any) -> SystemDescription:
+def describe(**others):
     return read_system(json.dumps(DESCRIPTION | others).encode(), file="systems/hpf_n8.json")
 
 
-def system_of(**others: Any) -> dict[str, Any]:
-    system: dict[str, Any] = set_claim(RECORD, describe(**others))["system"]
-    return system
+def system_of(**others):
+    return set_claim(RECORD, describe(**others))["system"]
 
 
-def test_a_set_claims_what_its_package_says() -> None:
+def test_a_set_claims_what_its_package_says():
     assert set_claim(RECORD, describe()) == {
         "benchmark": "mlperf-v5.1-dlrm_dcnv2",
         "division": "closed",
@@ -218,15 +210,13 @@ def test_a_set_claims_what_its_package_says() -> None:
 
 
 @pytest.mark.parametrize("description", [describe(), None], ids=["described", "not described"])
-def test_the_claim_is_one_that_the_rules_accept(
-    benchmarks: dict[str, Benchmark], description: SystemDescription | None
-) -> None:
+def test_the_claim_is_one_that_the_rules_accept(benchmarks, description):
     content = json.dumps(set_claim(RECORD, description)).encode()
     claim = read_claim(content, file="submission.json", benchmarks=benchmarks, archive=True)
     assert (claim.organisation, claim.benchmark_id) == ("Cisco", "mlperf-v5.1-dlrm_dcnv2")
 
 
-def test_without_a_description_the_system_is_what_its_folder_is_called() -> None:
+def test_without_a_description_the_system_is_what_its_folder_is_called():
     claim = set_claim(RECORD, None)
     assert claim["system"] == {
         "name": "hpf_n8",
@@ -236,7 +226,7 @@ def test_without_a_description_the_system_is_what_its_folder_is_called() -> None
     assert claim["framework"] == NOT_STATED
 
 
-def test_systems_without_accelerators_are_compared_by_their_processors() -> None:
+def test_systems_without_accelerators_are_compared_by_their_processors():
     system = system_of(accelerators_per_node="0", accelerator_model_name="N/A")
     assert system["hardware_class"] == "16-intel-r-xeon-r-platinum-8592"
     assert system["accelerator_count"] == 0
@@ -247,22 +237,22 @@ def test_systems_without_accelerators_are_compared_by_their_processors() -> None
     ("text", "gib"),
     [("2 TB", 2048.0), ("512GB", 512.0), ("1,536 GiB", 1536.0), ("2.25 TB", 2304.0)],
 )
-def test_memory_is_read_in_every_usual_unit(text: str, gib: float) -> None:
+def test_memory_is_read_in_every_usual_unit(text, gib):
     assert system_of(number_of_nodes=1, host_memory_capacity=text)["memory_gib"] == gib
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "a lot", "24x 96GB", "2.048 TB", "-2 TB", "2 PB"])
-def test_memory_that_is_not_certain_is_left_out(text: str) -> None:
+def test_memory_that_is_not_certain_is_left_out(text):
     assert "memory_gib" not in system_of(host_memory_capacity=text)
 
 
-def test_any_name_makes_a_hardware_class() -> None:
+def test_any_name_makes_a_hardware_class():
     for name in ("", "ÄÖÜ", "x" * 500, "...", "a/../b"):
         system = system_of(accelerator_model_name=name, host_processor_model_name=name)
         assert HARDWARE_CLASS.fullmatch(system["hardware_class"])
 
 
-def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart() -> None:
+def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart():
     small = read_system(b'{"hardware": "tpuv2-8", "nodes": []}', file="entry.json")
     large = read_system(b'{"hardware": "tpuv2-512 + tpuv2-8"}', file="entry.json")
     record = RECORD | {"system": "tpu", "version": "0.5"}
@@ -271,12 +261,12 @@ def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart() -> None:
     assert systems[0]["hardware_class"] != systems[1]["hardware_class"]
 
 
-def test_a_benchmark_nobody_here_defines_is_named_by_round_and_name() -> None:
+def test_a_benchmark_nobody_here_defines_is_named_by_round_and_name():
     record = RECORD | {"definition": None, "version": "4.1", "benchmark": "stable_diffusion"}
     assert set_benchmark_id(record) == "mlperf-v4.1-stable_diffusion"
 
 
-def test_what_is_missing_is_left_out() -> None:
+def test_what_is_missing_is_left_out():
     assert "division" not in set_claim(RECORD | {"division": None}, None)
 
 
@@ -318,7 +308,7 @@ times = st.integers(1_699_999_999_990, 1_700_000_000_010) | scalars
 
 
 @st.composite
-def mllog_lines(draw: st.DrawFn) -> str:
+def mllog_lines(draw):
     line = {"namespace": "", "time_ms": draw(times), "event_type": "POINT_IN_TIME",
             "key": draw(keys), "value": draw(values),
             "metadata": draw(metadata | values)}  # fmt: skip
@@ -328,14 +318,14 @@ def mllog_lines(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def old_lines(draw: st.DrawFn) -> str:
+def old_lines(draw):
     key = draw(st.sampled_from(["run_start", "run_stop", "eval_accuracy", "seed", "run_final"]))
     value = draw(st.just("") | values.map(lambda value: ": " + json.dumps(value)))
     seconds = draw(st.floats(0, 2e9) | st.floats())
     return f":::MLPv0.5.0 resnet {seconds} (a.py:1) {key}{value}"
 
 
-def logs(lines: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+def logs(lines):
     text = st.lists(lines | st.text(max_size=30), max_size=14)
     end = st.sampled_from(["\n", "\r\n", "\r", "\n\n"])
     return st.builds(lambda parts, ending: ending.join(parts).encode("utf-8", "replace"), text, end)
@@ -365,7 +355,7 @@ entry_names = st.sampled_from(
 entries = st.dictionaries(entry_names, values).map(lambda entry: json.dumps(entry).encode())
 
 
-def check(records: list[dict[str, Any]]) -> None:
+def check(records):
     for record in records:
         json.dumps(record, allow_nan=False)
         for problem in record["problems"]:
@@ -375,11 +365,9 @@ def check(records: list[dict[str, Any]]) -> None:
 
 @calmly
 @given(texts=st.lists(any_log, min_size=1, max_size=4), system=values, scaling=values)
-def test_any_logs_in_a_package(
-    score_tree: ScoreBytes, texts: list[bytes], system: Any, scaling: Any
-) -> None:
+def test_any_logs_in_a_package(score_tree, texts, system, scaling):
     folder = "ACME/results/big/retinanet"
-    files: dict[str, bytes] = {f"{folder}/result_{i}.txt": text for i, text in enumerate(texts)}
+    files = {f"{folder}/result_{i}.txt": text for i, text in enumerate(texts)}
     files["ACME/systems/big.json"] = json.dumps(system).encode()
     files[f"{folder}/scaling.json"] = json.dumps({"scaling_factor": scaling}).encode()
     for every_line in (False, True):
@@ -390,7 +378,7 @@ def test_any_logs_in_a_package(
 
 @calmly
 @given(text=any_log, name=st.sampled_from(["a.txt", "a.log"]))
-def test_any_log_by_itself(score_tree: ScoreBytes, text: bytes, name: str) -> None:
+def test_any_log_by_itself(score_tree, text, name):
     check(score_tree({name: text}))
 
 
@@ -400,7 +388,7 @@ def test_any_log_by_itself(score_tree: ScoreBytes, text: bytes, name: str) -> No
     curve=curves | st.binary(max_size=100),
     task=st.sampled_from(["CIFAR10", "ImageNet", "SQuAD"]),
 )
-def test_any_entry(score_tree: ScoreBytes, entry: bytes, curve: bytes, task: str) -> None:
+def test_any_entry(score_tree, entry, curve, task):
     files = {}
     for kind in ("train", "inference"):
         files |= {f"{task}/{kind}/x.json": entry, f"{task}/{kind}/x.tsv": curve}
@@ -416,13 +404,13 @@ START_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def curve_log(make_log: Log, make_line: Log) -> Log:
+def curve_log(make_log, make_line):
     """A run of 10 minutes with an evaluation at each of four epochs more, so late in milliseconds.
 
     All end alike: at the same moment with the same quality.
     """
 
-    def build(late_ms: int = 0, **options: Any) -> str:
+    def build(late_ms=0, **options):
         started = make_line("run_start", START_MS)
         curve = [
             make_line("eval_accuracy", START_MS + 100 * i + late_ms, 0.02 * i, epoch_num=i / 10)
@@ -433,7 +421,7 @@ def curve_log(make_log: Log, make_line: Log) -> Log:
     return build
 
 
-def told(records: list[Record]) -> list[tuple[str, str, str]]:
+def told(records):
     return [
         (p["file"].rpartition("/")[2], p["message"], p["severity"])
         for record in records
@@ -443,8 +431,8 @@ def told(records: list[Record]) -> list[tuple[str, str, str]]:
 
 
 def test_a_run_that_differs_from_another_in_its_seed_alone_is_an_error(
-    score_tree: Score, make_package: Callable[..., dict[str, str]], curve_log: Log
-) -> None:
+    score_tree, make_package, curve_log
+):
     """Published: tinycorp's tinybox_green, BERT of v4.1, result_3.txt and result_8.txt."""
     logs = [curve_log(i, seed=i) for i in range(4)]
     alike = make_package([*logs, curve_log(2, seed=4)])

@@ -18,18 +18,16 @@ SET = "ACME/results/big/retinanet"
 
 
 @pytest.fixture
-def score_tree(score_tree: Score) -> Score:
+def score_tree(score_tree):
     """The records of a tree in the folder of a round, unless a folder in it names another."""
     return partial(score_tree, root=("/", "v5.1"))
 
 
-def codes(record: Record, severity: str | None = None) -> set[str]:
+def codes(record, severity=None):
     return {p["code"] for p in record["problems"] if severity in (None, p["severity"])}
 
 
-def test_the_mean_leaves_out_the_fastest_and_the_slowest(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_the_mean_leaves_out_the_fastest_and_the_slowest(score_tree, make_package):
     [record] = score_tree(make_package())
     assert record["olympic_mean_seconds"] == 12 * 60
     assert (record["path"], record["organisation"], record["system"]) == (SET, "ACME", "big")
@@ -39,8 +37,8 @@ def test_the_mean_leaves_out_the_fastest_and_the_slowest(
 
 
 def test_one_run_that_failed_is_the_slowest_and_two_make_no_result(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+    score_tree, make_package, make_log
+):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = make_log(1.0, seed=0, status="aborted")
     [record] = score_tree(make_package(logs))
@@ -55,26 +53,22 @@ def test_one_run_that_failed_is_the_slowest_and_two_make_no_result(
 
 @pytest.mark.parametrize("status", [None, "aborted", "Success"])
 def test_a_run_without_the_word_success_did_not_converge(
-    score_tree: Score, make_package: Package, make_log: Log, status: str | None
-) -> None:
+    score_tree, make_package, make_log, status
+):
     logs = [make_log(10.0 + i, seed=i) for i in range(4)]
     [record] = score_tree(make_package([*logs, make_log(9.0, seed=9, status=status)]))
     run = record["runs"][4]
     assert (run["converged"], run["tta_seconds"], run["stop_seconds"]) == (False, None, 540.0)
 
 
-def test_success_without_the_target_is_an_error(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_success_without_the_target_is_an_error(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(4)]
     [record] = score_tree(make_package([*logs, make_log(9.0, seed=9, quality=0.2)]))
     assert codes(record, "error") == {"success_without_target"}
     assert not record["runs"][4]["converged"]
 
 
-def test_the_target_may_be_reached_before_the_last_evaluation(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_the_target_may_be_reached_before_the_last_evaluation(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i, quality=0.5) for i in range(5)]
     logs = [log.replace('"value": 0.1', '"value": 0.4').replace("0.5", "0.2") for log in logs]
     [record] = score_tree(make_package(logs))
@@ -82,9 +76,7 @@ def test_the_target_may_be_reached_before_the_last_evaluation(
     assert {run["evaluations"] for run in record["runs"]} == {2}
 
 
-def test_of_more_runs_than_it_takes_the_median_window_counts(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_of_more_runs_than_it_takes_the_median_window_counts(score_tree, make_package, make_log):
     logs = [make_log(float(minutes), seed=minutes) for minutes in (10, 10, 11, 12, 13, 20, 30)]
     logs[1] = make_log(10.0, seed=99)
     [record] = score_tree(make_package(logs))
@@ -92,9 +84,7 @@ def test_of_more_runs_than_it_takes_the_median_window_counts(
     assert record["olympic_mean_seconds"] == 12 * 60
 
 
-def test_runs_stand_in_the_order_of_their_numbers(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_runs_stand_in_the_order_of_their_numbers(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(11)]
     [record] = score_tree(make_package(logs))
     assert [run["file"] for run in record["runs"]] == [f"result_{i}.txt" for i in range(11)]
@@ -109,23 +99,14 @@ def test_runs_stand_in_the_order_of_their_numbers(
         ({"seed": 1}, "same_seed", "error"),
     ],
 )
-def test_logs_that_disagree_are_told_on(
-    score_tree: Score,
-    make_package: Package,
-    make_log: Log,
-    change: dict[str, Any],
-    code: str,
-    severity: str,
-) -> None:
+def test_logs_that_disagree_are_told_on(score_tree, make_package, make_log, change, code, severity):
     logs = [make_log(10.0 + i, seed=i) for i in range(4)]
     [record] = score_tree(make_package([*logs, make_log(14.0, **({"seed": 4} | change))]))
     assert code in codes(record, severity)
     assert record["olympic_mean_seconds"] == 12 * 60
 
 
-def test_the_system_description_must_agree_and_be_there(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_the_system_description_must_agree_and_be_there(score_tree, make_package):
     [record] = score_tree(make_package(division="Open"))
     assert "wrong_division" in codes(record, "error")
     files = make_package()
@@ -136,9 +117,7 @@ def test_the_system_description_must_agree_and_be_there(
     assert codes(record, "error")
 
 
-def test_the_factor_is_ours_and_the_submitters_stands_beside_it(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_the_factor_is_ours_and_the_submitters_stands_beside_it(score_tree, make_package, make_log):
     """At batch size 288 the reference needs 4.0556 epochs: 4 are faster, and within the limit."""
     logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
     files = make_package(logs)
@@ -155,9 +134,7 @@ def test_the_factor_is_ours_and_the_submitters_stands_beside_it(
     assert codes(score_tree(broken)[0]) == {"bad_scaling"}
 
 
-def test_copies_of_a_log_are_flagged_wherever_they_are(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package):
     files = make_package()
     other = {path.replace("big", "small"): content for path, content in files.items()}
     first, second = score_tree(files | other)
@@ -165,10 +142,8 @@ def test_copies_of_a_log_are_flagged_wherever_they_are(
     assert "small/retinanet/result_0.txt" in first["problems"][0]["message"]
 
 
-def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(
-    score_tree: Score, make_log: Log
-) -> None:
-    files: dict[str, bytes | str] = {
+def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(score_tree, make_log):
+    files = {
         f"v3.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
         for i in range(10)
     }
@@ -178,9 +153,7 @@ def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(
     assert codes(record) >= {"unknown_benchmark"}
 
 
-def test_one_bad_file_never_hides_the_other_runs(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_one_bad_file_never_hides_the_other_runs(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(4)]
     for bad in ("", "\x00" * 100, "garbage\n", ":::MLLOG\n" * 3, '{"a": 1}', ":::MLPv0.5.0 x"):
         [record] = score_tree(make_package([*logs, bad]))
@@ -204,20 +177,16 @@ def test_one_bad_file_never_hides_the_other_runs(
     ids=["stop", "last", "earlier", "impossible", "back", "empty", "gzip"],
 )  # fmt: skip
 def test_a_log_with_an_impossible_figure_or_none_at_all_leaves_its_set_without_a_rank(
-    score_tree: Score,
-    make_package: Package,
-    make_log: Log,
-    change: Callable[[str], str | bytes],
-    code: str,
-) -> None:
+    score_tree, make_package, make_log, change, code
+):
     """Source: the archives' hostile/nan_stop; finite, increasing times and typed fields."""
-    logs: list[Any] = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = change(logs[0])
     [record] = score_tree(make_package(logs))
     assert (code in codes(record, "error"), record["eligible"]) == (True, False)
 
 
-def test_a_log_by_itself_is_read_line_by_line(score_tree: Score, make_log: Log) -> None:
+def test_a_log_by_itself_is_read_line_by_line(score_tree, make_log):
     [record] = score_tree({"run.txt": make_log(10.0, seed=3)})
     named = (record["path"], record["benchmark"], record["system"])
     assert named == ("run.txt", "retinanet", "big")
@@ -227,17 +196,15 @@ def test_a_log_by_itself_is_read_line_by_line(score_tree: Score, make_log: Log) 
     assert codes(record, "error") == {"bad_json"}
 
 
-def test_logs_among_the_code_of_a_package_are_nobodys_runs(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_logs_among_the_code_of_a_package_are_nobodys_runs(score_tree, make_package, make_log):
     others = {"ACME/benchmarks/requirements.txt": "torch", "notes/x.txt": make_log()}
     files = make_package() | others
     assert [record["path"] for record in score_tree(files)] == [SET, "notes/x.txt"]
 
 
 def test_every_record_has_the_same_keys_and_can_be_written_as_json(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+    score_tree, make_package, make_log
+):
     trees = make_package(), {"x.txt": ""}, {"y.log": make_log()}
     records = [record for tree in trees for record in score_tree(tree)]
     assert len({tuple(sorted(record)) for record in records}) == 1
@@ -248,13 +215,11 @@ def test_every_record_has_the_same_keys_and_can_be_written_as_json(
     ("folder", "version"),
     [("training_results_v4.1", "4.1"), ("v5.1", "5.1"), ("v0.5.0", "0.5"), ("cloud_v2.8", None)],
 )
-def test_the_version_of_the_rules_is_that_of_the_folder(folder: str, version: str | None) -> None:
+def test_the_version_of_the_rules_is_that_of_the_folder(folder, version):
     assert version_of(("/", "x", folder, "ACME")) == version
 
 
-def test_a_set_is_scored_by_the_definition_of_its_version(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_a_set_is_scored_by_the_definition_of_its_version(score_tree, make_package):
     definitions = []
     for folder in ("v5.1", "v5.0", "v3.0", "elsewhere"):
         tree = {f"{folder}/{path}": text for path, text in make_package().items()}
@@ -264,9 +229,7 @@ def test_a_set_is_scored_by_the_definition_of_its_version(
     assert definitions == [newest, "mlperf-v5.0-retinanet", None, newest]
 
 
-def test_results_may_be_numbered_with_a_time_stamp(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_results_may_be_numbered_with_a_time_stamp(score_tree, make_package):
     """Lambda's of v4.1: result_240928162719380693721_01.txt."""
     stamped = {
         path.replace("result_", "result_240928162719380693721_1"): text
@@ -277,9 +240,7 @@ def test_results_may_be_numbered_with_a_time_stamp(
     assert record["runs"][0]["file"] == "result_240928162719380693721_10.txt"
 
 
-def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not(
-    score_tree: Score, make_log: Log
-) -> None:
+def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not(score_tree, make_log):
     curve = "epoch\thours\ttop1Accuracy\n1\t0.5\t94.1\n"
     others = {"requirements.txt": "torch", "CIFAR10/train/a.tsv": curve}
     assert [r["path"] for r in score_tree(others)] == ["CIFAR10/train/a.tsv"]
@@ -288,16 +249,12 @@ def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not(
     assert len(score_tree({"x/0.txt": "Killed", "x/1.txt": ""})) == 2
 
 
-def test_tables_among_the_code_of_a_package_are_nobodys_curves(
-    score_tree: Score, make_package: Package
-) -> None:
+def test_tables_among_the_code_of_a_package_are_nobodys_curves(score_tree, make_package):
     code = {"ACME/benchmarks/tts/speakers.tsv": "a\tb", "ACME/benchmarks/squad/train/a.json": "{}"}
     assert [record["path"] for record in score_tree(make_package() | code)] == [SET]
 
 
-def test_a_set_without_any_evaluation_did_not_converge(
-    score_tree: Score, make_package: Package, make_log: Log
-) -> None:
+def test_a_set_without_any_evaluation_did_not_converge(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i).replace("eval_accuracy", "tracked") for i in range(5)]
     [record] = score_tree(make_package(logs))
     assert (record["runs_started"], record["runs_reached"]) == (5, 0)
@@ -307,7 +264,7 @@ def test_a_set_without_any_evaluation_did_not_converge(
     assert {p["expected"] for p in unevaluated} == {"an evaluation that reaches the target"}
 
 
-def old_log(benchmark: str, minutes: float, *, seeds: tuple[int, ...] = (), value: str) -> str:
+def old_log(benchmark, minutes, *, seeds=(), value):
     head = f":::MLPv0.5.0 {benchmark} "
     stop = 1541720000 + minutes * 60
     lines = [f"{head}1541720000.5 (a.py:1) run_start"]
@@ -317,7 +274,7 @@ def old_log(benchmark: str, minutes: float, *, seeds: tuple[int, ...] = (), valu
     return "\n".join(lines)
 
 
-def old_package(benchmark: str, logs: list[str]) -> dict[str, bytes | str]:
+def old_package(benchmark, logs):
     """A set of v0.5 in a folder that does not say so."""
     entry = {"division": "closed", "hardware": "Big", "nodes": [{"num_nodes": 2,
              "accelerator": "V100", "num_accelerators": 8}]}  # fmt: skip
@@ -333,9 +290,7 @@ def old_package(benchmark: str, logs: list[str]) -> dict[str, bytes | str]:
         ([(1, 2), (3, 4), (5, 1), (6, 7), (8, 9)], "warning", "same_seed"),
     ],
 )
-def test_v05_did_not_ask_for_seeds_but_none_may_repeat(
-    score_tree: Score, seeds: list[tuple[int, ...]], severity: str, code: str
-) -> None:
+def test_v05_did_not_ask_for_seeds_but_none_may_repeat(score_tree, seeds, severity, code):
     logs = [old_log("resnet", 10 + i, seeds=each, value="0.75") for i, each in enumerate(seeds)]
     [record] = score_tree(old_package("resnet", logs))
     assert (record["version"], codes(record)) == ("0.5", {code})
@@ -343,7 +298,7 @@ def test_v05_did_not_ask_for_seeds_but_none_may_repeat(
     assert (record["olympic_mean_seconds"], record["eligible"]) == (720, severity == "warning")
 
 
-def test_the_nodes_of_a_v05_entry_are_in_its_record(score_tree: Score) -> None:
+def test_the_nodes_of_a_v05_entry_are_in_its_record(score_tree):
     logs = [old_log("resnet", 10 + i, value="0.75") for i in range(5)]
     [record] = score_tree(old_package("resnet", logs))
     told = record["description"]
@@ -351,9 +306,7 @@ def test_the_nodes_of_a_v05_entry_are_in_its_record(score_tree: Score) -> None:
 
 
 @pytest.mark.parametrize(("mask", "reached"), [(0.34, 5), (0.33, 0)])
-def test_maskrcnn_converges_only_in_both_metrics(
-    score_tree: Score, mask: float, reached: int
-) -> None:
+def test_maskrcnn_converges_only_in_both_metrics(score_tree, mask, reached):
     value = f'{{"BBOX": 0.378, "SEGM": {mask}}}'
     logs = [old_log("maskrcnn", 10 + i, value=value) for i in range(5)]
     [record] = score_tree(old_package("maskrcnn", logs))
@@ -361,7 +314,7 @@ def test_maskrcnn_converges_only_in_both_metrics(
     assert ("success_without_target" in codes(record, "error")) == (reached == 0)
 
 
-def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree: Score) -> None:
+def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree):
     logs = [old_log("ncf", 1 + i, value="0.64" if i < 55 else "0.5") for i in range(100)]
     logs[55:] = [log.replace("true", "false") for log in logs[55:]]
     [record] = score_tree(old_package("ncf", logs))
@@ -372,7 +325,7 @@ def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree: Sc
     assert record["eligible"]
 
 
-def stable_diffusion_log(make_log: Log, make_line: Log, minutes: float, *, seed: int) -> str:
+def stable_diffusion_log(make_log, make_line, minutes, *, seed):
     """A run that is measured at three checkpoints, of which the second reaches both metrics."""
     log = make_log(minutes, seed=seed, benchmark="stable_diffusion", batch_size=1024)
     lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
@@ -388,8 +341,8 @@ def stable_diffusion_log(make_log: Log, make_line: Log, minutes: float, *, seed:
 
 
 def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
-    score_tree: Score, make_log: Log, make_line: Log
-) -> None:
+    score_tree, make_log, make_line
+):
     """At batch size 1024 the reference needs 2,839,273: (5 x 2.56 + 6 x 3.072) / 11 million."""
     logs = [stable_diffusion_log(make_log, make_line, 10.0 + i, seed=i) for i in range(10)]
     path = "v4.1/ACME/results/big/stable_diffusion"
@@ -401,8 +354,8 @@ def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
 
 
 def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
-    score_tree: Score, make_log: Log, make_line: Log
-) -> None:
+    score_tree, make_log, make_line
+):
     log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
     [record] = score_tree({"sd.txt": log}, root=("/", "elsewhere"))
     assert (record["benchmark"], record["runs"][0]["convergence"]) == (
@@ -413,8 +366,8 @@ def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
 
 
 def test_where_seeds_are_asked_for_ranks_may_share_none_with_another_run(
-    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
-) -> None:
+    score_tree, make_package, make_log, make_line
+):
     """Source: mlperf-logging, seed_checker: no seed of one run may be a seed of another."""
     start = 1_700_000_000_000
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]

@@ -17,7 +17,6 @@ from finishline.rules.archive.files import (
     published_on,
     source_name,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import mllog_lines, parse_run_log
 from finishline.rules.logs.mllog import read_preparation_seconds
 from finishline.rules.ranking.ranking import Metric, Standing, rank
@@ -36,13 +35,11 @@ from finishline.rules.submissions.claim import read_claim
         ("my-mlperf-v5.1-copy", None),
     ],
 )
-def test_a_round_has_its_day_where_a_source_has_it(benchmark_id: str, day: date | None) -> None:
+def test_a_round_has_its_day_where_a_source_has_it(benchmark_id, day):
     assert published_on(benchmark_id) == day
 
 
-def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(
-    shipped_benchmarks: dict[str, Benchmark],
-) -> None:
+def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(shipped_benchmarks):
     benchmarks = shipped_benchmarks
     known = next(name for name in benchmarks if name.startswith("mlperf-v5.1-"))
     claim = {
@@ -72,13 +69,13 @@ Score = Callable[..., list[Record]]
 
 
 @pytest.fixture
-def records(score_tree: Score, published: Callable[[str], dict[str, bytes]]) -> dict[str, Record]:
+def records(score_tree, published):
     return {record["path"]: record for record in score_tree(published("dawnbench/entries"))}
 
 
 @pytest.fixture(scope="module")
-def published_figures(expected: Callable[[str], Any]) -> dict[str, Any]:
-    return expected("dawnbench/expected.json")  # type: ignore[no-any-return]
+def published_figures(expected):
+    return expected("dawnbench/expected.json")
 
 
 FIGURES = {
@@ -94,9 +91,7 @@ FIGURES = {
 }  # fmt: skip
 
 
-def test_every_figure_is_the_published_one(
-    records: dict[str, Record], published_figures: dict[str, Any]
-) -> None:
+def test_every_figure_is_the_published_one(records, published_figures):
     assert len(records) == len(published_figures["entries"]) == 26
     for item in published_figures["entries"]:
         record = records[item["path"]]
@@ -121,13 +116,8 @@ BOARDS: list[tuple[str, str, Metric, str]] = [
 
 @pytest.mark.parametrize(("board", "kind", "metric", "figure"), BOARDS)
 def test_the_boards_have_the_published_order(
-    records: dict[str, Record],
-    published_figures: dict[str, Any],
-    board: str,
-    kind: str,
-    metric: Metric,
-    figure: str,
-) -> None:
+    records, published_figures, board, kind, metric, figure
+):
     standings = [
         Standing(
             submission_id=record["path"],
@@ -150,10 +140,8 @@ def test_the_boards_have_the_published_order(
 
 
 def test_every_malformed_state_is_refused_for_its_own_reason(
-    score_tree: Score,
-    published: Callable[[str], dict[str, bytes]],
-    published_figures: dict[str, Any],
-) -> None:
+    score_tree, published, published_figures
+):
     files = published("dawnbench/malformed")
     for number, state in published_figures["malformed"].items():
         own = {path: text for path, text in files.items() if path.startswith(f"{number}/")}
@@ -165,9 +153,7 @@ def test_every_malformed_state_is_refused_for_its_own_reason(
         assert all(p["expected"] for p in record["problems"] if p["code"] != "more")
 
 
-def test_all_malformed_states_at_once_hinder_no_entry(
-    score_tree: Score, published: Callable[[str], dict[str, bytes]]
-) -> None:
+def test_all_malformed_states_at_once_hinder_no_entry(score_tree, published):
     tree = {f"a/{path}": text for path, text in published("dawnbench/entries").items()}
     tree |= {f"b/{path}": text for path, text in published("dawnbench/malformed").items()}
     records = score_tree(tree)
@@ -176,30 +162,30 @@ def test_all_malformed_states_at_once_hinder_no_entry(
 
 
 @pytest.fixture(scope="module")
-def v51_files(published: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
+def v51_files(published):
     return published("mlperf/v5.1")
 
 
 @pytest.fixture
-def v51(score_tree: Score, v51_files: dict[str, bytes]) -> dict[str, Record]:
+def v51(score_tree, v51_files):
     return {record["path"]: record for record in score_tree(v51_files)}
 
 
 @pytest.fixture(scope="module")
-def groups(expected: Callable[[str], Any]) -> dict[str, Any]:
+def groups(expected):
     return {
         f"{group['org']}/results/{group['system']}/{group['benchmark']}": group
         for group in expected("mlperf/expected_v51.json")["groups"]
     }
 
 
-def same(first: float | None, second: float | None, rel: float = 1e-9) -> bool:
+def same(first, second, rel=1e-09):
     if first is None or second is None:
         return first is second
     return math.isclose(first, second, rel_tol=rel)
 
 
-def test_every_set_is_found_and_named(v51: dict[str, Record], groups: dict[str, Any]) -> None:
+def test_every_set_is_found_and_named(v51, groups):
     assert v51.keys() == groups.keys()
     for path, group in groups.items():
         record = v51[path]
@@ -208,9 +194,7 @@ def test_every_set_is_found_and_named(v51: dict[str, Record], groups: dict[str, 
         assert (record["n_runs"], record["global_batch_size"]) == (group["n_files"], group["gbs"])
 
 
-def test_every_time_and_score_is_that_of_the_checker(
-    v51: dict[str, Record], groups: dict[str, Any]
-) -> None:
+def test_every_time_and_score_is_that_of_the_checker(v51, groups):
     for path, group in groups.items():
         record = v51[path]
         assert same(record["olympic_mean_seconds"], group["olympic_unscaled_min"] * 60), path
@@ -220,7 +204,7 @@ def test_every_time_and_score_is_that_of_the_checker(
             assert same(record["cv_percent"], group["tta_cv_ddof0_pct"]), path
 
 
-def test_every_run_is_that_of_the_checker(v51: dict[str, Record], groups: dict[str, Any]) -> None:
+def test_every_run_is_that_of_the_checker(v51, groups):
     seen = 0
     for path, group in groups.items():
         by_file = {item["file"].rpartition("/")[2]: item for item in group["runs"]}
@@ -237,12 +221,8 @@ def test_every_run_is_that_of_the_checker(v51: dict[str, Record], groups: dict[s
 
 @pytest.mark.parametrize(("points", "pruned"), [("pruned_rcps", True), ("full_rcps", False)])
 def test_every_convergence_verdict_is_that_of_the_checker(
-    score_tree: Score,
-    v51_files: dict[str, bytes],
-    groups: dict[str, Any],
-    points: str,
-    pruned: bool,
-) -> None:
+    score_tree, v51_files, groups, points, pruned
+):
     for record in score_tree(v51_files, pruned=pruned):
         item = groups[record["path"]]["rcp"][points]
         rcp = record["rcp"]
@@ -254,9 +234,7 @@ def test_every_convergence_verdict_is_that_of_the_checker(
             assert same(rcp["lowest"], item["rcp_min"], 1e-4), record["path"]
 
 
-def test_a_copied_set_and_a_missing_factor_are_flagged_and_nothing_is_refused(
-    v51: dict[str, Record], groups: dict[str, Any]
-) -> None:
+def test_a_copied_set_and_a_missing_factor_are_flagged_and_nothing_is_refused(v51, groups):
     copied = {
         path for path, r in v51.items() if any(p["code"] == "identical_log" for p in r["problems"])
     }
@@ -270,11 +248,7 @@ def test_a_copied_set_and_a_missing_factor_are_flagged_and_nothing_is_refused(
         assert not any(p["code"] == "scaling_differs" for p in record["problems"])
 
 
-def test_every_v05_run_stops_when_it_was_published_to(
-    score_tree: Score,
-    published: Callable[[str], dict[str, bytes]],
-    expected: Callable[[str], Any],
-) -> None:
+def test_every_v05_run_stops_when_it_was_published_to(score_tree, published, expected):
     records = {record["path"]: record for record in score_tree(published("mlperf/v0.5"))}
     sets = expected("mlperf/expected_v05.json")
     assert len(records) == len(sets) == 8
@@ -300,9 +274,7 @@ def test_every_v05_run_stops_when_it_was_published_to(
         ("google/cloud_v2.512/resnet-tpuv2-512/results/tpu/resnet", 6.748),
     ],
 )
-def test_the_published_variation_of_v05(
-    score_tree: Score, published: Callable[[str], dict[str, bytes]], path: str, percent: float
-) -> None:
+def test_the_published_variation_of_v05(score_tree, published, path, percent):
     """Verma et al., "Demystifying the MLPerf Training Benchmark Suite"."""
     name = "v0.5.0/" + path
     files = {f"{name}/{file}": text for file, text in published(f"mlperf/v0.5/{name}").items()}
@@ -310,9 +282,7 @@ def test_the_published_variation_of_v05(
     assert record["cv_percent"] == pytest.approx(percent, abs=0.0005)
 
 
-def test_an_open_set_is_scored_without_a_convergence_check(
-    score_tree: Score, published: Callable[[str], dict[str, bytes]]
-) -> None:
+def test_an_open_set_is_scored_without_a_convergence_check(score_tree, published):
     [record] = score_tree(published("mlperf/synthetic_open"))
     assert (record["division"], record["rcp"]) == ("open", None)
     assert record["normalised_seconds"] == record["olympic_mean_seconds"] > 0
@@ -327,9 +297,7 @@ UNTRUSTED = {
 }  # fmt: skip
 
 
-def test_every_hostile_log_is_flagged_and_only_honest_times_come_out(
-    score_tree: Score, published: Callable[[str], dict[str, bytes]]
-) -> None:
+def test_every_hostile_log_is_flagged_and_only_honest_times_come_out(score_tree, published):
     logs = {name: text for name, text in published("mlperf/hostile").items() if "MANI" not in name}
     assert len(logs) == 18
     for name, text in logs.items():
@@ -345,9 +313,7 @@ def test_every_hostile_log_is_flagged_and_only_honest_times_come_out(
         assert record["global_batch_size"] == 8, name
 
 
-def test_a_log_cannot_hide_a_batch_size_or_an_evaluation_in_a_package(
-    score_tree: Score, published: Callable[[str], dict[str, bytes]]
-) -> None:
+def test_a_log_cannot_hide_a_batch_size_or_an_evaluation_in_a_package(score_tree, published):
     logs = published("mlperf/hostile")
     for name in ("hidden_gbs", "hidden_eval"):
         path = "AMD/results/MI300X/llama2_70b_lora/result_0.txt"
@@ -359,7 +325,7 @@ def test_a_log_cannot_hide_a_batch_size_or_an_evaluation_in_a_package(
 V51 = "4da2d1cd71eb30c855dad12712480ae5ac90dd89"
 
 
-def test_a_known_commit_names_its_archive() -> None:
+def test_a_known_commit_names_its_archive():
     source = find_source("mlperf-v5.1-llama31_8b", V51)
     assert source is not None
     assert (source.name, source.url.rpartition("/")[2]) == (
@@ -379,13 +345,11 @@ def test_a_known_commit_names_its_archive() -> None:
         ("digits", V51),
     ],
 )
-def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(
-    benchmark_id: str, commit: str | None
-) -> None:
+def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_id, commit):
     assert find_source(benchmark_id, commit) is None
 
 
-def test_every_source_has_whole_commits_and_a_link() -> None:
+def test_every_source_has_whole_commits_and_a_link():
     commits = [commit for source in KNOWN_SOURCES for commit in source.commits]
     assert all(COMMIT.fullmatch(commit) for commit in commits)
     assert len(set(commits)) == len(commits)
@@ -396,15 +360,15 @@ def test_every_source_has_whole_commits_and_a_link() -> None:
 Log = Callable[..., str]
 
 
-def package(organisation: str, benchmark: str, log: str) -> dict[str, str]:
+def package(organisation, benchmark, log):
     return {f"{organisation}/results/big/{benchmark}/result_0.txt": log}
 
 
-def rounds(records: list[Record]) -> dict[str, str | None]:
+def rounds(records):
     return {record["path"].split("/")[0]: record["version"] for record in records}
 
 
-def told(records: list[Record]) -> list[str]:
+def told(records):
     return [p["code"] for record in records for p in record["problems"]]
 
 
@@ -413,8 +377,8 @@ def told(records: list[Record]) -> list[str]:
     [(["gpt3"], "4.1"), (["bert", "retinanet"], "5.0"), (["flux1"], "5.1")],
 )
 def test_benchmarks_that_only_one_round_has_tell_the_round_of_those_beside_them(
-    score_tree: Score, make_log: Log, beside: list[str], version: str
-) -> None:
+    score_tree, make_log, beside, version
+):
     files = package("ACME", "llama2_70b_lora", make_log(benchmark="llama2_70b_lora"))
     for name in beside:
         files |= package("Other", name, make_log())
@@ -424,9 +388,7 @@ def test_benchmarks_that_only_one_round_has_tell_the_round_of_those_beside_them(
     assert "round_not_told" not in told(records)
 
 
-def test_benchmarks_that_several_rounds_have_are_all_of_the_newest_of_those(
-    score_tree: Score, make_log: Log
-) -> None:
+def test_benchmarks_that_several_rounds_have_are_all_of_the_newest_of_those(score_tree, make_log):
     files = package("ACME", "llama2_70b_lora", make_log(benchmark="llama2_70b_lora"))
     files |= package("ACME", "bert", make_log(benchmark="bert"))
     records = score_tree(files)
@@ -435,9 +397,7 @@ def test_benchmarks_that_several_rounds_have_are_all_of_the_newest_of_those(
     assert [p["expected"] for p in problems] == ["a folder named after it: v4.1 or v5.0"] * 2
 
 
-def test_an_organisation_tells_its_own_round_in_a_folder_of_several(
-    score_tree: Score, make_log: Log
-) -> None:
+def test_an_organisation_tells_its_own_round_in_a_folder_of_several(score_tree, make_log):
     files = {}
     for organisation, beside in (("ACME", "gpt3"), ("Other", "flux1")):
         files |= package(organisation, "dlrm_dcnv2", make_log(benchmark="dlrm_dcnv2"))
@@ -445,9 +405,7 @@ def test_an_organisation_tells_its_own_round_in_a_folder_of_several(
     assert rounds(score_tree(files)) == {"ACME": "4.1", "Other": "5.1"}
 
 
-def test_what_nobody_tells_is_scored_by_the_newest_round_with_a_warning(
-    score_tree: Score, make_log: Log
-) -> None:
+def test_what_nobody_tells_is_scored_by_the_newest_round_with_a_warning(score_tree, make_log):
     records = score_tree(package("ACME", "dlrm_dcnv2", make_log(benchmark="dlrm_dcnv2")))
     [record] = records
     assert record["version"] == "5.1"
@@ -458,8 +416,8 @@ def test_what_nobody_tells_is_scored_by_the_newest_round_with_a_warning(
 
 @pytest.mark.parametrize("folder", ["v5.0", "training_results_v5.0"])
 def test_the_benchmarks_of_v50_are_told_by_their_folder_from_those_of_other_rounds(
-    score_tree: Score, make_log: Log, folder: str
-) -> None:
+    score_tree, make_log, folder
+):
     for name in ("llama2_70b_lora", "bert", "stable_diffusion", "rgat", "llama31_405b"):
         files = package(f"{folder}/ACME", name, make_log(benchmark=name))
         [record] = score_tree(files)
@@ -467,9 +425,7 @@ def test_the_benchmarks_of_v50_are_told_by_their_folder_from_those_of_other_roun
         assert "round_not_told" not in told([record])
 
 
-def test_the_name_of_a_folder_stands_above_what_lies_in_it(
-    score_tree: Score, make_log: Log
-) -> None:
+def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log):
     log = make_log(benchmark="llama2_70b_lora")
     files = package("ACME", "llama2_70b_lora", log) | package("ACME", "flux1", make_log())
     records = score_tree({f"training_results_v4.1/{path}": log for path, log in files.items()})
@@ -477,7 +433,7 @@ def test_the_name_of_a_folder_stands_above_what_lies_in_it(
     assert "round_not_told" not in told(records)
 
 
-def test_the_round_of_a_log_by_itself_may_be_unknown(score_tree: Score, make_log: Log) -> None:
+def test_the_round_of_a_log_by_itself_may_be_unknown(score_tree, make_log):
     assert "round_not_told" in told(score_tree({"a.txt": make_log(benchmark="dlrm_dcnv2")}))
     alone = make_log(benchmark="flux1")
     assert "round_not_told" not in told(score_tree({"a.txt": alone}))
@@ -490,10 +446,10 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def prepared_log(make_log: Log, make_line: Log) -> Log:
+def prepared_log(make_log, make_line):
     """A run of 10 minutes whose ranks log init_start so many minutes before it, in that order."""
 
-    def build(*minutes: float, **options: Any) -> str:
+    def build(*minutes, **options):
         began = [make_line("init_start", START_MS - int(m * MINUTE_MS)) for m in minutes]
         measured = make_line("eval_start", START_MS + 500, epoch_num=1)
         started = make_line("run_start", START_MS)
@@ -502,7 +458,7 @@ def prepared_log(make_log: Log, make_line: Log) -> Log:
     return build
 
 
-def only_run(records: list[Record]) -> tuple[float, list[Any]]:
+def only_run(records):
     [record] = records
     told = [p["message"] for p in record["problems"] if p["code"] == "long_preparation"]
     return record["runs"][0]["tta_seconds"], told
@@ -512,11 +468,8 @@ def only_run(records: list[Record]) -> tuple[float, list[Any]]:
     ("minutes", "counted"), [((29,), 0), ((30,), 0), ((35,), 5), ((32, 36, 33), 6)]
 )
 def test_what_is_over_thirty_minutes_is_on_the_clock_of_a_closed_run(
-    score_tree: Score,
-    prepared_log: Log,
-    minutes: tuple[float, ...],
-    counted: float,
-) -> None:
+    score_tree, prepared_log, minutes, counted
+):
     """Source: training_rules.adoc, "Run Results"; of several ranks the first to begin counts."""
     log = prepared_log(*minutes)
     for name in ("run.txt", "v5.1/ACME/results/big/retinanet/result_0.txt"):
@@ -529,28 +482,26 @@ def test_what_is_over_thirty_minutes_is_on_the_clock_of_a_closed_run(
     assert result.runs[0].tta_seconds == seconds
 
 
-def test_an_open_run_has_four_hours(score_tree: Score, prepared_log: Log) -> None:
+def test_an_open_run_has_four_hours(score_tree, prepared_log):
     path = "v5.1/ACME/results/big/retinanet/result_0.txt"
     for minutes, counted in ((239, 0), (245, 5)):
         log = prepared_log(minutes, division="open")
         assert only_run(score_tree({path: log}))[0] == (10 + counted) * 60
 
 
-def test_a_line_that_hides_when_it_began_is_no_way_round(
-    score_tree: Score, prepared_log: Log
-) -> None:
+def test_a_line_that_hides_when_it_began_is_no_way_round(score_tree, prepared_log):
     log = 'a framework wrote "init_start"\n' + prepared_log(35)
     path = "v5.1/ACME/results/big/retinanet/result_0.txt"
     assert only_run(score_tree({path: log}))[0] == 15 * 60
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def parsed(monkeypatch):
     """The texts of the lines that are parsed one by one."""
-    texts: list[bytes] = []
+    texts = []
     read_record = mllog_lines.read_record
 
-    def spy(text: bytes, *args: Any, **options: Any) -> Any:
+    def spy(text, *args, **options):
         texts.append(text)
         return read_record(text, *args, **options)
 
@@ -558,9 +509,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return texts
 
 
-def test_of_a_thousand_ranks_only_an_init_start_that_can_be_the_first_is_parsed(
-    make_line: Log, parsed: list[bytes]
-) -> None:
+def test_of_a_thousand_ranks_only_an_init_start_that_can_be_the_first_is_parsed(make_line, parsed):
     ranks = [make_line("init_start", START_MS + rank) for rank in range(1000)]
     broken = make_line("init_start", START_MS - 9000).replace("}", "")
     earlier = make_line("init_start", START_MS - 2000)
@@ -573,9 +522,7 @@ def test_of_a_thousand_ranks_only_an_init_start_that_can_be_the_first_is_parsed(
 
 
 @pytest.mark.parametrize("key", ["init_start", "init_stop"])
-def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(
-    make_line: Log, key: str
-) -> None:
+def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(make_line, key):
     began = "" if key == "init_start" else make_line("init_start", START_MS)
     log = began + make_line(key, START_MS + 2) + make_line("run_start", START_MS + 1)
     assert read_preparation_seconds([log.encode()], name="run.txt") is None

@@ -1,13 +1,10 @@
 """One honest MLPerf log, written by hand, that tests tamper with."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
-from finishline.rules.scoring.run import Run
 
 # Round times, so that the seconds a test expects can be worked out by eye.
 GOOD_LOG = """\
@@ -34,16 +31,16 @@ loading the data, 50,000 images
 
 
 @pytest.fixture
-def resnet9(make_benchmark: Callable[..., Benchmark]) -> Benchmark:
+def resnet9(make_benchmark):
     """A benchmark whose logs name it resnet9."""
     return make_benchmark(log_names=("resnet9", "cifar10"))
 
 
 @pytest.fixture
-def parse(resnet9: Benchmark) -> Callable[..., Run]:
+def parse(resnet9):
     """Parses a run log of the resnet9 benchmark."""
 
-    def parse_log(content: bytes | str, *, name: str = "run_0.log") -> Run:
+    def parse_log(content, *, name="run_0.log"):
         raw = content.encode() if isinstance(content, str) else content
         return parse_run_log(raw, name=name, benchmark=resnet9)
 
@@ -51,22 +48,22 @@ def parse(resnet9: Benchmark) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def parse_percent_curve(parse: Callable[..., Run]) -> Callable[..., Run]:
+def parse_percent_curve(parse):
     """Parses a TSV of top1Accuracy in percent."""
     return lambda content: parse(content, name="curve.tsv")
 
 
 @pytest.fixture
-def good_log() -> str:
+def good_log():
     """Two epochs in 25 s after 2 s of initialisation: 90.0 %, then 94.5 %."""
     return GOOD_LOG
 
 
 @pytest.fixture
-def tamper() -> Callable[[str, str], str]:
+def tamper():
     """The good log with one text in it replaced; fails if it is not there."""
 
-    def replace_once(old: str, new: str) -> str:
+    def replace_once(old, new):
         assert GOOD_LOG.count(old) == 1, f"{old!r} stands {GOOD_LOG.count(old)} times in the log"
         return GOOD_LOG.replace(old, new)
 
@@ -74,6 +71,6 @@ def tamper() -> Callable[[str, str], str]:
 
 
 @pytest.fixture
-def as_mlperf(resnet9: Benchmark) -> Callable[[str], Benchmark]:
+def as_mlperf(resnet9):
     """A benchmark whose logs have the given MLPerf name."""
     return lambda name: replace(resnet9, log_names=(name,))

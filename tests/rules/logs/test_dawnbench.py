@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from finishline.cli.records import find_in, score_found
 from finishline.rules.benchmarks.benchmark import load_benchmarks
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import (
-    DawnbenchEntry,
     parse_curve,
     parse_entry,
 )
@@ -24,7 +22,7 @@ ParseCurve = Callable[[bytes], Run]
 HEADER = b"epoch\thours\ttop1Accuracy\n"
 
 
-def refused(parse: ParseCurve, content: bytes) -> LogFormatError:
+def refused(parse, content):
     with pytest.raises(LogFormatError) as caught:
         parse(content)
     assert caught.value.file == "curve.tsv"
@@ -32,7 +30,7 @@ def refused(parse: ParseCurve, content: bytes) -> LogFormatError:
     return caught.value
 
 
-def test_hours_become_seconds_at_full_precision(parse_percent_curve: ParseCurve) -> None:
+def test_hours_become_seconds_at_full_precision(parse_percent_curve):
     """The first two rows of davidcpage_resnet9_1v100-ec2_pytorch.tsv."""
     run = parse_percent_curve(HEADER + b"1\t0.00152249\t34.69\n2\t0.00234980\t74.55\n")
     assert run.evaluations == (
@@ -56,17 +54,17 @@ def test_hours_become_seconds_at_full_precision(parse_percent_curve: ParseCurve)
     ],
     ids=["BOM", "CRLF", "no final newline", "blank lines", "spaces", "any order", "numbers"],
 )
-def test_what_the_archive_holds_imports(parse_percent_curve: ParseCurve, content: bytes) -> None:
+def test_what_the_archive_holds_imports(parse_percent_curve, content):
     assert parse_percent_curve(content).evaluations == (Evaluation(1.0, 1800.0, 94.0, line=2),)
 
 
-def test_epochs_may_be_fractions_start_at_zero_and_repeat(parse_percent_curve: ParseCurve) -> None:
+def test_epochs_may_be_fractions_start_at_zero_and_repeat(parse_percent_curve):
     run = parse_percent_curve(HEADER + b"0\t0\t10\n1.00096\t0.1\t20\n1.00096\t0.1\t20\n")
     assert [evaluation.epoch for evaluation in run.evaluations] == [0.0, 1.00096, 1.00096]
     assert run.evaluations[0].seconds == 0.0
 
 
-def test_curves_may_fall_and_never_reach_the_target(parse_percent_curve: ParseCurve) -> None:
+def test_curves_may_fall_and_never_reach_the_target(parse_percent_curve):
     run = parse_percent_curve(HEADER + b"1\t0.1\t94.0\n2\t0.2\t93.1\n3\t0.3\t0.5\n")
     assert [evaluation.quality for evaluation in run.evaluations] == [94.0, 93.1, 0.5]
 
@@ -79,7 +77,7 @@ def test_curves_may_fall_and_never_reach_the_target(parse_percent_curve: ParseCu
         ("f1Score", "fraction", "epoch\thours\tf1Score\n1\t1\t0.001\n2\t2\t1\n", 0.001),
     ],
 )
-def test_each_metric_has_its_columns(metric: str, unit: str, content: str, quality: float) -> None:
+def test_each_metric_has_its_columns(metric, unit, content, quality):
     run = parse_curve(content.encode(), name="curve.tsv", metric=metric, unit=unit)
     assert run.evaluations[0].quality == quality
 
@@ -100,7 +98,7 @@ def test_each_metric_has_its_columns(metric: str, unit: str, content: str, quali
         b"",
     ],
 )
-def test_any_other_header_is_refused(parse_percent_curve: ParseCurve, header: bytes) -> None:
+def test_any_other_header_is_refused(parse_percent_curve, header):
     error = refused(parse_percent_curve, header + b"\n1\t0.5\t94.0\n")
     assert (error.line, error.field) == (1, "header")
     assert error.expected == "epoch, hours, top1Accuracy, in any order, with a tab between"
@@ -131,42 +129,40 @@ def test_any_other_header_is_refused(parse_percent_curve: ParseCurve, header: by
         (b"2\t0.6\t\xff", None),
     ],
 )
-def test_a_broken_row_is_refused_with_its_line(
-    parse_percent_curve: ParseCurve, row: bytes, field: str | None
-) -> None:
+def test_a_broken_row_is_refused_with_its_line(parse_percent_curve, row, field):
     error = refused(parse_percent_curve, HEADER + b"1\t0.5\t93\n" + row + b"\n3\t0.7\t94.0\n")
     assert (error.line, error.field) == (3, field)
 
 
-def test_decreasing_hours_are_named(parse_percent_curve: ParseCurve) -> None:
+def test_decreasing_hours_are_named(parse_percent_curve):
     error = refused(parse_percent_curve, HEADER + b"1\t0.42\t93\n2\t0.40\t94\n")
     assert error.message == "hours went from 0.42 to 0.4"
     assert str(error).startswith("curve.tsv line 3, field hours: ")
 
 
-def test_a_header_alone_is_refused(parse_percent_curve: ParseCurve) -> None:
+def test_a_header_alone_is_refused(parse_percent_curve):
     assert refused(parse_percent_curve, HEADER + b"\n").message == "no rows below the header"
 
 
-def test_fractions_are_refused_where_percent_is_the_rule(parse_percent_curve: ParseCurve) -> None:
+def test_fractions_are_refused_where_percent_is_the_rule(parse_percent_curve):
     error = refused(parse_percent_curve, HEADER + b"1\t0.1\t0.41\n2\t0.2\t0.941\n3\t0.3\t0.9\n")
     assert (error.line, error.field) == (3, "top1Accuracy")
     assert "fractions where percent is the rule" in error.message
 
 
-def test_percent_is_refused_where_a_fraction_is_the_rule() -> None:
+def test_percent_is_refused_where_a_fraction_is_the_rule():
     content = b"epoch\thours\tf1Score\n1\t1\t0.7\n2\t2\t75.1\n3\t3\t80\n"
     with pytest.raises(LogFormatError) as caught:
         parse_curve(content, name="curve.tsv", metric="f1Score", unit="fraction")
     assert (caught.value.line, caught.value.expected) == (3, "a fraction from 0 to 1")
 
 
-def test_a_metric_dawnbench_does_not_have_is_refused() -> None:
+def test_a_metric_dawnbench_does_not_have_is_refused():
     with pytest.raises(LogFormatError, match="no curve of loss"):
         parse_curve(HEADER, name="curve.tsv", metric="loss", unit="nats/byte")
 
 
-def test_long_lines_and_many_rows_are_refused(parse_percent_curve: ParseCurve) -> None:
+def test_long_lines_and_many_rows_are_refused(parse_percent_curve):
     assert refused(parse_percent_curve, HEADER + b"1\t" * 20_000).line == 2
     assert refused(parse_percent_curve, HEADER + b"1\t0.5\t94\n" * 100_001).expected == (
         "at most 100,000 lines"
@@ -180,13 +176,13 @@ ENTRY_FLAGS = ("json_", "extra_fields:", "cost_absent", "cost_null")
 
 
 @pytest.fixture(scope="module")
-def expected(archives: Path) -> dict[str, Any]:
-    return json.loads((archives / "dawnbench" / "expected.json").read_text())  # type: ignore[no-any-return]
+def expected(archives):
+    return json.loads((archives / "dawnbench" / "expected.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def read_entry(archives: Path) -> Callable[[dict[str, Any]], DawnbenchEntry]:
-    def read(item: dict[str, Any]) -> DawnbenchEntry:
+def read_entry(archives):
+    def read(item):
         content = (archives / "dawnbench" / "entries" / item["path"]).read_bytes()
         metric = item["metric"] if item["kind"] == "inference" else None
         return parse_entry(content, name=item["path"], kind=item["kind"], metric=metric)
@@ -195,21 +191,19 @@ def read_entry(archives: Path) -> Callable[[dict[str, Any]], DawnbenchEntry]:
 
 
 @pytest.fixture(scope="module")
-def read_curve(archives: Path) -> Callable[[dict[str, Any]], Run]:
-    def read(item: dict[str, Any]) -> Run:
+def read_curve(archives):
+    def read(item):
         path = (archives / "dawnbench" / "entries" / item["path"]).with_suffix(".tsv")
         return parse_curve(path.read_bytes(), name=path.name, metric=item["metric"], unit="percent")
 
     return read
 
 
-def entries(expected: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+def entries(expected, kind):
     return [item for item in expected["entries"] if item["kind"] == kind]
 
 
-def test_every_entry_imports_with_its_fields(
-    expected: dict[str, Any], read_entry: Callable[[dict[str, Any]], DawnbenchEntry]
-) -> None:
+def test_every_entry_imports_with_its_fields(expected, read_entry):
     assert len(expected["entries"]) == 26
     for item in expected["entries"]:
         entry = read_entry(item)
@@ -223,9 +217,7 @@ def test_every_entry_imports_with_its_fields(
             assert entry.cost_usd_per_hour == item["costPerHour"]
 
 
-def test_every_inference_entry_has_its_latency_cost_and_quality(
-    expected: dict[str, Any], read_entry: Callable[[dict[str, Any]], DawnbenchEntry]
-) -> None:
+def test_every_inference_entry_has_its_latency_cost_and_quality(expected, read_entry):
     for item in entries(expected, "inference"):
         entry = read_entry(item)
         assert entry.latency_ms == item["latency_ms"]
@@ -233,9 +225,7 @@ def test_every_inference_entry_has_its_latency_cost_and_quality(
         assert (entry.metric, entry.quality) == (item["metric"], item["accuracy"])
 
 
-def test_every_curve_reaches_its_target_in_the_published_time(
-    expected: dict[str, Any], read_curve: Callable[[dict[str, Any]], Run]
-) -> None:
+def test_every_curve_reaches_its_target_in_the_published_time(expected, read_curve):
     for item in entries(expected, "train"):
         run = read_curve(item)
         reached = next(e for e in run.evaluations if e.quality >= item["threshold"])
@@ -247,10 +237,10 @@ def test_every_curve_reaches_its_target_in_the_published_time(
         assert run.evaluations[-1].seconds == pytest.approx(item["total_hours"] * 3600, rel=1e-15)
 
 
-def errors_in(folder: Path) -> list[dict[str, Any]]:
+def errors_in(folder):
     """Errors of an archive, the first one of each file."""
     benchmarks = load_benchmarks(BENCHMARKS)
-    first: dict[str, dict[str, Any]] = {}
+    first = {}
     for record in score_found(find_in(folder), benchmarks, pruned=True, every_line=True):
         for problem in record["problems"]:
             if problem["severity"] == "error":
@@ -274,12 +264,7 @@ def errors_in(folder: Path) -> list[dict[str, Any]]:
         ("091", [(".tsv", 1, "header")]),
     ],
 )
-def test_every_malformed_state_is_refused_where_it_is_broken(
-    archives: Path,
-    expected: dict[str, Any],
-    number: str,
-    places: list[tuple[str, int | None, str | None]],
-) -> None:
+def test_every_malformed_state_is_refused_where_it_is_broken(archives, expected, number, places):
     """001 alone is well formed: it is below the target, which is no error of the file."""
     assert len(expected["malformed"]) == 11
     found = errors_in(archives / "dawnbench" / "malformed" / number)
@@ -287,7 +272,7 @@ def test_every_malformed_state_is_refused_where_it_is_broken(
     assert all(one["expected"] for one in found)
 
 
-def test_the_state_below_the_target_imports(archives: Path) -> None:
+def test_the_state_below_the_target_imports(archives):
     path = next((archives / "dawnbench" / "malformed" / "001").rglob("*.tsv"))
     run = parse_curve(path.read_bytes(), name=path.name, metric="top1Accuracy", unit="percent")
     assert max(evaluation.quality for evaluation in run.evaluations) == 93.45 < TARGET
@@ -309,17 +294,17 @@ INFERENCE = {"latency": 9.79, "top1Accuracy": 94.09, "cost": 2.4e-06}
 
 
 @pytest.fixture
-def entry() -> Callable[..., DawnbenchEntry]:
+def entry():
     """Parses the entry with some fields changed; those set to ... are left out."""
 
-    def parse(**changes: Any) -> DawnbenchEntry:
+    def parse(**changes):
         table = {name: value for name, value in (ENTRY | changes).items() if value is not ...}
         return parse_entry(json.dumps(table, indent=2).encode(), name="entry.json")
 
     return parse
 
 
-def refused_entry(parse: Callable[..., DawnbenchEntry], **changes: Any) -> LogFormatError:
+def refused_entry(parse, **changes):
     with pytest.raises(LogFormatError) as caught:
         parse(**changes)
     assert caught.value.file == "entry.json"
@@ -327,7 +312,7 @@ def refused_entry(parse: Callable[..., DawnbenchEntry], **changes: Any) -> LogFo
     return caught.value
 
 
-def test_a_training_entry_is_typed(entry: Callable[..., DawnbenchEntry]) -> None:
+def test_a_training_entry_is_typed(entry):
     read = entry(codeURL="https://example.org/code", misc={"batchSize": 512})
     assert (read.author, read.author_email) == ("Alice", "alice@example.org")
     assert (read.model, read.hardware) == ("ResNet 9", "1 V100 / 61 GB / 8 CPU")
@@ -337,46 +322,40 @@ def test_a_training_entry_is_typed(entry: Callable[..., DawnbenchEntry]) -> None
     assert (read.latency_ms, read.metric, read.quality) == (None, None, None)
 
 
-def test_an_inference_entry_has_latency_and_a_metric(
-    entry: Callable[..., DawnbenchEntry],
-) -> None:
+def test_an_inference_entry_has_latency_and_a_metric(entry):
     read = entry(**INFERENCE)
     assert (read.latency_ms, read.cost_usd_per_item) == (9.79, 2.4e-06)
     assert (read.metric, read.quality) == ("top1Accuracy", 94.09)
 
 
-def test_misc_may_be_a_text(entry: Callable[..., DawnbenchEntry]) -> None:
+def test_misc_may_be_a_text(entry):
     assert entry(misc="CUDA 8.0").misc == "CUDA 8.0"
     assert entry().misc is None
     assert refused_entry(entry, misc=["CUDA"]).field == "misc"
 
 
-def test_months_without_padding_pass(entry: Callable[..., DawnbenchEntry]) -> None:
+def test_months_without_padding_pass(entry):
     assert entry(timestamp="2018-1-31").timestamp == "2018-01-31"
 
 
-def test_everything_unknown_is_kept(entry: Callable[..., DawnbenchEntry]) -> None:
+def test_everything_unknown_is_kept(entry):
     read = entry(optimizer="SGD", momentum=0.9, usedBlacklist=True)
     assert read.extra == {"optimizer": "SGD", "momentum": 0.9, "usedBlacklist": True}
     assert read.flags == ("extra_fields:momentum,optimizer,usedBlacklist",)
 
 
-def test_an_absent_price_and_a_null_price_both_mean_none(
-    entry: Callable[..., DawnbenchEntry],
-) -> None:
+def test_an_absent_price_and_a_null_price_both_mean_none(entry):
     assert entry(costPerHour=...).cost_usd_per_hour is None
     assert entry(costPerHour=None).cost_usd_per_hour is None
     assert entry(costPerHour=...).flags == ("cost_absent",)
     assert entry(costPerHour=None).flags == ("cost_null",)
 
 
-def test_an_empty_url_is_none(entry: Callable[..., DawnbenchEntry]) -> None:
+def test_an_empty_url_is_none(entry):
     assert entry(codeURL="").code_url is None
 
 
-def test_an_f1_score_in_percent_is_rescaled_and_flagged(
-    entry: Callable[..., DawnbenchEntry],
-) -> None:
+def test_an_f1_score_in_percent_is_rescaled_and_flagged(entry):
     """The one such entry of the archive says 82.52."""
     read = entry(latency=7.6, f1Score=82.52)
     assert read.quality == pytest.approx(0.8252, rel=1e-15)
@@ -384,14 +363,14 @@ def test_an_f1_score_in_percent_is_rescaled_and_flagged(
     assert "f1_score_in_percent" not in entry(latency=7.6, f1Score=0.8252).flags
 
 
-def test_a_price_that_is_there_twice_is_refused() -> None:
+def test_a_price_that_is_there_twice_is_refused():
     content = json.dumps(ENTRY).replace("{", '{"costPerHour": 0.01, ').encode()
     with pytest.raises(LogFormatError, match="2 times") as caught:
         parse_entry(content, name="entry.json")
     assert caught.value.field == "costPerHour"
 
 
-def test_tabs_crlf_bom_and_non_ascii_pass_and_are_flagged() -> None:
+def test_tabs_crlf_bom_and_non_ascii_pass_and_are_flagged():
     text = json.dumps(ENTRY | {"model": "Réseau"}, indent="\t", ensure_ascii=False)
     content = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
     read = parse_entry(content, name="entry.json")
@@ -402,7 +381,7 @@ def test_tabs_crlf_bom_and_non_ascii_pass_and_are_flagged() -> None:
 @pytest.mark.parametrize(
     "name", ["version", "author", "authorEmail", "framework", "model", "hardware", "timestamp"]
 )
-def test_a_missing_field_is_refused(entry: Callable[..., DawnbenchEntry], name: str) -> None:
+def test_a_missing_field_is_refused(entry, name):
     error = refused_entry(entry, **{name: ...})
     assert (error.field, error.message) == (name, "missing")
 
@@ -424,9 +403,7 @@ def test_a_missing_field_is_refused(entry: Callable[..., DawnbenchEntry], name: 
         ("timestamp", 20181106, 9),
     ],
 )
-def test_a_wrong_field_is_refused_with_its_line(
-    entry: Callable[..., DawnbenchEntry], name: str, value: Any, line: int
-) -> None:
+def test_a_wrong_field_is_refused_with_its_line(entry, name, value, line):
     error = refused_entry(entry, **{name: value})
     assert (error.field, error.line) == (name, line)
 
@@ -443,13 +420,11 @@ def test_a_wrong_field_is_refused_with_its_line(
         ("cost", "NA"),
     ],
 )
-def test_a_wrong_inference_field_is_refused(
-    entry: Callable[..., DawnbenchEntry], name: str, value: Any
-) -> None:
+def test_a_wrong_inference_field_is_refused(entry, name, value):
     assert refused_entry(entry, **(INFERENCE | {name: value})).field == name
 
 
-def test_an_inference_entry_must_have_the_metric_of_its_benchmark() -> None:
+def test_an_inference_entry_must_have_the_metric_of_its_benchmark():
     content = json.dumps(ENTRY | {"latency": 0.1, "top5Accuracy": 94.2}).encode()
     assert parse_entry(content, name="entry.json").metric == "top5Accuracy"
     with pytest.raises(LogFormatError) as caught:
@@ -457,7 +432,7 @@ def test_an_inference_entry_must_have_the_metric_of_its_benchmark() -> None:
     assert (caught.value.field, caught.value.message) == ("top1Accuracy", "missing")
 
 
-def test_an_inference_entry_without_a_latency_is_refused() -> None:
+def test_an_inference_entry_without_a_latency_is_refused():
     content = json.dumps(ENTRY | {"top1Accuracy": 94.2}).encode()
     with pytest.raises(LogFormatError, match="latency: missing"):
         parse_entry(content, name="entry.json", kind="inference")
@@ -477,7 +452,7 @@ def test_an_inference_entry_without_a_latency_is_refused() -> None:
     ],
     ids=["empty", "list", "null", "comma", "NaN", "deep", "bytes", "long"],
 )
-def test_what_is_no_entry_is_refused(content: bytes) -> None:
+def test_what_is_no_entry_is_refused(content):
     with pytest.raises(LogFormatError) as caught:
         parse_entry(content, name="entry.json")
     assert caught.value.file == "entry.json"

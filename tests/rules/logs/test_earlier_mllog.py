@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import LoggedQuality
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
-from finishline.rules.logs.mllog_run import Reading
 from finishline.rules.logs.mlp05 import read_mlp05_chunks
 from finishline.rules.logs.mlp06 import read_mlp06_chunks
 from finishline.rules.scoring.run import Run
@@ -31,15 +28,15 @@ LOG = """\
 STOP = 'run_stop: {"success": true}'
 
 
-def read(log: str, *, names: tuple[str, ...] = ("resnet",)) -> tuple[Reading, list[LogFormatError]]:
-    problems: list[LogFormatError] = []
+def read(log, *, names=("resnet",)):
+    problems = []
     reading = read_mlp05_chunks(
         [log.encode()], name="r", allowed={"submission_benchmark": names}, report=problems.append
     )
     return reading, problems
 
 
-def test_the_run_lasts_from_run_start_to_run_stop() -> None:
+def test_the_run_lasts_from_run_start_to_run_stop():
     reading, problems = read(LOG)
     assert reading.run.stop_seconds == 1541720701.25 - 1541720386.718659639
     assert reading.run.started_ms == 1541720386718.659639
@@ -57,7 +54,7 @@ def test_the_run_lasts_from_run_start_to_run_stop() -> None:
         ('run_stop: {"success": false}', "aborted"),
     ],
 )
-def test_run_stop_may_tell_of_success_or_not(stop: str, status: str | None) -> None:
+def test_run_stop_may_tell_of_success_or_not(stop, status):
     assert read(LOG.replace(STOP, stop))[0].run.status == status
 
 
@@ -69,7 +66,7 @@ def test_run_stop_may_tell_of_success_or_not(stop: str, status: str | None) -> N
         ('{"epoch": -1, "value": 20}', 20.0),
     ],
 )
-def test_a_quality_is_a_number_or_one_of_several(value: str, quality: float) -> None:
+def test_a_quality_is_a_number_or_one_of_several(value, quality):
     reading, problems = read(LOG.replace('{"value": 0.7511, "epoch": 62}', value))
     assert reading.run.evaluations[-1].quality == quality
     assert problems == []
@@ -93,27 +90,27 @@ def test_a_quality_is_a_number_or_one_of_several(value: str, quality: float) -> 
         ("resnet 1541720702.0 (utils.py:49) run_final", "ssd 1.0 () seed: 1", 8),
     ],
 )
-def test_what_contradicts_is_reported_with_its_line(old: str, new: str, line: int) -> None:
+def test_what_contradicts_is_reported_with_its_line(old, new, line):
     assert [problem.line for problem in read(LOG.replace(old, new))[1]][:1] == [line]
 
 
-def test_a_run_that_stops_twice_or_before_it_starts_is_not_trusted() -> None:
+def test_a_run_that_stops_twice_or_before_it_starts_is_not_trusted():
     assert not read(LOG.replace("run_final", "run_stop"))[0].trusted
     assert not read(LOG.replace("1541720701.25", "1541720301.25"))[0].trusted
     assert not read(LOG.replace("run_start", "run_begin"))[0].trusted
 
 
-def test_another_benchmark_is_reported() -> None:
+def test_another_benchmark_is_reported():
     [problem] = read(LOG, names=("ssd",))[1]
     assert (problem.code, problem.line, problem.expected) == ("wrong_benchmark", 2, "ssd")
 
 
-def test_a_line_of_a_hundred_thousand_parentheses_takes_no_time() -> None:
+def test_a_line_of_a_hundred_thousand_parentheses_takes_no_time():
     line = ":::MLPv0.5.0 resnet 1.0 (" + ") seed " * 100_000 + "\n"
     assert read(line + LOG)[0].run.status == "success"
 
 
-def test_a_line_that_two_loggers_wrote_counts_once() -> None:
+def test_a_line_that_two_loggers_wrote_counts_once():
     """Source: published logs of a DGX-2, which have each line bare and after INFO:."""
     doubled = "".join(f"{line}\nINFO:mlperf_compliance:{line}\n" for line in LOG.splitlines())
     reading, problems = read(doubled)
@@ -122,10 +119,10 @@ def test_a_line_that_two_loggers_wrote_counts_once() -> None:
     assert (reading.trusted, problems) == (True, [])
 
 
-def test_an_evaluation_outside_the_run_is_left_out_and_noticed() -> None:
+def test_an_evaluation_outside_the_run_is_left_out_and_noticed():
     """Source: a published log of a TPU pod, which evaluates while it warms up."""
-    problems: list[LogFormatError] = []
-    notices: list[LogFormatError] = []
+    problems = []
+    notices = []
     reading = read_mlp05_chunks(
         [LOG.replace("run_clear_caches", 'eval_accuracy: {"value": 0.9, "epoch": 3}').encode()],
         name="r",
@@ -147,12 +144,10 @@ def test_an_evaluation_outside_the_run_is_left_out_and_noticed() -> None:
         ("0.378", (0.378, None)),
     ],
 )
-def test_an_evaluation_in_several_metrics_has_them_all(
-    benchmarks_dir: Path, value: str, qualities: tuple[float, dict[str, float] | None]
-) -> None:
+def test_an_evaluation_in_several_metrics_has_them_all(benchmarks_dir, value, qualities):
     maskrcnn = shipped_definition("mlperf-v0.5-maskrcnn")
     log = LOG.replace('{"value": 0.7511, "epoch": 62}', f'{{"epoch": 62, "value": {value}}}')
-    problems: list[LogFormatError] = []
+    problems = []
     reading = read_mlp05_chunks(
         [log.encode()], name="r", allowed={}, report=problems.append, target=maskrcnn.target
     )
@@ -169,7 +164,7 @@ MINIGO = LoggedQuality(offline=True, timed_by_result=True)
 MASKRCNN = LoggedQuality(logged_names=("BBOX", "SEGM"))
 
 
-def line(key: str, seconds: object, value: object = None, **metadata: object) -> str:
+def line(key, seconds, value=None, **metadata):
     return f":::MLL {seconds} {key}: {json.dumps({'value': value, 'metadata': metadata})}\n"
 
 
@@ -199,16 +194,16 @@ LOG_06 = f"loading\n{HEAD}0: {EVALUATIONS}{STOP_06}"
 
 
 @pytest.fixture
-def read_06(resnet9: Benchmark) -> Parse:
+def read_06(resnet9):
     """Reads a v0.6 log handed in, or published in an archive."""
 
-    def parse(log: str, *, archive: bool = False) -> Run:
+    def parse(log, *, archive=False):
         return parse_run_log(log.encode(), name="r.txt", benchmark=resnet9, archive=archive)
 
     return parse
 
 
-def test_a_run_has_its_times_in_seconds_and_says_what_it_was_made_with(read_06: Parse) -> None:
+def test_a_run_has_its_times_in_seconds_and_says_what_it_was_made_with(read_06):
     run = read_06(LOG_06)
     assert (run.stop_seconds, run.status, run.clock) == (40.625, "success", "mlperf")
     [evaluation] = run.evaluations
@@ -219,20 +214,20 @@ def test_a_run_has_its_times_in_seconds_and_says_what_it_was_made_with(read_06: 
     assert (run.ledger.init, run.ledger.eval) == (10.0, 1.0)
 
 
-def test_metadata_in_the_spelling_of_python_is_read(read_06: Parse) -> None:
+def test_metadata_in_the_spelling_of_python_is_read(read_06):
     python = STOP_06.replace('{"status": "success"}', "{'lineno': 53, 'status': 'success'}")
     assert python != STOP_06
     assert read_06(LOG_06.replace(STOP_06, python)) == read_06(LOG_06)
 
 
 @pytest.mark.parametrize("value", ['"90.25"', '{"accuracy": 90.25}'])
-def test_a_quality_may_be_a_text_or_in_a_table(read_06: Parse, value: str) -> None:
+def test_a_quality_may_be_a_text_or_in_a_table(read_06, value):
     log = LOG_06.replace("90.25", value)
     assert read_06(log).evaluations == read_06(LOG_06).evaluations
 
 
-def offline(log: str, target: LoggedQuality) -> Run:
-    def refuse(error: LogFormatError) -> None:
+def offline(log, target):
+    def refuse(error):
         raise error
 
     return read_mlp06_chunks(
@@ -244,14 +239,14 @@ TABLE = {"BBOX": 0.378, "SEGM": 0.34}
 
 
 @pytest.mark.parametrize("value", [[0.378, 0.34], TABLE, {"accuracy": TABLE}])
-def test_several_qualities_are_a_list_or_a_table(value: object) -> None:
+def test_several_qualities_are_a_list_or_a_table(value):
     log = HEAD + line("eval_accuracy", 1558635901.5, value, epoch_num=12) + STOP_06
     [evaluation] = offline(log, MASKRCNN).evaluations
     assert (evaluation.quality, evaluation.others) == (0.378, {"SEGM": 0.34})
 
 
 @pytest.mark.parametrize("stop", ["", STOP_06])
-def test_minigo_stops_where_the_model_that_passed_was_saved(stop: str) -> None:
+def test_minigo_stops_where_the_model_that_passed_was_saved(stop):
     """With or without a run_stop of the measuring, which comes later."""
     result = line("eval_result", 1558635920.5, iteration=1, timestamp=12.75)
     run = offline(HEAD + EVALUATIONS + result + stop, MINIGO)
@@ -260,13 +255,13 @@ def test_minigo_stops_where_the_model_that_passed_was_saved(stop: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, 41.0, "12.75", None])
-def test_a_result_that_nothing_was_saved_for_stops_no_run(seconds: object) -> None:
+def test_a_result_that_nothing_was_saved_for_stops_no_run(seconds):
     result = line("eval_result", 1558635920.5, timestamp=seconds)
     assert offline(HEAD + EVALUATIONS + result + STOP_06, MINIGO).stop_seconds == 40.625
     assert offline(HEAD + EVALUATIONS + result, MINIGO).stop_seconds is None
 
 
-def test_nobody_else_can_name_the_moment_it_stopped(read_06: Parse) -> None:
+def test_nobody_else_can_name_the_moment_it_stopped(read_06):
     result = line("eval_result", 1558635920.5, iteration=1, timestamp=1.0)
     for archive in (False, True):
         assert (
@@ -290,9 +285,7 @@ def test_nobody_else_can_name_the_moment_it_stopped(read_06: Parse) -> None:
         ('"value": 90.25', f'"x": "{"x" * 20_000}", "value": 90.25', 10, "long_line"),
     ],
 )
-def test_a_tampered_line_is_refused_also_in_an_archive(
-    read_06: Parse, old: str, new: str, number: int, code: str | None
-) -> None:
+def test_a_tampered_line_is_refused_also_in_an_archive(read_06, old, new, number, code):
     log = HEAD + EVALUATIONS + STOP_06
     assert log.count(old) == 1
     for archive in (False, True):
@@ -301,7 +294,7 @@ def test_a_tampered_line_is_refused_also_in_an_archive(
         assert (caught.value.line, caught.value.code) == (number, code)
 
 
-def test_what_no_figure_needs_may_be_broken_in_an_archive_alone(read_06: Parse) -> None:
+def test_what_no_figure_needs_may_be_broken_in_an_archive_alone(read_06):
     for odd in (
         ":::MLL 1558635871.5 cache_clear: {value: true}\n",
         ':::MLL 1558635871.5 global_batch_size: {"value": 256, "metadata":[12:01:18] split\n',
@@ -312,7 +305,7 @@ def test_what_no_figure_needs_may_be_broken_in_an_archive_alone(read_06: Parse) 
         assert (caught.value.line, caught.value.code) == (1, "bad_json")
 
 
-def test_a_log_that_has_lines_of_the_later_format_is_one_of_it(read_06: Parse) -> None:
+def test_a_log_that_has_lines_of_the_later_format_is_one_of_it(read_06):
     hidden = ":::MLLOG " + json.dumps({"key": "seed", "time_ms": 1, "value": 1, "metadata": {}})
     with pytest.raises(LogFormatError, match="no run_start"):
         read_06(LOG_06 + hidden)

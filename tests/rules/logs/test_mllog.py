@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog import parse_mllog, read_mllog_chunks
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
@@ -19,14 +18,14 @@ Tamper = Callable[[str, str], str]
 RUN_STOP = '"key": "run_stop", "value": null, "metadata": {"status": "success"}'
 
 
-def line(key: str, time_ms: object, value: object = "null", metadata: str = "{}") -> str:
+def line(key, time_ms, value="null", metadata="{}"):
     return (
         f':::MLLOG {{"time_ms": {time_ms}, "event_type": "POINT_IN_TIME", "key": "{key}",'
         f' "value": {value}, "metadata": {metadata}}}\n'
     )
 
 
-def refused(parse: Parse, content: str | bytes) -> LogFormatError:
+def refused(parse, content):
     with pytest.raises(LogFormatError) as caught:
         parse(content)
     assert caught.value.file == "run_0.log"
@@ -34,7 +33,7 @@ def refused(parse: Parse, content: str | bytes) -> LogFormatError:
     return caught.value
 
 
-def test_the_run_counts_its_seconds_from_run_start(parse: Parse, good_log: str) -> None:
+def test_the_run_counts_its_seconds_from_run_start(parse, good_log):
     run = parse(good_log)
     assert run.evaluations == (
         Evaluation(1.0, 12.0, 90.0, 50_000, Ledger(init=2.0, train=10.0, eval=2.0), line=13),
@@ -45,61 +44,61 @@ def test_the_run_counts_its_seconds_from_run_start(parse: Parse, good_log: str) 
     assert run.started_ms == 3000
 
 
-def test_the_run_says_what_it_was_made_with(parse: Parse, good_log: str) -> None:
+def test_the_run_says_what_it_was_made_with(parse, good_log):
     run = parse(good_log)
     assert (run.benchmark, run.division) == ("resnet9", "closed")
     assert (run.organisation, run.platform) == ("Alice", "1xV100")
     assert (run.seed, run.batch_size) == (7, 512)
 
 
-def test_numbers_logged_before_run_start_are_hyperparameters(parse: Parse, good_log: str) -> None:
+def test_numbers_logged_before_run_start_are_hyperparameters(parse, good_log):
     assert parse(good_log).hyperparameters == {"opt_base_learning_rate": 0.4}
 
 
-def test_a_log_that_stops_in_the_middle_has_no_status(parse: Parse, good_log: str) -> None:
+def test_a_log_that_stops_in_the_middle_has_no_status(parse, good_log):
     run = parse(good_log[: good_log.index("0: :::MLLOG", good_log.index("train_loss"))])
     assert (run.status, run.stop_seconds) == (None, None)
     assert [evaluation.quality for evaluation in run.evaluations] == [90.0]
     assert run.ledger == Ledger(init=2.0, train=10.0, eval=2.0)
 
 
-def test_an_aborted_run_keeps_its_status(parse: Parse, tamper: Tamper) -> None:
+def test_an_aborted_run_keeps_its_status(parse, tamper):
     assert parse(tamper('"success"', '"aborted"')).status == "aborted"
 
 
-def test_a_run_stop_without_a_status_has_none(parse: Parse, tamper: Tamper) -> None:
+def test_a_run_stop_without_a_status_has_none(parse, tamper):
     run = parse(tamper('{"status": "success"}', "{}"))
     assert (run.status, run.stop_seconds) == (None, 25.0)
 
 
-def test_other_text_carriage_returns_and_bytes_are_fine(parse: Parse, good_log: str) -> None:
+def test_other_text_carriage_returns_and_bytes_are_fine(parse, good_log):
     content = good_log.replace("\n", "\r\n").encode().replace(b"loading", b"\xff\xfe\x00load")
     assert parse(content) == parse(good_log)
     assert parse(good_log.encode().replace(b"t.py", b"caf\xe9.py")) == parse(good_log)
 
 
-def test_error_is_a_quality_too(parse: Parse, good_log: str) -> None:
+def test_error_is_a_quality_too(parse, good_log):
     run = parse(good_log.replace("eval_accuracy", "eval_error"))
     assert [evaluation.quality for evaluation in run.evaluations] == [90.0, 94.5]
 
 
-def test_accuracy_and_error_may_not_be_mixed(parse: Parse, tamper: Tamper) -> None:
+def test_accuracy_and_error_may_not_be_mixed(parse, tamper):
     log = tamper('"eval_accuracy", "value": 94.5', '"eval_error", "value": 94.5')
     error = refused(parse, log)
     assert (error.message, error.line) == ("eval_error after eval_accuracy", 17)
 
 
-def test_samples_alone_place_an_evaluation(parse: Parse, tamper: Tamper) -> None:
+def test_samples_alone_place_an_evaluation(parse, tamper):
     run = parse(tamper('"epoch_num": 2, "samples_count": 100000', '"samples_count": 1e5'))
     assert (run.evaluations[1].epoch, run.evaluations[1].samples) == (None, 100_000)
 
 
-def test_epochs_may_be_fractions(parse: Parse, tamper: Tamper) -> None:
+def test_epochs_may_be_fractions(parse, tamper):
     run = parse(tamper('"epoch_num": 2, "samples_count": 100000', '"epoch_num": 1.75'))
     assert (run.evaluations[1].epoch, run.evaluations[1].samples) == (1.75, None)
 
 
-def test_init_counts_from_the_first_of_all_ranks(parse: Parse, good_log: str) -> None:
+def test_init_counts_from_the_first_of_all_ranks(parse, good_log):
     log = good_log.replace("loading", line("init_start", 400) + line("init_start", 900) + "x")
     ledger = parse(log).ledger
     assert ledger is not None
@@ -107,37 +106,35 @@ def test_init_counts_from_the_first_of_all_ranks(parse: Parse, good_log: str) ->
     assert parse(log).preparation_seconds == pytest.approx(2.6)
 
 
-def test_lines_of_other_ranks_may_be_late(parse: Parse, good_log: str) -> None:
+def test_lines_of_other_ranks_may_be_late(parse, good_log):
     late = line("tracked_stats", 500, '{"throughput": 3.1}') + line("block_stop", 2)
     assert parse(good_log + late) == parse(good_log)
 
 
-def test_without_eval_start_no_evaluation_has_a_ledger(parse: Parse, good_log: str) -> None:
+def test_without_eval_start_no_evaluation_has_a_ledger(parse, good_log):
     run = parse(good_log.replace("eval_start", "note_a").replace("eval_stop", "note_b"))
     assert [evaluation.ledger for evaluation in run.evaluations] == [None, None]
     assert run.ledger is None
     assert run.preparation_seconds == 2.0
 
 
-def test_without_init_start_nobody_knows_how_long_a_run_prepared(
-    parse: Parse, good_log: str
-) -> None:
+def test_without_init_start_nobody_knows_how_long_a_run_prepared(parse, good_log):
     run = parse(good_log.replace("init_start", "note"))
     assert run.preparation_seconds is None
 
 
-def test_without_eval_stop_an_evaluation_ends_with_its_quality(parse: Parse, good_log: str) -> None:
+def test_without_eval_stop_an_evaluation_ends_with_its_quality(parse, good_log):
     run = parse(good_log.replace("eval_stop", "note"))
     assert run.evaluations[1].ledger == Ledger(init=2.0, train=20.0, eval=4.5)
 
 
-def test_ranks_may_repeat_eval_start(parse: Parse, good_log: str) -> None:
+def test_ranks_may_repeat_eval_start(parse, good_log):
     first = good_log.index("0: :::MLLOG", good_log.index("eval_start"))
     log = good_log[:first] + line("eval_start", 14_000) + good_log[first:]
     assert parse(log).ledger == parse(good_log).ledger
 
 
-def test_ranks_may_repeat_a_setting_but_not_change_it(parse: Parse, good_log: str) -> None:
+def test_ranks_may_repeat_a_setting_but_not_change_it(parse, good_log):
     assert parse(good_log + line("global_batch_size", 1000, 512)).batch_size == 512
     for key, value in (("global_batch_size", 128), ("submission_org", '"Bob"')):
         assert refused(parse, good_log + line(key, 1000, value)).line == 20
@@ -146,18 +143,16 @@ def test_ranks_may_repeat_a_setting_but_not_change_it(parse: Parse, good_log: st
     assert refused(parse, log).message == "0.5 after 0.4"
 
 
-def test_each_rank_may_log_a_seed_of_its_own(good_log: str, parse: Parse) -> None:
+def test_each_rank_may_log_a_seed_of_its_own(good_log, parse):
     """Source: training_rules.adoc, "Random numbers"; eight ranks of published v4.1 runs did."""
     log = good_log + line("seed", 1000, 8) + line("seed", 1000, 7) + line("seed", 1000, 9)
     assert parse(log).seed == 7
-    problems: list[LogFormatError] = []
+    problems = []
     reading = read_mllog_chunks([log.encode()], name="r", allowed={}, report=problems.append)
     assert (reading.seeds, problems) == ((7, 8, 9), [])
 
 
-def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(
-    resnet9: Benchmark, good_log: str
-) -> None:
+def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(resnet9, good_log):
     """Ranks of published v4.1 runs wrote over each other's lines."""
     at = good_log.index("0: :::MLLOG", good_log.index("loading"))
     stamp = 1_727_670_929_104
@@ -182,9 +177,7 @@ def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(
     assert time.process_time() - began < 30
 
 
-def test_a_log_may_be_cut_off_in_an_archive_and_not_end_at_nan(
-    resnet9: Benchmark, good_log: str
-) -> None:
+def test_a_log_may_be_cut_off_in_an_archive_and_not_end_at_nan(resnet9, good_log):
     start = good_log.rindex(":::MLLOG")
     cut = good_log[: good_log.index('"status"', start)]
     run = parse_mllog(cut.encode(), name="r", benchmark=resnet9, archive=True)
@@ -197,21 +190,21 @@ def test_a_log_may_be_cut_off_in_an_archive_and_not_end_at_nan(
         assert caught.value.code == "not_finite"
 
 
-def test_a_log_of_another_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_log_of_another_benchmark_is_refused(parse, tamper):
     error = refused(parse, tamper('"resnet9"', '"resnet50"'))
     assert error.message == "the log is of the benchmark 'resnet50'"
     assert (error.line, error.field) == (2, "submission_benchmark")
     assert error.expected == "resnet9 or cifar10"
 
 
-def test_a_log_that_names_no_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_log_that_names_no_benchmark_is_refused(parse, tamper):
     assert refused(parse, tamper('"submission_benchmark"', '"x"')).message == (
         "no submission_benchmark"
     )
 
 
 @pytest.mark.parametrize("division", ["open ", "Closed", "../../closed", "", "clo\\u0000sed"])
-def test_only_known_divisions_pass(parse: Parse, tamper: Tamper, division: str) -> None:
+def test_only_known_divisions_pass(parse, tamper, division):
     error = refused(parse, tamper('"closed"', f'"{division}"'))
     assert (error.line, error.field) == (3, "submission_division")
 
@@ -266,52 +259,48 @@ def test_only_known_divisions_pass(parse: Parse, tamper: Tamper, division: str) 
         ('"status": "success"', '"status": "aborted", "status": "success"', 19, "status"),
     ],
 )
-def test_a_tampered_line_is_refused_with_its_number(
-    parse: Parse, tamper: Tamper, old: str, new: str, number: int, field: str | None
-) -> None:
+def test_a_tampered_line_is_refused_with_its_number(parse, tamper, old, new, number, field):
     error = refused(parse, tamper(old, new))
     assert (error.line, error.field) == (number, field)
 
 
-def test_a_second_run_stop_is_refused(parse: Parse, good_log: str) -> None:
+def test_a_second_run_stop_is_refused(parse, good_log):
     error = refused(parse, good_log + line("run_stop", 29_000))
     assert (error.message, error.line) == ("a second run_stop", 20)
 
 
-def test_a_second_run_start_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_second_run_start_is_refused(parse, tamper):
     error = refused(parse, tamper('"train_loss"', '"run_start"'))
     assert (error.message, error.line) == ("a second run_start", 15)
 
 
-def test_a_run_that_stops_before_it_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_run_that_stops_before_it_starts_is_refused(parse, tamper):
     error = refused(parse, tamper('"init_stop"', '"run_stop"'))
     assert (error.message, error.line) == ("run_stop before run_start", 10)
 
 
-def test_a_run_that_initialises_after_it_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_run_that_initialises_after_it_starts_is_refused(parse, tamper):
     error = refused(parse, tamper('"train_loss"', '"init_start"'))
     assert (error.message, error.line) == ("init_start after run_start", 15)
 
 
-def test_a_run_that_never_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+def test_a_run_that_never_starts_is_refused(parse, tamper):
     assert refused(parse, "MLLOG {}\n").message == "no run_start"
     assert refused(parse, tamper('"run_start"', '"x"')).message == "eval_accuracy before run_start"
 
 
-def test_an_evaluation_after_run_stop_is_refused(parse: Parse, good_log: str) -> None:
+def test_an_evaluation_after_run_stop_is_refused(parse, good_log):
     log = good_log + line("eval_accuracy", 28_000, 99.0, '{"epoch_num": 3}')
     error = refused(parse, log)
     assert (error.message, error.line) == ("eval_accuracy after run_stop", 20)
 
 
-def test_a_name_hidden_in_a_value_is_no_key(parse: Parse, tamper: Tamper, good_log: str) -> None:
+def test_a_name_hidden_in_a_value_is_no_key(parse, tamper, good_log):
     hidden = '"value": 0.2, "metadata": {"x": "global_batch_size", "samples_count": 10000000}'
     assert parse(tamper('"value": 0.2, "metadata": {}', hidden)) == parse(good_log)
 
 
-def test_more_hyperparameters_than_anyone_has_and_names_that_hide_are_refused(
-    parse: Parse, tamper: Tamper
-) -> None:
+def test_more_hyperparameters_than_anyone_has_and_names_that_hide_are_refused(parse, tamper):
     many = "".join(line(f"opt_{index}", 1000, index) for index in range(201))
     assert refused(parse, tamper("loading the data, 50,000 images\n", many)).field == "opt_199"
     turned = line("opt_\\u202e", 1000, 1)
@@ -319,7 +308,7 @@ def test_more_hyperparameters_than_anyone_has_and_names_that_hide_are_refused(
     assert (error.field, error.expected) == ("opt_\u202e", "printable characters")
 
 
-def test_a_long_line_is_refused_with_its_number(parse: Parse, good_log: str) -> None:
+def test_a_long_line_is_refused_with_its_number(parse, good_log):
     error = refused(parse, good_log + "x" * 2_000_000 + "\n")
     assert (error.line, error.message) == (20, "a line of more than 1,048,576 bytes")
     error = refused(parse, good_log + line("note", 1, '"' + "A" * 60_000 + '"'))
@@ -333,7 +322,7 @@ STOP = '"time_ms": 28000, "event_type": "INTERVAL_END", "key": "run_stop"'
 LAST = '"time_ms": 28000,'
 
 
-def odd_line(key: str, time_ms: int, value: object = "null", metadata: str = "{}") -> str:
+def odd_line(key, time_ms, value="null", metadata="{}"):
     return (
         f':::MLLOG {{"time_ms": {time_ms}, "event_type": "POINT_IN_TIME", "key": "{key}",'
         f' "value": {value}, "metadata": {metadata}}}\n'
@@ -341,10 +330,10 @@ def odd_line(key: str, time_ms: int, value: object = "null", metadata: str = "{}
 
 
 @pytest.fixture
-def published(resnet9: Benchmark) -> Callable[[str], Run]:
+def published(resnet9):
     """Reads a log as one of an archive, once it was seen that nobody else may hand it in."""
 
-    def read(log: str) -> Run:
+    def read(log):
         with pytest.raises(LogFormatError):
             parse_mllog(log.encode(), name="r", benchmark=resnet9)
         return parse_mllog(log.encode(), name="r", benchmark=resnet9, archive=True)
@@ -352,7 +341,7 @@ def published(resnet9: Benchmark) -> Callable[[str], Run]:
     return read
 
 
-def figures(run: Run) -> tuple[object, ...]:
+def figures(run):
     qualities = [evaluation.quality for evaluation in run.evaluations]
     return run.stop_seconds, run.status, qualities, run.batch_size
 
@@ -372,25 +361,19 @@ HONEST = (25.0, "success", [90.0, 94.5], 512)
         ("after", ':::MLLOG {"time_ms": 28100, "key": "eval_acc'),
     ],
 )
-def test_a_line_that_no_figure_rests_on_changes_none(
-    published: Callable[[str], Run], good_log: str, where: str, added: str
-) -> None:
+def test_a_line_that_no_figure_rests_on_changes_none(published, good_log, where, added):
     run = published(good_log + added if where == "after" else added + good_log)
     assert figures(run) == HONEST
 
 
-def test_a_target_reached_after_run_stop_is_not_reached(
-    published: Callable[[str], Run], good_log: str
-) -> None:
+def test_a_target_reached_after_run_stop_is_not_reached(published, good_log):
     """A run that stops before its evaluation gains nothing by it."""
     first, last = good_log.index("0: :::MLLOG", good_log.index("train_loss")), good_log.rindex("0:")
     run = published(good_log[:first] + good_log[last:] + good_log[first:last])
     assert [evaluation.quality for evaluation in run.evaluations] == [90.0]
 
 
-def test_a_seed_below_zero_is_that_of_its_run(
-    published: Callable[[str], Run], tamper: Tamper
-) -> None:
+def test_a_seed_below_zero_is_that_of_its_run(published, tamper):
     assert published(tamper('"seed", "value": 7', '"seed", "value": -7')).seed == -7
     assert published(tamper('"seed", "value": 7', '"seed", "value": null')).seed is None
     for huge in (2**63, -(2**63)):
@@ -404,25 +387,19 @@ def test_a_seed_below_zero_is_that_of_its_run(
         '3000, "event_type": "INTERVAL_END", "key": "init',
     ],
 )
-def test_a_start_earlier_than_its_preparation_leaves_no_ledger(
-    published: Callable[[str], Run], tamper: Tamper, old: str
-) -> None:
+def test_a_start_earlier_than_its_preparation_leaves_no_ledger(published, tamper, old):
     run = published(tamper(old, old.replace("1000", "900000").replace("3000", "900000")))
     assert figures(run) == HONEST
     assert run.ledger is None
     assert {evaluation.ledger for evaluation in run.evaluations} == {None}
 
 
-def test_a_phase_out_of_order_leaves_no_ledger(
-    published: Callable[[str], Run], tamper: Tamper
-) -> None:
+def test_a_phase_out_of_order_leaves_no_ledger(published, tamper):
     run = published(tamper('25000, "event_type": "INTERVAL_START"', '9000, "event_type": "X"'))
     assert (figures(run), run.ledger) == (HONEST, None)
 
 
-def test_a_run_stops_with_its_last_evaluation_but_for_rounding(
-    published: Callable[[str], Run], tamper: Tamper, resnet9: Benchmark
-) -> None:
+def test_a_run_stops_with_its_last_evaluation_but_for_rounding(published, tamper, resnet9):
     early = tamper(STOP, STOP.replace("28000", "27490"))
     assert figures(published(early)) == (24.49, *HONEST[1:])
     too_early = tamper(STOP, STOP.replace("28000", "27489"))
@@ -433,18 +410,14 @@ def test_a_run_stops_with_its_last_evaluation_but_for_rounding(
 @pytest.mark.parametrize(
     "evaluated", ["", odd_line("eval_accuracy", 3000, 95.0, '{"epoch_num": 0}')]
 )
-def test_no_rounding_makes_a_run_stop_before_it_started(
-    good_log: str, resnet9: Benchmark, evaluated: str
-) -> None:
+def test_no_rounding_makes_a_run_stop_before_it_started(good_log, resnet9, evaluated):
     head = good_log[: good_log.index("0: :::MLLOG", good_log.index("run_start"))]
     log = head + evaluated + odd_line("run_stop", 2995, metadata='{"status": "success"}')
     with pytest.raises(LogFormatError, match="run_stop at 2995 ms after"):
         parse_mllog(log.encode(), name="r", benchmark=resnet9, archive=True)
 
 
-def test_a_run_that_ended_before_it_started_did_not_finish(
-    published: Callable[[str], Run], good_log: str, resnet9: Benchmark
-) -> None:
+def test_a_run_that_ended_before_it_started_did_not_finish(published, good_log, resnet9):
     run = published(good_log[: good_log.index("0: :::MLLOG", good_log.index("init_stop"))])
     assert (run.evaluations, run.stop_seconds, run.status) == ((), None, None)
     with pytest.raises(LogFormatError, match="no run_start"):
@@ -466,18 +439,16 @@ def test_a_run_that_ended_before_it_started_did_not_finish(
         ('"value": 512', '"value": -512'),
     ],
 )
-def test_what_a_figure_rests_on_is_refused_in_an_archive_too(
-    published: Callable[[str], Run], tamper: Tamper, old: str, new: str
-) -> None:
+def test_what_a_figure_rests_on_is_refused_in_an_archive_too(published, tamper, old, new):
     with pytest.raises(LogFormatError):
         published(tamper(old, new))
 
 
-def test_where_nothing_is_known_of_a_benchmark_a_table_has_its_main_quality_first() -> None:
+def test_where_nothing_is_known_of_a_benchmark_a_table_has_its_main_quality_first():
     log = odd_line("run_start", 1000) + odd_line(
         "eval_accuracy", 2000, '{"top5": 93.5, "top1": 76, "note": "x"}', '{"epoch_num": 1}'
     )
-    problems: list[LogFormatError] = []
+    problems = []
     read = read_mllog_chunks([log.encode()], name="r", allowed={}, report=problems.append)
     [evaluation] = read.run.evaluations
     assert (evaluation.quality, evaluation.others) == (93.5, {"top1": 76.0})

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,20 +22,14 @@ from finishline.rules.logs.text import Block
 from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
 
 
-def line(
-    key: str = "seed",
-    value: str = "1",
-    time_ms: str = "5",
-    metadata: str = "{}",
-    kind: str = "POINT_IN_TIME",
-) -> str:
+def line(key="seed", value="1", time_ms="5", metadata="{}", kind="POINT_IN_TIME"):
     return (
         f':::MLLOG {{"namespace":"","time_ms":{time_ms},"event_type":"{kind}","key":"{key}",'
         f'"value":{value},"metadata":{metadata}}}'
     )
 
 
-def evaluation(began_ms: str, ended_ms: str, quality: str, metadata: str) -> list[str]:
+def evaluation(began_ms, ended_ms, quality, metadata):
     return [
         line("eval_start", "null", began_ms, metadata, "INTERVAL_START"),
         line("eval_accuracy", quality, ended_ms, metadata),
@@ -61,11 +53,11 @@ LINES = [
 WHOLE = ["WholeEvaluation" if place in (5, 6) else "MllogRecord" for place in range(11)]
 
 
-def at_once(*lines: str) -> list[Any] | None:
+def at_once(*lines):
     return read_at_once(Block("\n".join(lines).encode(), 1))
 
 
-def test_lines_in_order_are_read_at_once_and_evaluations_in_our_spelling_whole() -> None:
+def test_lines_in_order_are_read_at_once_and_evaluations_in_our_spelling_whole():
     found = at_once(*LINES)
 
     assert found is not None
@@ -75,13 +67,13 @@ def test_lines_in_order_are_read_at_once_and_evaluations_in_our_spelling_whole()
     assert [each.line() for each in found] == [1, 2, 3, 4, 5, 7, 10, 12, 13, 14, 15]
 
 
-def test_lines_in_the_spelling_of_other_loggers_are_read_at_once() -> None:
+def test_lines_in_the_spelling_of_other_loggers_are_read_at_once():
     spaced = [text.replace('":', '": ').replace(',"', ', "') for text in LINES]
 
     assert [each.line() for each in at_once(*spaced) or []] == list(range(1, 16))
 
 
-def test_every_evaluation_that_finishline_writes_is_read_whole(digits: Benchmark) -> None:
+def test_every_evaluation_that_finishline_writes_is_read_whole(digits):
     """Where the writer changes its spelling, this tells that the reader did not follow."""
     evaluations = tuple(
         Evaluation(float(j), 2.5 * j, 10.1 + j / 3, 1152 * j, Ledger(0.5, train=2 * j, eval=j / 2))
@@ -107,12 +99,12 @@ def test_every_evaluation_that_finishline_writes_is_read_whole(digits: Benchmark
         "\n".join(evaluation("05", "6", "1.5", '{"epoch_num":1.0,"samples_count":1}')),
     ],
 )  # fmt: skip
-def test_one_odd_line_is_enough_for_a_closer_look(odd: str) -> None:
+def test_one_odd_line_is_enough_for_a_closer_look(odd):
     assert at_once(line(), line()) is not None
     assert at_once(line(), odd, line()) is None
 
 
-def test_lines_that_are_read_at_once_count_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_are_read_at_once_count_to_the_limit(monkeypatch):
     content = "\n".join(LINES).encode() + b"\n"
     monkeypatch.setattr(mllog_lines, "MAX_MLLOG_LINES", 15)
     assert problems_of(content) == []
@@ -124,8 +116,8 @@ def test_lines_that_are_read_at_once_count_to_the_limit(monkeypatch: pytest.Monk
     assert "f line 19: too many lines; expected at most 18 MLLOG lines" in problems_of(*chunks)
 
 
-def problems_of(*chunks: bytes) -> list[str]:
-    problems: list[LogFormatError] = []
+def problems_of(*chunks):
+    problems = []
     read_mllog_chunks(chunks, name="f", allowed={}, report=problems.append)
     return list(map(str, problems))
 
@@ -141,7 +133,7 @@ SHARES = st.floats(0, 1)
 
 
 @st.composite
-def edited_logs(draw: st.DrawFn) -> bytes:
+def edited_logs(draw):
     """The log with lines moved, left out and doubled, and with bytes of it changed."""
     lines = list(LINES)
     for place, other in draw(st.lists(st.tuples(SHARES, SHARES), max_size=2)):
@@ -157,7 +149,7 @@ def edited_logs(draw: st.DrawFn) -> bytes:
     return text.encode("latin-1") + draw(st.sampled_from([b"\n", b"\n", b""]))
 
 
-def records(content: bytes, report: Any, *, quickly: bool) -> list[Any]:
+def records(content, report, *, quickly):
     found = read_mllog(
         [content],
         file="f",
@@ -174,9 +166,7 @@ def records(content: bytes, report: Any, *, quickly: bool) -> list[Any]:
     return [(record.line(), repr(record[2:])) for record in each]
 
 
-def reading(
-    content: bytes, report: Any, *, quickly: bool, target: QualityTarget | None = None
-) -> str:
+def reading(content, report, *, quickly, target=None):
     with pytest.MonkeyPatch.context() as patch:
         if not quickly:
             patch.setattr(mllog_lines, "AT_ONCE_BYTES", -1)
@@ -185,9 +175,9 @@ def reading(
         )
 
 
-def outcome(read: Callable[..., Any], content: bytes, *, quickly: bool) -> tuple[Any, list[Any]]:
+def outcome(read, content, *, quickly):
     """What is read from a log, and what is reported of it."""
-    problems: list[LogFormatError] = []
+    problems = []
     found = read(content, problems.append, quickly=quickly)
     return found, [(str(problem), problem.code) for problem in problems]
 
@@ -211,13 +201,13 @@ def outcome(read: Callable[..., Any], content: bytes, *, quickly: bool) -> tuple
 @example("\n".join(LINES).replace("4005", "400000000000000").encode() + b"\n")
 @example("\n".join([*LINES[:12], LINES[12].replace("accuracy", "error"), ""]).encode())
 @example("\n".join(LINES).replace('"eval_accuracy"', '"eval_error"', 1).encode() + b"\n")
-def test_at_once_is_read_what_is_read_line_by_line(content: bytes) -> None:
+def test_at_once_is_read_what_is_read_line_by_line(content):
     for read in (records, reading):
         assert outcome(read, content, quickly=True) == outcome(read, content, quickly=False)
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_whole_evaluations_are_none_where_a_target_has_several_metrics(offline: bool) -> None:
+def test_whole_evaluations_are_none_where_a_target_has_several_metrics(offline):
     clip = QualityTarget("CLIP", 0.15, "score", "higher", logged_as="CLIP")
     target = QualityTarget("FID", 90.0, "score", "lower", logged_as="FID", also=(clip,))
     read = partial(reading, target=replace(target, offline=offline))
@@ -251,7 +241,7 @@ steps = st.tuples(
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
+def runs(draw):
     """Runs as a log can tell them: preparation is init, the rest is train or eval."""
     measured = draw(st.lists(steps, max_size=12))
     with_ledger = draw(st.booleans()) or not measured
@@ -293,7 +283,7 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-def seconds_of(run: Run) -> list[float]:
+def seconds_of(run):
     """Every time in a run, in a fixed order."""
     ledgers = [run.ledger, *(evaluation.ledger for evaluation in run.evaluations)]
     return [
@@ -309,10 +299,10 @@ def seconds_of(run: Run) -> list[float]:
     ]
 
 
-def without_seconds(run: Run) -> Run:
+def without_seconds(run):
     """The run with its times set to 0 where it has them, without its start and line numbers."""
 
-    def zero(ledger: Ledger | None) -> Ledger | None:
+    def zero(ledger):
         return None if ledger is None else Ledger()
 
     return replace(
@@ -330,16 +320,14 @@ def without_seconds(run: Run) -> Run:
 
 @given(run=runs(), started_at_ms=st.integers(0, STARTED_AT_MS))
 @settings(max_examples=150)
-def test_a_written_run_reads_back_to_the_microsecond(
-    digits: Benchmark, run: Run, started_at_ms: int
-) -> None:
+def test_a_written_run_reads_back_to_the_microsecond(digits, run, started_at_ms):
     text = write_run_log(run, benchmark=digits, started_at_ms=started_at_ms)
     read = parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
     assert without_seconds(read) == without_seconds(run)
     assert seconds_of(read) == pytest.approx(seconds_of(run), rel=0, abs=1e-6)
 
 
-def test_a_run_under_a_second_keeps_its_microseconds(digits: Benchmark) -> None:
+def test_a_run_under_a_second_keeps_its_microseconds(digits):
     evaluation = Evaluation(1.0, 0.812345, 97.6, 1198, Ledger(init=1.5, train=0.8, eval=0.012345))
     run = Run("run_0.log", "mlperf", (evaluation,), "success", 0.812346)
     text = write_run_log(run, benchmark=digits, started_at_ms=STARTED_AT_MS)
@@ -348,9 +336,7 @@ def test_a_run_under_a_second_keeps_its_microseconds(digits: Benchmark) -> None:
     assert read.stop_seconds == pytest.approx(0.812346, abs=5e-7)
 
 
-def test_every_line_has_the_six_keys_of_mlperf(
-    parse: Callable[..., Run], good_log: str, resnet9: Benchmark
-) -> None:
+def test_every_line_has_the_six_keys_of_mlperf(parse, good_log, resnet9):
     """Source: mlperf-logging, every line of the v5.1 results has exactly these."""
     text = write_run_log(parse(good_log), benchmark=resnet9, started_at_ms=1000)
     lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
@@ -379,7 +365,7 @@ def test_every_line_has_the_six_keys_of_mlperf(
     ]
 
 
-def test_finer_phases_fall_into_init_and_train(digits: Benchmark) -> None:
+def test_finer_phases_fall_into_init_and_train(digits):
     ledger = Ledger(1.0, 2.0, 4.0, data=8.0, train=16.0, eval=32.0, checkpoint=64.0, idle=128.0)
     evaluation = Evaluation(1.0, 248.0, 50.0, 1198, ledger)
     run = Run("run_0.log", "mlperf", (evaluation,), "aborted", 248.0, ledger=ledger)
@@ -390,7 +376,7 @@ def test_finer_phases_fall_into_init_and_train(digits: Benchmark) -> None:
     assert (read.stop_seconds, read.benchmark) == (248.0, "digits")
 
 
-def test_a_run_on_another_clock_is_written_by_its_ledgers(digits: Benchmark) -> None:
+def test_a_run_on_another_clock_is_written_by_its_ledgers(digits):
     ledgers = (Ledger(init=3.0, train=10.0, eval=2.0), Ledger(init=3.0, train=20.0, eval=4.0))
     clock = Clock("dawnbench")
     evaluations = tuple(
@@ -405,7 +391,7 @@ def test_a_run_on_another_clock_is_written_by_its_ledgers(digits: Benchmark) -> 
     assert read.stop_seconds == 24.0
 
 
-def test_a_run_on_another_clock_without_a_ledger_cannot_be_written(digits: Benchmark) -> None:
+def test_a_run_on_another_clock_without_a_ledger_cannot_be_written(digits):
     run = Run("run_0.log", "dawnbench", (Evaluation(1.0, 60.0, 94.0),))
     with pytest.raises(RuleError, match="dawnbench clock without a ledger"):
         write_run_log(run, benchmark=digits, started_at_ms=0)
@@ -415,17 +401,15 @@ AsMlperf = Callable[[str], Benchmark]
 
 
 @pytest.fixture(scope="module")
-def groups(archives: Path) -> list[dict[str, Any]]:
-    return json.loads((archives / "mlperf" / "expected_v51.json").read_text())["groups"]  # type: ignore[no-any-return]
+def groups(archives):
+    return json.loads((archives / "mlperf" / "expected_v51.json").read_text())["groups"]
 
 
 @pytest.fixture
-def read_group(
-    archives: Path, as_mlperf: AsMlperf
-) -> Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]]:
+def read_group(archives, as_mlperf):
     """The runs of one result set, each beside what is expected of it."""
 
-    def read(group: dict[str, Any]) -> list[tuple[dict[str, Any], Run]]:
+    def read(group):
         return [
             (
                 item,
@@ -441,10 +425,7 @@ def read_group(
     return read
 
 
-def test_every_run_has_the_time_and_settings_of_the_checker(
-    groups: list[dict[str, Any]],
-    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
-) -> None:
+def test_every_run_has_the_time_and_settings_of_the_checker(groups, read_group):
     pairs = [pair for group in groups for pair in read_group(group)]
     assert len(pairs) == 189
     for item, run in pairs:
@@ -459,10 +440,7 @@ def test_every_run_has_the_time_and_settings_of_the_checker(
         assert len(run.evaluations) == item["n_eval"]
 
 
-def test_every_run_converged_where_the_checker_says(
-    groups: list[dict[str, Any]],
-    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
-) -> None:
+def test_every_run_converged_where_the_checker_says(groups, read_group):
     """Epochs or samples of the last evaluation; the checker rounds to three decimals."""
     converged = 0
     for item, run in (pair for group in groups for pair in read_group(group)):
@@ -477,10 +455,7 @@ def test_every_run_converged_where_the_checker_says(
     assert converged == 187
 
 
-def test_the_ledger_of_every_run_adds_up_to_its_time(
-    groups: list[dict[str, Any]],
-    read_group: Callable[[dict[str, Any]], list[tuple[dict[str, Any], Run]]],
-) -> None:
+def test_the_ledger_of_every_run_adds_up_to_its_time(groups, read_group):
     for item, run in (pair for group in groups for pair in read_group(group)):
         for evaluation in run.evaluations:
             ledger = evaluation.ledger
@@ -516,9 +491,7 @@ NOT_FOOLED = {"hidden_gbs": "success", "hidden_eval": "success", "status_aborted
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_hostile_log_is_refused_with_its_line(
-    archives: Path, as_mlperf: AsMlperf, name: str
-) -> None:
+def test_a_hostile_log_is_refused_with_its_line(archives, as_mlperf, name):
     content = (archives / "mlperf" / "hostile" / f"{name}.txt").read_bytes()
     with pytest.raises(LogFormatError) as caught:
         parse_run_log(content, name=f"{name}.txt", benchmark=as_mlperf("llama2_70b_lora"))
@@ -526,9 +499,7 @@ def test_a_hostile_log_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize("name", NOT_FOOLED)
-def test_a_log_that_hides_or_aborts_is_read_as_what_it_is(
-    archives: Path, as_mlperf: AsMlperf, name: str
-) -> None:
+def test_a_log_that_hides_or_aborts_is_read_as_what_it_is(archives, as_mlperf, name):
     """The log they were made from: batch size 8, 3,840 samples, 33.9 minutes."""
     content = (archives / "mlperf" / "hostile" / f"{name}.txt").read_bytes()
     run = parse_run_log(content, name=f"{name}.txt", benchmark=as_mlperf("llama2_70b_lora"))
@@ -537,6 +508,6 @@ def test_a_log_that_hides_or_aborts_is_read_as_what_it_is(
     assert run.status == NOT_FOOLED[name]
 
 
-def test_every_hostile_log_is_accounted_for(archives: Path) -> None:
+def test_every_hostile_log_is_accounted_for(archives):
     found = {path.stem for path in (archives / "mlperf" / "hostile").glob("*.txt")}
     assert found == REFUSED.keys() | NOT_FOOLED.keys()

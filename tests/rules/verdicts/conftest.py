@@ -1,21 +1,14 @@
 """What all tests of verdicts judge."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import Claim, TrainedWith
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import ReplayRun
-from finishline.rules.verification.verdict import Verdict
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,
-    Judge,
     claimed,
     replay,
     report,
@@ -23,7 +16,7 @@ from tests.support.verdicts import (
 
 
 @pytest.fixture(scope="module")
-def curve(digits: Benchmark) -> list[float]:
+def curve(digits):
     """The mean curve of the reference at batch size 64: 97.5 % is reached at epoch 8."""
     columns = zip(*[run.quality for run in digits.reference_runs_at(64)], strict=True)
     means = [sum(column) / len(column) for column in columns]
@@ -32,22 +25,22 @@ def curve(digits: Benchmark) -> list[float]:
 
 
 @pytest.fixture
-def verdict(digits: Benchmark, curve: list[float]) -> Judge:
+def verdict(digits, curve):
     """Judges a claim on digits; three replays that follow the reference where none are given."""
 
     def judge_it(
-        runs: list[RunScore] | None = None,
-        replays: Sequence[ReplayRun] | None = None,
+        runs=None,
+        replays=None,
         *,
-        benchmark: Benchmark = digits,
-        hardware_class: str = "cpu-x86_64",
-        hyperparameters: dict[str, float] | None = None,
-        division: str = "closed",
-        trained_with: TrainedWith = "reference",
-        drift: str | None = None,
-        accelerators: int = 0,
-        **others: Any,
-    ) -> Verdict:
+        benchmark=digits,
+        hardware_class="cpu-x86_64",
+        hyperparameters=None,
+        division="closed",
+        trained_with="reference",
+        drift=None,
+        accelerators=0,
+        **others,
+    ):
         claim = Claim(
             "digits",
             division,

@@ -1,23 +1,21 @@
 """Verdicts of replays: their parts, convergence, replayed figures and time."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule, RunsRule
+from finishline.rules.benchmarks.benchmark import ReachRule, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.judge_convergence import convergence_of
-from finishline.rules.verification.messages import Failure, ReplayRun
+from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.verdict import SHARES, ReasonCode
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,
-    Judge,
     claimed,
     codes,
     replay,
@@ -26,7 +24,7 @@ from tests.support.verdicts import (
 )
 
 
-def test_the_shares_of_alpha_are_those_of_the_documents() -> None:
+def test_the_shares_of_alpha_are_those_of_the_documents():
     text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text(encoding="utf-8")
     table = text.partition("| test | share | limit |")[2].partition("\n\n")[0]
     documented = [float(row.split("|")[2]) for row in table.splitlines()[2:]]
@@ -34,14 +32,14 @@ def test_the_shares_of_alpha_are_those_of_the_documents() -> None:
     assert list(dataclasses.astuple(SHARES)) == documented
 
 
-def test_the_documents_explain_every_reason_of_a_verdict() -> None:
+def test_the_documents_explain_every_reason_of_a_verdict():
     text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text(encoding="utf-8")
     codes = [code for code in get_args(ReasonCode) if not code.startswith("duel_")]
 
     assert [code for code in codes if f"`{code}`" not in text] == [], "no row in docs/rules.md"
 
 
-def test_an_honest_claim_is_verified_for_four_reasons(verdict: Judge) -> None:
+def test_an_honest_claim_is_verified_for_four_reasons(verdict):
     honest = verdict()
 
     assert honest.outcome == "verified"
@@ -56,13 +54,11 @@ def test_an_honest_claim_is_verified_for_four_reasons(verdict: Judge) -> None:
     assert honest.reasons[3].numbers["claimed_seconds"] == pytest.approx(0.88)
 
 
-def test_a_run_that_did_not_converge_counts_as_the_slowest(verdict: Judge) -> None:
+def test_a_run_that_did_not_converge_counts_as_the_slowest(verdict):
     assert verdict(claimed([7, 8, None])).outcome == "verified"
 
 
-def test_one_run_where_none_is_dropped_is_judged_by_one_replay(
-    verdict: Judge, digits: Benchmark, curve: list[float]
-) -> None:
+def test_one_run_where_none_is_dropped_is_judged_by_one_replay(verdict, digits, curve):
     """As DAWNBench counts: one run, nothing dropped. Its time takes two replays to compare."""
     single = dataclasses.replace(digits, runs=RunsRule(count=1, dropped=0))
     runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(2)]
@@ -81,24 +77,22 @@ def test_one_run_where_none_is_dropped_is_judged_by_one_replay(
 
 
 @pytest.mark.parametrize("epochs", [[None, None, None], [7, None, None], [7, 8], []])
-def test_a_claim_that_has_no_result_is_never_verified(
-    verdict: Judge, epochs: list[float | None]
-) -> None:
+def test_a_claim_that_has_no_result_is_never_verified(verdict, epochs):
     assert verdict(claimed(epochs)).outcome == "inconclusive"
 
 
-def test_more_runs_than_needed_are_judged_by_those_that_count(verdict: Judge) -> None:
+def test_more_runs_than_needed_are_judged_by_those_that_count(verdict):
     """Three in a row count, by their median window: 8, 8, 8 here and 4, 4, 4 there."""
     assert verdict(claimed([8, 8, 8, 4, 4])).outcome == "verified"
     assert verdict(claimed([4, 4, 4, 8, 4])).outcome == "rejected"
 
 
-def test_a_benchmark_without_a_replay_is_not_judged(verdict: Judge, cifar10: Benchmark) -> None:
+def test_a_benchmark_without_a_replay_is_not_judged(verdict, cifar10):
     with pytest.raises(RuleError, match="no replay policy"):
         verdict(benchmark=dataclasses.replace(cifar10, replay=None))
 
 
-def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict: Judge) -> None:
+def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict):
     cheat = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]))
 
     assert cheat.outcome == "rejected"
@@ -110,7 +104,7 @@ def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict:
     assert numbers["claimed_mean_epochs"] < numbers["lowest_mean_epochs"] < 7.0
 
 
-def test_one_slow_run_does_not_hide_runs_that_converge_too_fast(verdict: Judge) -> None:
+def test_one_slow_run_does_not_hide_runs_that_converge_too_fast(verdict):
     """The slowest run is dropped from the time, so it must not lift the mean of the epochs."""
     cheat = verdict(claimed([4.6, 4.6, 14.0]))
 
@@ -118,7 +112,7 @@ def test_one_slow_run_does_not_hide_runs_that_converge_too_fast(verdict: Judge) 
     assert "converges_faster_than_replay" in codes(cheat)
 
 
-def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: Judge) -> None:
+def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict):
     """The submitter's model may be another than the reference."""
     found = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]), division="open")
 
@@ -126,11 +120,11 @@ def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: 
     assert weight_of(found, "converges_faster_than_replay") == "leaves_open"
 
 
-def test_convergence_is_compared_on_any_hardware(verdict: Judge) -> None:
+def test_convergence_is_compared_on_any_hardware(verdict):
     assert verdict(claimed([4, 4, 4]), hardware_class="h200").outcome == "rejected"
 
 
-def test_a_claim_that_tells_no_epochs_is_left_open(verdict: Judge) -> None:
+def test_a_claim_that_tells_no_epochs_is_left_open(verdict):
     silent = claimed([7, 8, 8])
     silent[1] = dataclasses.replace(silent[1], epochs_to_target=None)
 
@@ -140,9 +134,7 @@ def test_a_claim_that_tells_no_epochs_is_left_open(verdict: Judge) -> None:
     assert weight_of(found, "claim_has_no_time") == "leaves_open"
 
 
-def test_without_calibration_the_replays_alone_are_the_reference(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_without_calibration_the_replays_alone_are_the_reference(verdict, curve):
     settings = {"batch_size": 24.0}  # below the smallest calibrated one
     runs = [replay(i, [*curve[: 6 + i % 2], 97.6]) for i in range(6)]  # 7, 8, 7, 8, 7, 8 epochs
 
@@ -156,8 +148,8 @@ def test_without_calibration_the_replays_alone_are_the_reference(
 
 
 def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_replays(
-    verdict: Judge, curve: list[float]
-) -> None:
+    verdict, curve
+):
     """48 lies half way between 32 (7.2 epochs) and 64 (7.675); it counts as 2 x 3 runs."""
     runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
 
@@ -171,9 +163,7 @@ def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_rep
     assert no_replays.outcome == "rejected"
 
 
-def test_a_single_replay_joins_the_interpolated_reference_and_alone_is_none(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_a_single_replay_joins_the_interpolated_reference_and_alone_is_none(verdict, curve):
     single = [replay(0, curve[:8])]
 
     between = verdict(claimed([7, 8, 8]), single, hyperparameters={"batch_size": 48.0})
@@ -185,9 +175,7 @@ def test_a_single_replay_joins_the_interpolated_reference_and_alone_is_none(
     assert weight_of(below, "claim_has_no_time") == "leaves_open"
 
 
-def test_where_nothing_bounds_the_claimed_epochs_the_words_say_so(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_where_nothing_bounds_the_claimed_epochs_the_words_say_so(verdict, curve):
     """Two replays alone, far apart, allow a mean of no epochs at all."""
     settings = {"batch_size": 48.0, "momentum": 0.8}
     late = [*curve[:6], *[96.0] * 6, *curve[6:8]]
@@ -220,12 +208,8 @@ UP = [90.0, 95.5, 99.5]  # 97.5 lies half way from the second to the third
     ],
 )
 def test_epochs_are_read_off_between_evaluations_where_every_curve_allows_it(
-    digits: Benchmark,
-    curve: list[float],
-    curves: list[list[float]],
-    interval: float,
-    expected: tuple[float | None, ...],
-) -> None:
+    digits, curve, curves, interval, expected
+):
     claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",))
     told = [
         [Evaluation(j * interval, j * 0.1, q) for j, q in enumerate(qualities, 1)]
@@ -241,9 +225,7 @@ def test_epochs_are_read_off_between_evaluations_where_every_curve_allows_it(
         assert found.quantum == pytest.approx(0.1 if 2.5 in expected else 1.0)
 
 
-def test_with_settings_of_its_own_only_the_replays_are_the_reference(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_with_settings_of_its_own_only_the_replays_are_the_reference(verdict, curve):
     runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
 
     found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0, "momentum": 0.8})
@@ -252,9 +234,7 @@ def test_with_settings_of_its_own_only_the_replays_are_the_reference(
     assert numbers["reference_runs"] == 6.0
 
 
-def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(verdict, curve):
     """Six replays of 8 epochs each have no scatter, but 7 is within the rounding of epochs."""
     runs = [replay(i, curve[:8]) for i in range(6)]
 
@@ -263,9 +243,7 @@ def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
     )
 
 
-def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(
-    verdict: Judge, digits: Benchmark, curve: list[float]
-) -> None:
+def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(verdict, digits, curve):
     """With three in a row the reference needs about two epochs more than for the first."""
     strict = dataclasses.replace(digits, reach=ReachRule("sustained", 3))
     runs = [replay(i, curve[:10], slowness=1 + i / 20) for i in range(3)]
@@ -275,7 +253,7 @@ def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(
     assert found.reasons[2].numbers["reference_mean_epochs"] == pytest.approx(9.8, abs=0.2)
 
 
-def test_replays_below_the_band_reject(verdict: Judge, curve: list[float]) -> None:
+def test_replays_below_the_band_reject(verdict, curve):
     low = [*curve[:5], 70.0]
     runs = [
         replay(0, curve[:8]),
@@ -290,9 +268,7 @@ def test_replays_below_the_band_reject(verdict: Judge, curve: list[float]) -> No
     assert "did_not_reach" in codes(found)
 
 
-def test_one_replay_below_the_band_is_dropped_as_the_slowest(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_one_replay_below_the_band_is_dropped_as_the_slowest(verdict, curve):
     runs = [
         replay(0, curve[:8]),
         replay(1, curve[:8], slowness=1.1),
@@ -305,9 +281,7 @@ def test_one_replay_below_the_band_is_dropped_as_the_slowest(
     assert weight_of(found, "below_band") == "note"
 
 
-def test_a_replay_above_the_band_leaves_the_verdict_open(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_a_replay_above_the_band_leaves_the_verdict_open(verdict, curve):
     fast = [replay(i, [curve[0], curve[1], curve[2], 99.0]) for i in range(3)]
 
     found = verdict(replays=fast)
@@ -316,14 +290,14 @@ def test_a_replay_above_the_band_leaves_the_verdict_open(
     assert weight_of(found, "above_band") == "leaves_open"
 
 
-def test_a_single_evaluation_is_held_against_the_band(verdict: Judge, curve: list[float]) -> None:
+def test_a_single_evaluation_is_held_against_the_band(verdict, curve):
     runs = [replay(0, curve[:1], status="not_reached", tta_seconds=None)]
 
     assert weight_of(verdict(replays=runs), "within_band") == "supports"
 
 
-def test_one_replay_may_miss_the_target_and_two_may_not(verdict: Judge, curve: list[float]) -> None:
-    def missed(index: int) -> ReplayRun:
+def test_one_replay_may_miss_the_target_and_two_may_not(verdict, curve):
+    def missed(index):
         return replay(index, curve[:7], status="not_reached", tta_seconds=None)
 
     one = verdict(replays=[replay(0, curve[:8]), replay(1, curve[:8], slowness=1.1), missed(2)])
@@ -335,9 +309,7 @@ def test_one_replay_may_miss_the_target_and_two_may_not(verdict: Judge, curve: l
     assert two.reasons[0].numbers == {"reached": 1.0, "started": 3.0}
 
 
-def test_what_a_worker_calls_reached_must_be_in_its_evaluations(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_what_a_worker_calls_reached_must_be_in_its_evaluations(verdict, curve):
     liars = [replay(i, curve[:7]) for i in range(3)]
     empty = [replay(i, []) for i in range(3)]
 
@@ -355,9 +327,7 @@ def test_what_a_worker_calls_reached_must_be_in_its_evaluations(
         ("time_limit", "run_time_limit", "rejected"),
     ],
 )
-def test_only_failures_of_the_claim_count_against_it(
-    verdict: Judge, curve: list[float], kind: Any, code: Any, outcome: str
-) -> None:
+def test_only_failures_of_the_claim_count_against_it(verdict, curve, kind, code, outcome):
     failure = Failure(kind, code, "it failed", "look")
     failed = [
         replay(i, curve[:3], status="failed", tta_seconds=None, failure=failure) for i in (1, 2)
@@ -370,9 +340,7 @@ def test_only_failures_of_the_claim_count_against_it(
         assert weight_of(found, "infrastructure") == "leaves_open"
 
 
-def test_a_replay_that_failed_after_its_crossing_did_not_reach(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_a_replay_that_failed_after_its_crossing_did_not_reach(verdict, curve):
     failure = Failure("submitter", "training_diverged", "it failed", "look")
     failed = [
         replay(i, curve[:8], status="failed", tta_seconds=None, failure=failure) for i in (1, 2)
@@ -381,9 +349,7 @@ def test_a_replay_that_failed_after_its_crossing_did_not_reach(
     assert codes(verdict(replays=[replay(0, curve[:8]), *failed]))[0] == "did_not_reach"
 
 
-def test_replays_that_were_cancelled_do_not_count_against_a_claim(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_replays_that_were_cancelled_do_not_count_against_a_claim(verdict, curve):
     cancelled = [replay(i, curve[:3], status="cancelled", tta_seconds=None) for i in (1, 2)]
 
     found = verdict(replays=[replay(0, curve[:8]), *cancelled])
@@ -393,35 +359,31 @@ def test_replays_that_were_cancelled_do_not_count_against_a_claim(
 
 
 @pytest.mark.parametrize("runs_planned", [None, 3])
-def test_a_report_without_runs_decides_nothing(verdict: Judge, runs_planned: int | None) -> None:
+def test_a_report_without_runs_decides_nothing(verdict, runs_planned):
     found = verdict(replays=[], runs_planned=runs_planned)
 
     assert found.outcome == "inconclusive"
     assert "within_band" not in codes(found)
 
 
-def test_fewer_replays_than_planned_do_not_verify(verdict: Judge, curve: list[float]) -> None:
+def test_fewer_replays_than_planned_do_not_verify(verdict, curve):
     runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(3)]
 
     assert verdict(replays=runs, runs_planned=3).outcome == "verified"
     assert verdict(replays=runs, runs_planned=4).outcome == "inconclusive"
 
 
-def test_fewer_replays_than_planned_do_not_save_a_claim_from_rejection(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_fewer_replays_than_planned_do_not_save_a_claim_from_rejection(verdict, curve):
     runs = [replay(0, curve[:8])]
 
     assert verdict(claimed([4, 4, 4]), runs, runs_planned=3).outcome == "rejected"
 
 
-def slowed(curve: Sequence[float], times: Sequence[float], **others: object) -> list[object]:
+def slowed(curve, times, **others):
     return [replay(i, curve[:8], slowness=s, **others) for i, s in enumerate(times)]
 
 
-def test_a_slower_replay_is_told_with_ratio_and_p_and_rejects_nobody(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_a_slower_replay_is_told_with_ratio_and_p_and_rejects_nobody(verdict, curve):
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)))
 
     assert found.outcome == "verified"
@@ -432,9 +394,7 @@ def test_a_slower_replay_is_told_with_ratio_and_p_and_rejects_nobody(
     assert reason.message.startswith("claimed 0.88 s, measured here 2.68 s (")
 
 
-def test_the_interval_is_of_the_olympic_mean_by_the_spread_of_the_replays(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_the_interval_is_of_the_olympic_mean_by_the_spread_of_the_replays(verdict, curve):
     """2.684 * exp(+- 4.3027 * 0.0164 * sqrt(0.449)) s, by hand."""
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)))
     reason = next(r for r in found.reasons if r.code == "slower_than_claimed")
@@ -442,24 +402,20 @@ def test_the_interval_is_of_the_olympic_mean_by_the_spread_of_the_replays(
     assert reason.message == "claimed 0.88 s, measured here 2.68 s (2.56 to 2.81)"
 
 
-def test_a_replay_slower_within_the_tolerance_is_no_flag(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_a_replay_slower_within_the_tolerance_is_no_flag(verdict, curve):
     found = verdict(replays=slowed(curve, (1.44, 1.45, 1.46)))
 
     assert weight_of(found, "time_agrees") == "supports"
 
 
-def test_one_absurd_claimed_run_does_not_excuse_the_others(verdict: Judge) -> None:
+def test_one_absurd_claimed_run_does_not_excuse_the_others(verdict):
     cheat = verdict(claimed(HONEST_EPOCHS, seconds=[0.1, 0.1, 1000.0]))
 
     assert weight_of(cheat, "slower_than_claimed") == "note"
 
 
 @pytest.mark.parametrize("cpu_seconds", [0.6, 0.79])
-def test_times_of_a_processor_that_was_shared_are_not_compared(
-    verdict: Judge, curve: list[float], cpu_seconds: float
-) -> None:
+def test_times_of_a_processor_that_was_shared_are_not_compared(verdict, curve, cpu_seconds):
     noisy = verdict(replays=slowed(curve, (3.0, 3.1, 3.05), cpu_seconds=cpu_seconds))
 
     assert noisy.outcome == "verified"
@@ -468,42 +424,38 @@ def test_times_of_a_processor_that_was_shared_are_not_compared(
     assert "slower_than_claimed" not in codes(noisy)
 
 
-def test_four_fifths_of_a_processor_are_quiet(verdict: Judge, curve: list[float]) -> None:
+def test_four_fifths_of_a_processor_are_quiet(verdict, curve):
     assert "noisy_host" not in codes(verdict(replays=slowed(curve, (1, 1.1, 1), cpu_seconds=0.8)))
 
 
-def test_time_is_compared_on_the_same_hardware_class_only(verdict: Judge) -> None:
+def test_time_is_compared_on_the_same_hardware_class_only(verdict):
     found = verdict(hardware_class="h100-sxm-80gb-x8")
 
     assert found.outcome == "verified"
     assert weight_of(found, "hardware_differs") == "note"
 
 
-def test_the_time_of_code_of_its_own_is_not_compared(verdict: Judge, curve: list[float]) -> None:
+def test_the_time_of_code_of_its_own_is_not_compared(verdict, curve):
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)), trained_with="own")
 
     assert weight_of(found, "time_not_compared") == "note"
     assert "its own code" in found.reasons[3].message
 
 
-def test_times_of_a_worker_that_drifted_are_compared_with_nothing(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_times_of_a_worker_that_drifted_are_compared_with_nothing(verdict, curve):
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05)), drift="4 % slower than its baseline")
 
     assert weight_of(found, "worker_drifted") == "note"
     assert "slower_than_claimed" not in codes(found)
 
 
-def test_on_an_accelerator_the_processor_share_tells_nothing(
-    verdict: Judge, curve: list[float]
-) -> None:
+def test_on_an_accelerator_the_processor_share_tells_nothing(verdict, curve):
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05), cpu_seconds=0.1), accelerators=8)
 
     assert "slower_than_claimed" in codes(found)
 
 
-def test_a_claim_of_no_time_at_all_breaks_nothing(verdict: Judge) -> None:
+def test_a_claim_of_no_time_at_all_breaks_nothing(verdict):
     found = verdict(claimed(HONEST_EPOCHS, seconds=[0.0, 0.0, 0.0]))
 
     assert weight_of(found, "slower_than_claimed") == "note"

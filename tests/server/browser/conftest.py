@@ -2,17 +2,14 @@
 
 import io
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
 
 import pytest
 import uvicorn
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from server.people.dependencies import Caller
@@ -32,12 +29,10 @@ ENTRY = (
 
 
 @pytest.fixture
-def variants(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes], bob: Any
-) -> list[str]:
+def variants(digits_submission, submit, make_log, bob):
     """Submissions of bob: with hostile names, of the open division, without a price."""
     free = {"price_usd_per_hour": None, "price_source": None}
-    changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    changes = (
         ({"model": HOSTILE, "framework": HOSTILE, "notes": HOSTILE}, {"name": HOSTILE}),
         ({"model": LONG, "division": "open", "code_url": "https://example.org/code"}, {}),
         ({"model": "free of charge"}, free),
@@ -57,14 +52,12 @@ def variants(
 
 
 @pytest.fixture
-def tell_canary(
-    client: TestClient, make_report: Callable[..., Any], walter: Any
-) -> Callable[[float], None]:
+def tell_canary(client, make_report, walter):
     """Tells a canary of the worker walter-1, which has a baseline around 100 GFLOP/s."""
     hello = {"system": asdict(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
 
-    def tell(gflops: float) -> None:
+    def tell(gflops):
         probe = WorkerProbe(
             worker="walter-1",
             moment="before",
@@ -80,7 +73,7 @@ def tell_canary(
 
 
 @pytest.fixture
-def packages(client: TestClient, alice: Any, bob: Any, walter: Any) -> dict[str, str]:
+def packages(client, alice, bob, walter):
     """Training packages: one that was measured, one that failed with a hostile log."""
     entries = Entries(client, services_of(client).database, walter)
     entries.greet()
@@ -104,17 +97,7 @@ def packages(client: TestClient, alice: Any, bob: Any, walter: Any) -> dict[str,
 
 
 @pytest.fixture
-def filled(
-    replay: Any,
-    variants: list[str],
-    client: TestClient,
-    alice: Any,
-    olivia: Any,
-    ada: Any,
-    make_report: Callable[..., Any],
-    tell_canary: Callable[[float], None],
-    packages: dict[str, str],
-) -> dict[str, str]:
+def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canary, packages):
     """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
     report = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), report).status_code == 200
@@ -129,7 +112,7 @@ def filled(
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
     tell_canary(90.0)
 
-    def ask(path: str, body: dict[str, Any], *, by: Any = olivia) -> str:
+    def ask(path, body, *, by=olivia):
         answer = client.post(f"/api/v1{path}", json=body, headers=by.headers)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
@@ -178,7 +161,7 @@ def filled(
     }
 
 
-def planned_import(client: TestClient) -> str:
+def planned_import(client):
     """Code of an import that ada has chosen, with a result that has problems and one left out."""
     services = services_of(client)
     with services.database.read() as session:
@@ -187,9 +170,9 @@ def planned_import(client: TestClient) -> str:
     return keep_import(services, caller, io.BytesIO(zipped(TREE))).code
 
 
-def mail_token(client: TestClient, name: str, purpose: Any) -> str:
+def mail_token(client, name, purpose):
     """What the link of a mail carries."""
-    database: Database = services_of(client).database
+    database = services_of(client).database
     with database.write() as session:
         subscription = MailSubscription(
             id=name,
@@ -205,13 +188,13 @@ def mail_token(client: TestClient, name: str, purpose: Any) -> str:
 
 
 @pytest.fixture
-def site(client: TestClient, filled: dict[str, str], address: str) -> str:
+def site(client, filled, address):
     """The address of the filled server."""
     return address
 
 
 @pytest.fixture
-def address(client: TestClient) -> Iterator[str]:
+def address(client):
     """The address of the server."""
     config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)

@@ -1,8 +1,5 @@
 """Pages by the keyboard alone and without scripts, and the API's page held against axe."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
@@ -47,12 +44,12 @@ NOTE_FOCUSED = """() => {
 }"""
 
 
-def public_pages(filled: dict[str, str]) -> list[str]:
+def public_pages(filled):
     """The address of each page that needs no account."""
     return [page for page in pages_of(filled, faces=False) if not page.startswith(SIGNED_IN)]
 
 
-def tab(page: Any) -> Iterator[dict[str, Any] | None]:
+def tab(page):
     """Press Tab; yields the element that each one leads to."""
     page.evaluate(NOTE_FOCUSED)
     for _ in range(MOST_TABS // TABS_AT_ONCE):
@@ -61,7 +58,7 @@ def tab(page: Any) -> Iterator[dict[str, Any] | None]:
         yield from page.evaluate("() => focused.splice(0)")
 
 
-def faults_of_tabbing(page: Any) -> list[str]:
+def faults_of_tabbing(page):
     """What is wrong on the way from the first element to the last by Tab alone."""
     faults, last, times = [], -1, 0
     for focused in tab(page):
@@ -80,9 +77,7 @@ def faults_of_tabbing(page: Any) -> list[str]:
     return [*faults, f"no end after {MOST_TABS} Tabs"]
 
 
-def test_tab_leads_through_every_public_page_in_its_order_and_out_of_it(
-    browser: Any, site: str, filled: dict[str, str]
-) -> None:
+def test_tab_leads_through_every_public_page_in_its_order_and_out_of_it(browser, site, filled):
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     page, faults = context.new_page(), []
     # Swagger UI draws hundreds of buttons on the page of the API, some time after its load.
@@ -94,12 +89,12 @@ def test_tab_leads_through_every_public_page_in_its_order_and_out_of_it(
 
 
 def test_a_verification_is_requested_and_a_verdict_decided_by_keyboard(
-    browser: Any, site: str, filled: dict[str, str], olivia: Any
-) -> None:
+    browser, site, filled, olivia
+):
     context = browser.new_context(viewport={"width": 1280, "height": 700}, reduced_motion="reduce")
     page, faults = context.new_page(), []
 
-    def press(selector: str, leads_to: str) -> None:
+    def press(selector, leads_to):
         tab_to(page, selector)
         page.keyboard.press("Enter")
         page.wait_for_url(f"**{leads_to}")
@@ -129,9 +124,7 @@ def test_a_verification_is_requested_and_a_verdict_decided_by_keyboard(
     assert not faults, "\n".join(faults)
 
 
-def test_pages_say_without_scripts_what_they_say_with_them(
-    browser: Any, site: str, filled: dict[str, str], ada: Any
-) -> None:
+def test_pages_say_without_scripts_what_they_say_with_them(browser, site, filled, ada):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     faults = []
@@ -163,12 +156,12 @@ def test_pages_say_without_scripts_what_they_say_with_them(
     assert not faults, "\n".join(faults)
 
 
-def _acts(button: Any) -> bool:
+def _acts(button):
     """Whether a button is of a form, so that it does something without a script."""
     return bool(button.get_attribute("form") or button.locator("xpath=ancestor::form").count())
 
 
-def test_the_page_of_the_api_breaks_no_rule_of_accessibility(browser: Any, address: str) -> None:
+def test_the_page_of_the_api_breaks_no_rule_of_accessibility(browser, address):
     context = browser.new_context(color_scheme="light", reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{address}/docs/api")

@@ -1,8 +1,5 @@
 """Every page of a filled server in a real browser: at three widths, in light and dark."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
@@ -65,7 +62,7 @@ WIDE = """[...document.querySelectorAll('main *')]
  .slice(0, 3).map(e => e.outerHTML.slice(0, 120))"""
 
 
-def page_routes(router: Any) -> Iterator[str]:
+def page_routes(router):
     """The paths of a router, and of those it includes, that are answered with a page."""
     for route in router.routes:
         if hasattr(route, "original_router"):
@@ -74,7 +71,7 @@ def page_routes(router: Any) -> Iterator[str]:
             yield route.path
 
 
-def pages_of(filled: dict[str, str], *, faces: bool = True) -> list[str]:
+def pages_of(filled, *, faces=True):
     """The address of every page there is: none can be forgotten here.
 
     Without `faces` each page once, and of the charts' pages, which are alike, one.
@@ -97,9 +94,9 @@ class Visit:
     in dark, and looked at in both.
     """
 
-    def __init__(self, browser: Any, site: str) -> None:
+    def __init__(self, browser, site):
         self.site = site
-        self.complaints: list[str] = []
+        self.complaints = []
         self.page_address = ""
         self._scheme = "light"
         self._context = browser.new_context(color_scheme=self._scheme, reduced_motion="reduce")
@@ -109,23 +106,23 @@ class Visit:
         self._page.on("dialog", lambda dialog: self._complain(f"dialog: {dialog.message}"))
         self._page.on("request", self._keep_host)
 
-    def _complain(self, words: str) -> None:
+    def _complain(self, words):
         if "status of 404" in words and self.page_address == "/no-such-page":
             return  # Chromium's own word on a page that is meant to be missing.
         self.complaints.append(f"{self.page_address} ({self._scheme}): {words}")
 
-    def _keep_host(self, request: Any) -> None:
+    def _keep_host(self, request):
         if not request.url.startswith((self.site, "data:", "blob:")):
             self._complain(f"asks {request.url}")
 
-    def sign_in(self, secret: str) -> None:
+    def sign_in(self, secret):
         """Open the console with a token."""
         self._page.goto(f"{self.site}/console/sign-in")
         self._page.fill("#f-token", secret)
         self._page.press("#f-token", "Enter")
         self._page.wait_for_url(f"{self.site}/console")
 
-    def see(self, address: str) -> None:
+    def see(self, address):
         """Load a page once, then look at it at each width."""
         self.page_address = address
         self._page.set_viewport_size({"width": WIDTHS[0], "height": 900})
@@ -138,14 +135,14 @@ class Visit:
             if cut := self._page.evaluate(CUT):
                 self._complain(f"tables cut at {width}: {cut}")
 
-    def draw_charts(self) -> None:
+    def draw_charts(self):
         """Bring each chart into view and wait until it is drawn, or says why it is not."""
         for chart in self._page.locator("[data-chart]").all():
             if chart.is_visible():
                 chart.scroll_into_view_if_needed()
                 chart.locator(".main-svg, .plot > p").first.wait_for(timeout=30_000)
 
-    def hold_against_axe(self, *, in_both_schemes: bool = True) -> None:
+    def hold_against_axe(self, *, in_both_schemes=True):
         """Complain of every rule of accessibility that the page breaks, in light and dark.
 
         Only the rules on colours can tell the schemes apart: the others are held once.
@@ -159,25 +156,23 @@ class Visit:
         self._page.evaluate(RESTYLED)
         self._complain_of_axe({"runOnly": RULES_ON_COLOURS})
 
-    def _complain_of_axe(self, options: dict[str, Any]) -> None:
+    def _complain_of_axe(self, options):
         for broken in self._page.evaluate(RUN_AXE, {"resultTypes": ["violations"]} | options):
             where = [node["html"][:160] for node in broken["nodes"][:3]]
             self._complain(f"axe {broken['id']}: {broken['help']}: {where}")
 
-    def close(self) -> None:
+    def close(self):
         self._context.close()
 
 
 @pytest.fixture
-def visit(browser: Any, site: str) -> Iterator[Visit]:
+def visit(browser, site):
     made = Visit(browser, site)
     yield made
     made.close()
 
 
-def test_every_page_is_quiet_accessible_and_fits(
-    visit: Visit, filled: dict[str, str], ada: Any
-) -> None:
+def test_every_page_is_quiet_accessible_and_fits(visit, filled, ada):
     addresses = pages_of(filled)
     assert {"/benchmarks/digits", "/console/verify", "/console/users"} < set(addresses)
     # Signed in last: nobody is asked again who has signed in already.
@@ -197,7 +192,7 @@ def test_every_page_is_quiet_accessible_and_fits(
     assert not visit.complaints, "\n".join(visit.complaints)
 
 
-def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any, site: str) -> None:
+def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser, site):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(f"{site}/benchmarks/digits")
@@ -222,7 +217,7 @@ def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any,
     context.close()
 
 
-def tab_to(page: Any, selector: str) -> None:
+def tab_to(page, selector):
     """Press Tab until the focus is where a selector points, forwards from wherever it is."""
     wanted = page.locator(selector).first
     for _ in range(80):

@@ -4,14 +4,12 @@
 """
 
 import base64
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
 from tests.server.browser.test_every_page import OVERFLOW, RULES_ON_COLOURS, RUN_AXE
-from tests.support.firefox import Firefox, running_firefox
+from tests.support.firefox import running_firefox
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 WIDTHS = (390, 1280)
@@ -60,12 +58,12 @@ FILL = """(selector, text) => {
 
 
 @pytest.fixture(scope="module")
-def firefox() -> Iterator[Firefox]:
+def firefox():
     with running_firefox() as opened:
         yield opened
 
 
-def faults_of(firefox: Firefox, site: str, address: str) -> list[str]:
+def faults_of(firefox, site, address):
     """What is wrong with a page at both widths; axe judges one of them, in both schemes of colours.
 
     Only the rules on colours can tell the schemes apart. The switch stays, so that the next page is
@@ -94,15 +92,13 @@ def faults_of(firefox: Firefox, site: str, address: str) -> list[str]:
     return [f"{address}: {one}" for one in found]
 
 
-def sign_in(firefox: Firefox, site: str, secret: str) -> None:
+def sign_in(firefox, site, secret):
     firefox.show(f"{site}/console/sign-in", width=1280)
     firefox.run(FILL, "#f-token", secret)
     firefox.wait("location.pathname !== '/console/sign-in'")
 
 
-def test_the_main_pages_are_quiet_accessible_and_fit(
-    firefox: Firefox, site: str, filled: dict[str, str], ada: Any
-) -> None:
+def test_the_main_pages_are_quiet_accessible_and_fit(firefox, site, filled, ada):
     faults = [f for page in PUBLIC for f in faults_of(firefox, site, page.format(**filled))]
     faults += faults_of(firefox, site, "/console/sign-in")
     sign_in(firefox, site, ada.secret)
@@ -110,9 +106,7 @@ def test_the_main_pages_are_quiet_accessible_and_fit(
     assert not faults, "\n".join(faults)
 
 
-def test_dropped_files_are_checked_and_sent(
-    firefox: Firefox, address: str, digits_submission: Any, alice: Any
-) -> None:
+def test_dropped_files_are_checked_and_sent(firefox, address, digits_submission, alice):
     sign_in(firefox, address, alice.secret)
     firefox.show(f"{address}/submit", width=1280)
     files = [

@@ -7,10 +7,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
 from os import environ
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ PROGRAM = Path(__file__).parents[2] / "support" / "use_generated_client.py"
 VERB_AND_NOUN = re.compile("[a-z]+(_[a-z0-9]+)+")
 
 
-def run(command: Sequence[str | Path], **environment: str) -> str:
+def run(command, **environment):
     ran = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False,
         env=dict(environ) | environment,
@@ -29,7 +27,7 @@ def run(command: Sequence[str | Path], **environment: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def test_ids_of_operations_and_names_of_schemas_are_short(client: Any) -> None:
+def test_ids_of_operations_and_names_of_schemas_are_short(client):
     schema = client.get("/openapi.json").json()
     ids = [each["operationId"] for item in schema["paths"].values() for each in item.values()]
 
@@ -39,9 +37,8 @@ def test_ids_of_operations_and_names_of_schemas_are_short(client: Any) -> None:
 
 
 def test_a_generated_client_submits_is_verified_and_reads_its_verdict(
-    client: Any, address: str, alice: Any, walter: Any, database: Any, digits_submission: Any,
-    make_report: Callable[..., Any], tmp_path: Path,
-) -> None:  # fmt: skip
+    client, address, alice, walter, database, digits_submission, make_report, tmp_path
+):
     found = environ.get("FINISHLINE_CLIENT_GENERATOR") or shutil.which("openapi-python-client")
     if found is None:
         pytest.skip("no openapi-python-client: make test-client installs it")
@@ -68,7 +65,7 @@ def test_a_generated_client_submits_is_verified_and_reads_its_verdict(
         (folder / name).write_bytes(log)
     python = Path(found).parent / "python"  # of the environment that has the client's packages
 
-    def ask(*words: Any) -> Any:
+    def ask(*words):
         return json.loads(run([python, PROGRAM, *words], PYTHONPATH=str(made)))
 
     submission_id, asked, about, state = ask("submit", address, alice.secret, folder)

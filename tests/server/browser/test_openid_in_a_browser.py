@@ -1,7 +1,5 @@
 """Sign-in at a provider of another site, with the cookies of a real browser."""
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import expect
 
@@ -15,7 +13,7 @@ pytestmark = [
 ]
 
 
-def test_somebody_comes_back_from_another_site_signed_in(browser: Any, address: str) -> None:
+def test_somebody_comes_back_from_another_site_signed_in(browser, address):
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{address}/submit")

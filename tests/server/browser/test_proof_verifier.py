@@ -8,7 +8,7 @@ import json
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 
 from finishline.cli.bundles import check_bundle, keys_in
-from server.base.settings import Settings
-from tests.server.conftest import REFERENCE, Replay
-from tests.support.proofs import TakenApart, take_apart, zip_of
+from tests.server.conftest import REFERENCE
+from tests.support.proofs import take_apart, zip_of
 from tests.support.tamperings import TAMPERINGS
 from web.assets import STATIC_FOLDER
 
@@ -51,13 +50,10 @@ class Proofs:
 
 
 @pytest.fixture
-def make_real(
-    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes],
-    make_report: Callable[..., Any], replay: Replay, olivia: Any, settings: Settings,
-) -> Callable[[int], TakenApart]:  # fmt: skip
+def make_real(digits_submission, submit, make_log, make_report, replay, olivia, settings):
     """Makes the proof of a verification of its own: verified, rejected or cancelled."""
 
-    def make(number: int) -> TakenApart:
+    def make(number):
         claim = digits_submission.claim | {"model": STRANGE[number % len(STRANGE)] + str(number)}
         logs = {
             name: make_log(1000 + 10 * number + k, name=name, division=claim["division"])
@@ -89,7 +85,7 @@ def make_real(
 
 
 @pytest.fixture
-def proofs(make_real: Callable[[int], TakenApart], replay: Replay) -> Proofs:
+def proofs(make_real, replay):
     """As many real proofs as are asked for, and as many tampered ones or one of each kind."""
     real = [make_real(number) for number in range(PROOFS)]
     cases = [Case(f"real-{i:03}", zip_of(*each.entries()), None) for i, each in enumerate(real)]
@@ -101,7 +97,7 @@ def proofs(make_real: Callable[[int], TakenApart], replay: Replay) -> Proofs:
     return Proofs(cases, replay.client.get("/api/v1/keys").json())
 
 
-def require_agreement(proofs: Proofs, answers: dict[str, dict[str, Any]]) -> None:
+def require_agreement(proofs, answers):
     """Both verifiers answer every check alike, and each case as it must end."""
     keys = keys_in(proofs.keys)
     for case in proofs.cases:
@@ -118,7 +114,7 @@ def require_agreement(proofs: Proofs, answers: dict[str, dict[str, Any]]) -> Non
             assert not javascript[case.fails]["ok"], shown
 
 
-def run_node(proofs: Proofs, folder: Path) -> dict[str, Any]:
+def run_node(proofs, folder):
     """Answers of the verifier in Node by the names of the cases."""
     node = shutil.which("node")
     if node is None:
@@ -132,18 +128,16 @@ def run_node(proofs: Proofs, folder: Path) -> dict[str, Any]:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout)
+    found = json.loads(ran.stdout)
     print(f"{len(proofs.cases)} proofs in {found['milliseconds']:.0f} ms")
     return dict(found["answers"])
 
 
-def test_node_and_python_agree_on_every_proof(proofs: Proofs, tmp_path: Path) -> None:
+def test_node_and_python_agree_on_every_proof(proofs, tmp_path):
     require_agreement(proofs, run_node(proofs, tmp_path))
 
 
-def test_both_write_every_number_and_name_alike(
-    make_real: Callable[[int], TakenApart], replay: Replay, tmp_path: Path
-) -> None:
+def test_both_write_every_number_and_name_alike(make_real, replay, tmp_path):
     """By any two bytes that differ the statement would not be canonical for one of them."""
     proof, random = make_real(0), Random(7)
     doubles = [struct.unpack("<d", random.randbytes(8))[0] for _ in range(5000)]
@@ -161,7 +155,7 @@ def test_both_write_every_number_and_name_alike(
     assert proof.document["code"]["numbers"][:2] == [1e-7, 1e21]
 
 
-def test_the_verifier_asks_nobody_and_is_short() -> None:
+def test_the_verifier_asks_nobody_and_is_short():
     text = VERIFIER.read_text()
 
     assert len(text.splitlines()) <= 250
@@ -180,12 +174,10 @@ ASK = """async ([folder, count]) => {
 
 
 @pytest.mark.browser
-def test_chromium_and_python_agree_on_every_proof(
-    proofs: Proofs, address: str, browser: Any
-) -> None:
+def test_chromium_and_python_agree_on_every_proof(proofs, address, browser):
     contents = [case.content for case in proofs.cases]
 
-    def body_of(url: str) -> bytes:
+    def body_of(url):
         return contents[int(url.rpartition("/")[2])]
 
     page = browser.new_page()
@@ -200,22 +192,18 @@ def test_chromium_and_python_agree_on_every_proof(
 
 @pytest.mark.browser
 def test_a_proof_is_checked_on_the_page_without_a_network(
-    make_real: Callable[[int], TakenApart],
-    replay: Replay,
-    address: str,
-    browser: Any,
-    tmp_path: Path,
-) -> None:
+    make_real, replay, address, browser, tmp_path
+):
     proof = make_real(1)
     context = browser.new_context()
     page = context.new_page()
-    complaints: list[str] = []
+    complaints = []
     page.on("console", lambda said: complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(f"{address}/proof", wait_until="networkidle")
     context.set_offline(True)
 
-    def outcome(wanted: str) -> str:
+    def outcome(wanted):
         path = tmp_path / f"{wanted}.zip"
         path.write_bytes(zip_of(*proof.entries()))
         page.set_input_files("input[type=file]", path)

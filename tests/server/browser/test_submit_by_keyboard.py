@@ -1,8 +1,6 @@
 """Submit with the keyboard alone and without scripts, and by dropping a folder."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -15,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 FILES = "#f-files"
 
 
-def choose(page: Any, parts: Any) -> None:
+def choose(page, parts):
     """Choose files in the field that Tab leads to, then check them.
 
     Key presses in the dialog of the system are beyond the page.
@@ -31,21 +29,19 @@ def choose(page: Any, parts: Any) -> None:
     page.keyboard.press("Enter")
 
 
-def broken_rules(page: Any) -> list[str]:
+def broken_rules(page):
     """Rules of accessibility that a page breaks."""
     page.evaluate(AXE_SCRIPT)
     return [broken["id"] for broken in page.evaluate(RUN_AXE, {"resultTypes": ["violations"]})]
 
 
-def test_a_claim_is_mended_previewed_and_sent(
-    browser: Any, address: str, digits_submission: Any, alice: Any
-) -> None:
+def test_a_claim_is_mended_previewed_and_sent(browser, address, digits_submission, alice):
     context = browser.new_context()
     # Scripts of a page are files: without these it has none, and axe can still look at it.
     context.route("**/static/**/*.js*", lambda route: route.abort())
     page = context.new_page()
-    complaints: list[str] = []
-    blocked: list[str] = []
+    complaints = []
+    blocked = []
     page.on("requestfailed", lambda request: blocked.append(request.url))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(f"{address}/")
@@ -75,9 +71,7 @@ def test_a_claim_is_mended_previewed_and_sent(
     context.close()
 
 
-def test_a_dropped_folder_is_checked_and_sent(
-    browser: Any, address: str, digits_submission: Any, alice: Any, tmp_path: Path
-) -> None:
+def test_a_dropped_folder_is_checked_and_sent(browser, address, digits_submission, alice, tmp_path):
     folder = tmp_path / "my-runs"
     folder.mkdir()
     for _, (name, content) in digits_submission.files():
@@ -99,9 +93,7 @@ def test_a_dropped_folder_is_checked_and_sent(
     context.close()
 
 
-def test_a_dropped_checkout_is_planned_and_imported(
-    browser: Any, address: str, olivia: Any, tmp_path: Path
-) -> None:
+def test_a_dropped_checkout_is_planned_and_imported(browser, address, olivia, tmp_path):
     git = {".git/HEAD": "ref: refs/heads/main", ".git/refs/heads/main": DAWNBENCH_COMMIT}
     for name, content in (TREE | {f"repo/{name}": text for name, text in git.items()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +114,7 @@ def test_a_dropped_checkout_is_planned_and_imported(
     context.close()
 
 
-def drag(page: Any, path: Path) -> None:
+def drag(page, path):
     """Drag a file or a folder of this machine onto the form, as from another program."""
     box = page.locator(".drop").bounding_box()
     dragged = {"items": [], "files": [str(path)], "dragOperationsMask": 1}

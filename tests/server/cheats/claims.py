@@ -1,29 +1,27 @@
 """Cheats of claims: forged, edited, copied and relabelled logs."""
 
-from collections.abc import Callable
-
-from tests.server.cheats.scene import Cheat, Cheats, Edit, Line, Met, Scene, edited, listed, scaled
+from tests.server.cheats.scene import Cheats, Met, edited, listed, scaled
 
 CLAIMS: Cheats = {}
 FORGED = 0.08
 
 
-def cheat(cheat_id: str) -> Callable[[Cheat], Cheat]:
+def cheat(cheat_id):
     """Lists a cheat of claims."""
     return listed(CLAIMS, cheat_id)
 
 
-def one_edited(scene: Scene, edit: Edit, *, at: str = "run_0.log") -> Met:
+def one_edited(scene, edit, *, at="run_0.log"):
     """The door, for a submission with one edited log."""
     parts = scene.parts()
     parts.logs[at] = edited(parts.logs[at], edit)
     return scene.at_the_door(parts)
 
 
-def at_epoch(epoch: float, key: str, **changes: object) -> Edit:
+def at_epoch(epoch, key, **changes):
     """Changes the lines of one key at one epoch; those of its metadata by their own names."""
 
-    def edit(line: Line) -> Line:
+    def edit(line):
         if line["key"] != key or line["metadata"].get("epoch_num") != epoch:
             return line
         own = {name: value for name, value in changes.items() if name in line}
@@ -32,28 +30,28 @@ def at_epoch(epoch: float, key: str, **changes: object) -> Edit:
     return edit
 
 
-def dict_without(table: dict[str, object], left_out: dict[str, object]) -> dict[str, object]:
+def dict_without(table, left_out):
     """A table without some names."""
     return {name: value for name, value in table.items() if name not in left_out}
 
 
-def without(*keys: str, epoch: float | None = None) -> Edit:
+def without(*keys, epoch=None):
     """Leaves out the lines of some keys, or those of an epoch."""
 
-    def edit(line: Line) -> Line | None:
+    def edit(line):
         gone = line["key"] in keys and epoch in (None, line["metadata"].get("epoch_num"))
         return None if gone else line
 
     return edit
 
 
-def of_value(key: str, value: object) -> Edit:
+def of_value(key, value):
     """Sets the value of the lines of a key."""
     return lambda line: line | {"value": value} if line["key"] == key else line
 
 
 @cheat("C01")
-def times_scaled(scene: Scene) -> Met:
+def times_scaled(scene):
     sent = scene.stored(scene.parts(edit=scaled(FORGED)))
     assert scene.entry(sent)["rank"] is None
     _, seconds = scene.trained(sent)
@@ -64,20 +62,20 @@ def times_scaled(scene: Scene) -> Met:
 
 
 @cheat("C02")
-def a_time_of_1_4_ms(scene: Scene) -> Met:
+def a_time_of_1_4_ms(scene):
     sent = scene.stored(scene.parts(edit=scaled(1.4 / 912)))
     assert scene.entry(sent)["provisional_rank"] == 1
     return scene.unranked(sent)
 
 
 @cheat("C03")
-def times_that_go_back(scene: Scene) -> Met:
+def times_that_go_back(scene):
     return one_edited(scene, at_epoch(5.0, "eval_accuracy", time_ms=1790000002500.0))
 
 
 @cheat("C04")
-def one_interval_cut(scene: Scene) -> Met:
-    def edit(line: Line) -> Line:
+def one_interval_cut(scene):
+    def edit(line):
         late = line["metadata"].get("epoch_num", 0) > 6 or line["key"] == "run_stop"
         return line | {"time_ms": line["time_ms"] - 50} if late else line
 
@@ -87,8 +85,8 @@ def one_interval_cut(scene: Scene) -> Met:
 
 
 @cheat("C05")
-def two_logs_stitched(scene: Scene) -> Met:
-    def edit(line: Line) -> Line:
+def two_logs_stitched(scene):
+    def edit(line):
         epoch = line["metadata"].get("epoch_num")
         more = {"epoch_num": 2.0, "samples_count": 2304}
         return line | {"metadata": line["metadata"] | more} if epoch == 6 else line
@@ -97,24 +95,24 @@ def two_logs_stitched(scene: Scene) -> Met:
 
 
 @cheat("C06")
-def two_logs_with_headers(scene: Scene) -> Met:
+def two_logs_with_headers(scene):
     parts = scene.parts()
     parts.logs["run_0.log"] += scene.log(300, "run_0.log")
     return scene.at_the_door(parts)
 
 
 @cheat("C07")
-def an_evaluation_left_out(scene: Scene) -> Met:
+def an_evaluation_left_out(scene):
     return one_edited(scene, without("eval_start", "eval_accuracy", "eval_stop", epoch=5.0))
 
 
 @cheat("C08")
-def epochs_without_samples(scene: Scene) -> Met:
+def epochs_without_samples(scene):
     return one_edited(scene, at_epoch(8.0, "eval_accuracy", samples_count=8500))
 
 
 @cheat("C09")
-def fewer_epochs(scene: Scene) -> Met:
+def fewer_epochs(scene):
     parts = scene.parts(qualities=[60.0, 90.0, 96.0, 98.1])
     sent = scene.stored(scene.claims(parts, trained_with="own"))
     replay, _ = scene.trained(sent)
@@ -123,34 +121,34 @@ def fewer_epochs(scene: Scene) -> Met:
 
 
 @cheat("C10")
-def one_log_for_all_runs(scene: Scene) -> Met:
+def one_log_for_all_runs(scene):
     parts = scene.parts()
     parts.logs = dict.fromkeys(parts.logs, parts.logs["run_0.log"])
     return scene.at_the_door(parts)
 
 
 @cheat("C11")
-def one_training_under_two_seeds(scene: Scene) -> Met:
+def one_training_under_two_seeds(scene):
     parts = scene.parts()
     parts.logs["run_1.log"] = edited(parts.logs["run_0.log"], of_value("seed", 777))
     return scene.at_the_door(parts)
 
 
 @cheat("C12")
-def one_seed_for_two_trainings(scene: Scene) -> Met:
+def one_seed_for_two_trainings(scene):
     return one_edited(scene, of_value("seed", 102))
 
 
 @cheat("C19")
-def another_batch_size_than_logged(scene: Scene) -> Met:
+def another_batch_size_than_logged(scene):
     logged = one_edited(scene, of_value("global_batch_size", 128)).said
     division = one_edited(scene, of_value("submission_division", "open"))
     return Met(division.outcome, division.said + logged)
 
 
 @cheat("C20")
-def another_system_than_logged(scene: Scene) -> Met:
-    def with_line(key: str, value: object) -> Met:
+def another_system_than_logged(scene):
+    def with_line(key, value):
         parts = scene.parts()
         for name, log in parts.logs.items():
             line = {
@@ -159,7 +157,7 @@ def another_system_than_logged(scene: Scene) -> Met:
             }  # fmt: skip
             first, rest = log.split(b"\n", 1)
             made = edited(first, lambda line: line)
-            parts.logs[name] = made + edited(made, lambda _, line=line: line) + rest  # type: ignore[misc]
+            parts.logs[name] = made + edited(made, lambda _, line=line: line) + rest
         return scene.at_the_door(parts)
 
     platform = with_line("submission_platform", "dgx-h100")
@@ -168,7 +166,7 @@ def another_system_than_logged(scene: Scene) -> Met:
 
 
 @cheat("C24")
-def figures_that_no_training_has(scene: Scene) -> Met:
+def figures_that_no_training_has(scene):
     tries = [
         at_epoch(8.0, "eval_accuracy", value=100.5),
         at_epoch(8.0, "eval_accuracy", value=1e308),
@@ -179,20 +177,20 @@ def figures_that_no_training_has(scene: Scene) -> Met:
 
 
 @cheat("C66")
-def a_quality_that_is_no_number(scene: Scene) -> Met:
+def a_quality_that_is_no_number(scene):
     parts = scene.parts()
     parts.logs["run_0.log"] = parts.logs["run_0.log"].replace(b'"value":98.1', b'"value":NaN')
     return scene.at_the_door(parts)
 
 
 @cheat("C67")
-def at_the_target_when_it_starts(scene: Scene) -> Met:
+def at_the_target_when_it_starts(scene):
     return one_edited(scene, lambda line: line | {"time_ms": 1790000002200.0})
 
 
 @cheat("C68")
-def epochs_relabelled(scene: Scene) -> Met:
-    def edit(line: Line) -> Line:
+def epochs_relabelled(scene):
+    def edit(line):
         epoch = line["metadata"].get("epoch_num")
         if epoch is None:
             return line
@@ -202,8 +200,8 @@ def epochs_relabelled(scene: Scene) -> Met:
 
 
 @cheat("C69")
-def epochs_and_samples_relabelled(scene: Scene) -> Met:
-    def edit(line: Line) -> Line:
+def epochs_and_samples_relabelled(scene):
+    def edit(line):
         epoch = line["metadata"].get("epoch_num")
         if epoch is None:
             return line
@@ -216,17 +214,17 @@ def epochs_and_samples_relabelled(scene: Scene) -> Met:
 
 
 @cheat("C70")
-def the_start_left_out(scene: Scene) -> Met:
+def the_start_left_out(scene):
     return one_edited(scene, without("run_start"))
 
 
 @cheat("C27")
-def a_target_just_missed(scene: Scene) -> Met:
+def a_target_just_missed(scene):
     return one_edited(scene, at_epoch(8.0, "eval_accuracy", value=97.4999))
 
 
 @cheat("C26")
-def one_lucky_evaluation(scene: Scene) -> Met:
+def one_lucky_evaluation(scene):
     sent = scene.stored(scene.parts(qualities=[14.8, 45.8, 73.0, 85.5, 98.1]))
     replay, _ = scene.trained(sent)
     assert replay.status() != "verified"
@@ -234,7 +232,7 @@ def one_lucky_evaluation(scene: Scene) -> Met:
 
 
 @cheat("C28")
-def another_class_for_the_same_machine(scene: Scene) -> Met:
+def another_class_for_the_same_machine(scene):
     parts = scene.claims(scene.parts(), system={"hardware_class": "cpu-of-my-own"})
     sent = scene.stored(parts)
     replay, _ = scene.trained(sent, seconds_per_epoch=0.1)
@@ -243,7 +241,7 @@ def another_class_for_the_same_machine(scene: Scene) -> Met:
 
 
 @cheat("C29")
-def a_calibrated_curve_copied(scene: Scene) -> Met:
+def a_calibrated_curve_copied(scene):
     parts = scene.parts()
     known = scene.digits.reference_runs_at(64)
     for index, name in enumerate(parts.logs):
@@ -256,16 +254,16 @@ def a_calibrated_curve_copied(scene: Scene) -> Met:
 
 
 @cheat("C30")
-def the_logs_of_another(scene: Scene) -> Met:
+def the_logs_of_another(scene):
     scene.stored(scene.parts())
     return scene.at_the_door(scene.parts(), 409, by=scene.bob)
 
 
 @cheat("C71")
-def the_logs_of_another_by_a_millisecond(scene: Scene) -> Met:
+def the_logs_of_another_by_a_millisecond(scene):
     first = scene.stored(scene.parts())
     _, seconds = scene.trained(first)
-    later: Edit = lambda line: line | {"time_ms": line["time_ms"] + 1}  # noqa: E731
+    later = lambda line: line | {"time_ms": line["time_ms"] + 1}  # noqa: E731
     copied = scene.stored(scene.parts(edit=later), by=scene.bob)
     _, more = scene.trained(copied)
     (row,) = scene.entries()
@@ -274,7 +272,7 @@ def the_logs_of_another_by_a_millisecond(scene: Scene) -> Met:
 
 
 @cheat("C32")
-def an_open_model_of_ones_own(scene: Scene) -> Met:
+def an_open_model_of_ones_own(scene):
     parts = scene.parts(division="open", seconds_per_epoch=1.1)
     sent = scene.stored(scene.claims(parts, division="open", trained_with="own"))
     path = f"/api/v1/submissions/{sent}/verifications"
@@ -285,14 +283,14 @@ def an_open_model_of_ones_own(scene: Scene) -> Met:
 
 
 @cheat("C33")
-def own_code_said_to_be_the_reference(scene: Scene) -> Met:
+def own_code_said_to_be_the_reference(scene):
     sent = scene.stored(scene.parts(seconds_per_epoch=0.02))
     _, seconds = scene.trained(sent)
     return scene.ranked_at_our_time(sent, seconds)
 
 
 @cheat("C23")
-def a_spot_price(scene: Scene) -> Met:
+def a_spot_price(scene):
     system = {"price_usd_per_hour": 0.001, "pricing": "spot"}
     sent = scene.stored(scene.claims(scene.parts(), system=system))
     scene.trained(sent)
@@ -303,7 +301,7 @@ def a_spot_price(scene: Scene) -> Met:
 
 
 @cheat("C81")
-def a_low_price_of_ones_own(scene: Scene) -> Met:
+def a_low_price_of_ones_own(scene):
     sent = scene.stored(scene.claims(scene.parts(), system={"price_usd_per_hour": 0.001}))
     scene.trained(sent)
     found = scene.client.get("/api/v1/leaderboards/digits", params={"metric": "cost"}).json()
@@ -313,7 +311,7 @@ def a_low_price_of_ones_own(scene: Scene) -> Met:
 
 
 @cheat("C34")
-def an_own_seed_that_is_not_reproduced(scene: Scene) -> Met:
+def an_own_seed_that_is_not_reproduced(scene):
     curve = [30.0, 60.0, 80.0, 90.0, 94.0, 96.0, 97.0, 98.1]
     sent = scene.stored(scene.parts(qualities=curve))
     replay, _ = scene.trained(sent)
@@ -322,7 +320,7 @@ def an_own_seed_that_is_not_reproduced(scene: Scene) -> Met:
 
 
 @cheat("C39")
-def a_neighbouring_batch_size(scene: Scene) -> Met:
+def a_neighbouring_batch_size(scene):
     parts = scene.parts(batch_size=65)
     sent = scene.stored(scene.claims(parts, hyperparameters={"batch_size": 65}))
     scene.trained(sent)

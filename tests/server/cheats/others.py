@@ -1,31 +1,30 @@
 """Cheats of luck and many tries, of names and imports, and of workers."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
 from server.verifications.queue_order import take_due
-from tests.server.cheats.scene import Cheat, Cheats, Met, Scene, listed
+from tests.server.cheats.scene import Cheats, Met, listed
 from tests.server.conftest import WORKER_SYSTEM, Person, Replay, build_report
 from tests.server.test_archives import send_entry
 
 OTHERS: Cheats = {}
 
 
-def cheat(cheat_id: str) -> Callable[[Cheat], Cheat]:
+def cheat(cheat_id):
     """Lists one of these cheats."""
     return listed(OTHERS, cheat_id)
 
 
 @cheat("C13")
-def the_best_of_many_runs(scene: Scene) -> Met:
+def the_best_of_many_runs(scene):
     sent = scene.stored(scene.parts(seconds_per_epoch=0.09))
     _, seconds = scene.trained(sent)
     return scene.ranked_at_our_time(sent, seconds)
 
 
 @cheat("C36")
-def two_accounts_with_the_same_settings(scene: Scene) -> Met:
+def two_accounts_with_the_same_settings(scene):
     first = scene.stored(scene.parts())
     _, seconds = scene.trained(first)
     other = scene.make_person("carol", "submitter")
@@ -38,7 +37,7 @@ def two_accounts_with_the_same_settings(scene: Scene) -> Met:
 
 
 @cheat("C37")
-def asked_for_until_it_is_lucky(scene: Scene) -> Met:
+def asked_for_until_it_is_lucky(scene):
     sent = scene.stored(scene.parts())
     _, slow = scene.trained(sent, seconds_per_epoch=0.13)
     _, fast = scene.trained(sent, seconds_per_epoch=0.1)
@@ -46,7 +45,7 @@ def asked_for_until_it_is_lucky(scene: Scene) -> Met:
 
 
 @cheat("C38")
-def withdrawn_while_it_is_unlucky(scene: Scene) -> Met:
+def withdrawn_while_it_is_unlucky(scene):
     first = scene.stored(scene.parts())
     replay = scene.replay(first)
     grant = replay.claim().json()
@@ -63,7 +62,7 @@ def withdrawn_while_it_is_unlucky(scene: Scene) -> Met:
 
 
 @cheat("C40")
-def one_configuration_under_many_names(scene: Scene) -> Met:
+def one_configuration_under_many_names(scene):
     first = scene.stored(scene.parts())
     _, seconds = scene.trained(first)
     named = {"model": "a faster net", "framework": "jax 0.8.0"}
@@ -78,7 +77,7 @@ def one_configuration_under_many_names(scene: Scene) -> Met:
 
 
 @cheat("C45")
-def a_name_that_looks_like_another(scene: Scene) -> Met:
+def a_name_that_looks_like_another(scene):
     """Cyrillic letters, case twins, digits for letters."""
     said = [_named(scene, name) for name in ("alісе", "ALICE", "a1ice")]
     assert {met.outcome for met in said} == {"refused (409)"}
@@ -86,12 +85,12 @@ def a_name_that_looks_like_another(scene: Scene) -> Met:
 
 
 @cheat("C46")
-def a_name_with_bidi_controls(scene: Scene) -> Met:
+def a_name_with_bidi_controls(scene):
     assert _named(scene, " carol").outcome == _named(scene, "carol ").outcome
     return _named(scene, "carol\u202e")
 
 
-def _named(scene: Scene, name: str) -> Met:
+def _named(scene, name):
     body = {"name": name, "role": "submitter"}
     headers = scene.ada.headers
     ask = partial(scene.client.post, "/api/v1/users", json=body, headers=headers)
@@ -99,7 +98,7 @@ def _named(scene: Scene, name: str) -> Met:
 
 
 @cheat("C48")
-def an_import_of_ones_own_times(scene: Scene) -> Met:
+def an_import_of_ones_own_times(scene):
     sent = send_entry(scene.client, scene.olivia)
     assert sent.status_code == 201, sent.text
     found = scene.client.get("/api/v1/leaderboards/cifar10").json()["entries"]
@@ -109,7 +108,7 @@ def an_import_of_ones_own_times(scene: Scene) -> Met:
 
 
 @cheat("C49")
-def an_import_dated_years_ago(scene: Scene) -> Met:
+def an_import_dated_years_ago(scene):
     sent = send_entry(scene.client, scene.olivia)
     assert sent.json()["submitted_on"] == "2018-04-20"
     records = scene.client.get("/api/v1/benchmarks/cifar10/records")
@@ -119,7 +118,7 @@ def an_import_dated_years_ago(scene: Scene) -> Met:
 
 
 @cheat("C58")
-def a_slow_worker(scene: Scene) -> Met:
+def a_slow_worker(scene):
     sent = scene.stored(scene.parts())
     replay, seconds = scene.trained(sent, seconds_per_epoch=0.33)
     assert replay.status() == "verified"
@@ -127,7 +126,7 @@ def a_slow_worker(scene: Scene) -> Met:
 
 
 @cheat("C59")
-def a_false_curve_of_an_own_seed(scene: Scene) -> Met:
+def a_false_curve_of_an_own_seed(scene):
     sent = scene.stored(scene.parts())
     replay = scene.replay(sent)
     report = build_report(replay.seeds())
@@ -140,7 +139,7 @@ def a_false_curve_of_an_own_seed(scene: Scene) -> Met:
 
 
 @cheat("C89")
-def a_report_made_up_where_our_worker_is_witnessed(scene: Scene) -> Met:
+def a_report_made_up_where_our_worker_is_witnessed(scene):
     sent = scene.stored(scene.parts(seconds_per_epoch=0.02))
     path = f"/api/v1/submissions/{sent}/witness-token"
     made = scene.client.post(path, json={}, headers=scene.olivia.headers).json()
@@ -160,7 +159,7 @@ def a_report_made_up_where_our_worker_is_witnessed(scene: Scene) -> Met:
 
 
 @cheat("C90")
-def a_witnesss_token_for_other_work(scene: Scene) -> Met:
+def a_witnesss_token_for_other_work(scene):
     sent = scene.stored(scene.parts())
     rival = scene.replay(scene.stored(scene.parts(first_seed=201), by=scene.bob))
     path = f"/api/v1/submissions/{sent}/witness-token"
@@ -170,7 +169,7 @@ def a_witnesss_token_for_other_work(scene: Scene) -> Met:
 
 
 @cheat("C63")
-def a_workers_token_that_submits(scene: Scene) -> Met:
+def a_workers_token_that_submits(scene):
     submits = scene.at_the_door(scene.parts(), 403, by=scene.walter)
     post = partial(scene.client.post, headers=scene.walter.headers, json={})
     makes = scene.refused(partial(post, "/api/v1/me/tokens"), 403)
@@ -180,7 +179,7 @@ def a_workers_token_that_submits(scene: Scene) -> Met:
 
 
 @cheat("C64")
-def an_attempt_of_another_worker(scene: Scene) -> Met:
+def an_attempt_of_another_worker(scene):
     replay = scene.replay(scene.stored(scene.parts()))
     assert replay.claim().status_code == 200
     mallory = scene.make_person("mallory", "worker")
@@ -189,7 +188,7 @@ def an_attempt_of_another_worker(scene: Scene) -> Met:
 
 
 @cheat("C75")
-def code_of_ones_own_that_is_fast(scene: Scene) -> Met:
+def code_of_ones_own_that_is_fast(scene):
     parts = scene.claims(scene.parts(seconds_per_epoch=0.01), trained_with="own")
     sent = scene.stored(parts)
     replay, _ = scene.trained(sent)

@@ -11,7 +11,6 @@ import orjson
 from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from tests.server.conftest import (
     Person,
@@ -39,10 +38,10 @@ Cheat = Callable[["Scene"], Met]
 Cheats = dict[str, Cheat]
 
 
-def listed(cheats: Cheats, cheat_id: str) -> Callable[[Cheat], Cheat]:
+def listed(cheats, cheat_id):
     """Lists a cheat under its id."""
 
-    def add(cheat: Cheat) -> Cheat:
+    def add(cheat):
         assert cheat_id not in cheats
         cheats[cheat_id] = cheat
         return cheat
@@ -50,17 +49,17 @@ def listed(cheats: Cheats, cheat_id: str) -> Callable[[Cheat], Cheat]:
     return add
 
 
-def edited(log: bytes, edit: Edit) -> bytes:
+def edited(log, edit):
     """A log whose lines were changed one by one; None leaves a line out."""
     lines = [edit(orjson.loads(line.removeprefix(MARK))) for line in log.splitlines()]
     return b"".join(MARK + orjson.dumps(line) + b"\n" for line in lines if line is not None)
 
 
-def scaled(factor: float) -> Edit:
+def scaled(factor):
     """Multiplies the times since the start of the process."""
     started = 1_790_000_000_000
 
-    def edit(line: Line) -> Line:
+    def edit(line):
         return line | {"time_ms": started + (line["time_ms"] - started) * factor}
 
     return edit
@@ -82,11 +81,11 @@ class Scene:
     ada: Person
     walter: Person
 
-    def log(self, seed: int, name: str, **changes: Any) -> bytes:
+    def log(self, seed, name, **changes):
         """The log of a run; see build_log."""
         return build_log(self.digits, seed, name=name, **changes)
 
-    def parts(self, *, first_seed: int = 100, edit: Edit | None = None, **log: Any) -> Any:
+    def parts(self, *, first_seed=100, edit=None, **log):
         """A submission of three runs with other seeds, each line edited."""
         parts = deepcopy(self.honest)
         for index, name in enumerate(parts.logs):
@@ -94,23 +93,23 @@ class Scene:
             parts.logs[name] = made if edit is None else edited(made, edit)
         return parts
 
-    def claims(self, parts: SubmissionParts, **fields: Any) -> SubmissionParts:
+    def claims(self, parts, **fields):
         """The same with other fields in its JSON; those of the system are added to it."""
         system = parts.claim["system"] | fields.pop("system", {})
         return replace(parts, claim=parts.claim | fields | {"system": system})
 
-    def send(self, parts: SubmissionParts, by: Person | None = None) -> Any:
+    def send(self, parts, by=None):
         """Send a submission, as alice if nobody is named."""
         headers = (by or self.alice).headers
         return self.client.post("/api/v1/submissions", files=parts.files(), headers=headers)
 
-    def stored(self, parts: SubmissionParts, by: Person | None = None) -> str:
+    def stored(self, parts, by=None):
         """The id of a submission that is taken."""
         answer = self.send(parts, by)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def replay(self, submission_id: str) -> Replay:
+    def replay(self, submission_id):
         """A verification of it, which an organiser asks for."""
         path = f"/api/v1/submissions/{submission_id}/verifications"
         answer = self.client.post(path, json={"reason": "wanted"}, headers=self.olivia.headers)
@@ -118,32 +117,31 @@ class Scene:
         verification_id = answer.json()["id"]
         return Replay(self.client, self.database, self.walter, submission_id, verification_id)
 
-    def trained(self, submission_id: str, **report: Any) -> tuple[Replay, list[float]]:
+    def trained(self, submission_id, **report):
         """Its verification with a report of the reference, and the seconds of the sealed runs."""
         replay = self.replay(submission_id)
-        made: ReplayReport = build_report(replay.seeds(), **report)
+        made = build_report(replay.seeds(), **report)
         sent = replay.report(replay.claim().json(), made)
         assert sent.status_code == 200, sent.text
         own = self.own_runs(replay)
         return replay, [float(run.tta_seconds or 0.0) for run in made.runs[own:]]
 
-    def own_runs(self, replay: Replay) -> int:
+    def own_runs(self, replay):
         """So many of the runs were of the claim's own seeds."""
         return int(replay.view()["own_runs"])
 
-    def entries(self, division: str | None = None) -> list[dict[str, Any]]:
+    def entries(self, division=None):
         """The rows of the board."""
         query = {} if division is None else {"division": division}
-        found: list[dict[str, Any]] = self.client.get(BOARD, params=query).json()["entries"]
-        return found
+        return self.client.get(BOARD, params=query).json()["entries"]
 
-    def entry(self, submission_id: str) -> dict[str, Any]:
+    def entry(self, submission_id):
         """The row of a submission."""
         division = self._view(submission_id)["division"]
         found = self.entries(division)
         return next(each for each in found if each["submission_id"] == submission_id)
 
-    def refused(self, ask: Callable[[], Any], *statuses: int) -> Met:
+    def refused(self, ask, *statuses):
         """Met by an error, with nothing stored."""
         before = self.count_rows()
         answer = ask()
@@ -151,11 +149,11 @@ class Scene:
         assert self.count_rows() == before
         return Met(f"refused ({answer.status_code})", answer.text)
 
-    def at_the_door(self, parts: SubmissionParts, *statuses: int, by: Person | None = None) -> Met:
+    def at_the_door(self, parts, *statuses, by=None):
         """A submission met by an error."""
         return self.refused(partial(self.send, parts, by), *statuses)
 
-    def unranked(self, submission_id: str) -> Met:
+    def unranked(self, submission_id):
         """Met by a row without a number, which holds no record."""
         row = self.entry(submission_id)
         assert (row["rank"], row["measured_seconds"]) == (None, None), row
@@ -164,7 +162,7 @@ class Scene:
         assert submission_id not in records
         return Met("unranked", json.dumps(row) + self._reasons(submission_id))
 
-    def ranked_at_our_time(self, submission_id: str, seconds: list[float]) -> Met:
+    def ranked_at_our_time(self, submission_id, seconds):
         """Met by our time: the olympic mean of all sealed runs; the claim stands beside it."""
         row = self.entry(submission_id)
         kept = sorted(seconds)[1:-1]
@@ -175,13 +173,12 @@ class Scene:
         assert row["claimed_seconds"] == self._view(submission_id)["result"]["tta_seconds"]
         return Met("ranked at our time", json.dumps(row) + self._reasons(submission_id))
 
-    def _view(self, submission_id: str) -> dict[str, Any]:
+    def _view(self, submission_id):
         headers = self.olivia.headers
         answer = self.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
-        view: dict[str, Any] = answer.json()
-        return view
+        return answer.json()
 
-    def _reasons(self, submission_id: str) -> str:
+    def _reasons(self, submission_id):
         view = self._view(submission_id)
         return json.dumps(view) + "".join(
             self.client.get(f"/api/v1/verifications/{each['id']}").text

@@ -2,18 +2,15 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.base.settings import Settings
 from server.notices import fan_out as spread
 from server.notices.loop import NoticeLoop
 from tests.support.processes import wait_for
@@ -37,10 +34,9 @@ class Post:
     body: bytes
 
     @property
-    def event(self) -> dict[str, Any]:
+    def event(self):
         """The message."""
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        return json.loads(self.body)
 
 
 @dataclass
@@ -55,14 +51,14 @@ class Receiver:
     gate: threading.Event | None = None
 
     @property
-    def kinds(self) -> list[str]:
+    def kinds(self):
         """The types of what came in, in order."""
         return [post.event["type"] for post in self.posts]
 
 
-def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+def _handler(receiver):
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.posts.append(Post(self.path, headers, body))
@@ -76,18 +72,18 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             with suppress(OSError):  # Whoever posted may have read enough.
                 self.wfile.write(receiver.text)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format, *args):  # noqa: A002
             """Write nothing."""
 
     return Handler
 
 
 @pytest.fixture
-def make_receiver() -> Iterator[Callable[[], Receiver]]:
+def make_receiver():
     """Starts receivers."""
-    running: list[ThreadingHTTPServer] = []
+    running = []
 
-    def make() -> Receiver:
+    def make():
         server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
         receiver = Receiver(url=f"http://127.0.0.1:{server.server_port}/hook")
         server.RequestHandlerClass = _handler(receiver)
@@ -104,24 +100,24 @@ def make_receiver() -> Iterator[Callable[[], Receiver]]:
 
 
 @pytest.fixture
-def receiver(make_receiver: Callable[[], Receiver]) -> Receiver:
+def receiver(make_receiver):
     """One of them."""
     return make_receiver()
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """A server of an internal network, that sends no mail."""
     return settings.model_copy(update={"webhook_private_addresses": True})
 
 
 @pytest.fixture
-def make_loop(client: TestClient, settings: Settings) -> Iterator[Callable[[], NoticeLoop]]:
+def make_loop(client, settings):
     """Makes loops as server processes have them; they are stopped at the end."""
     services = services_of(client)
-    made: list[NoticeLoop] = []
+    made = []
 
-    def make() -> NoticeLoop:
+    def make():
         loop = NoticeLoop(services.database, services.benchmarks, settings)
         made.append(loop)
         return loop
@@ -141,26 +137,22 @@ class Hooks:
     loop: NoticeLoop
     database: Database
 
-    def make(self, by: Any, url: str, *kinds: str, **wanted: Any) -> dict[str, Any]:
+    def make(self, by, url, *kinds, **wanted):
         """A webhook for these kinds, or for every kind."""
         body = {"url": url, "kinds": list(kinds) or EVERY_KIND} | wanted
         answer = self.client.post("/api/v1/webhooks", json=body, headers=by.headers)
         assert answer.status_code == 201, answer.text
-        made: dict[str, Any] = answer.json()
-        return made
+        return answer.json()
 
-    def log(self, by: Any, hook: dict[str, Any]) -> list[dict[str, Any]]:
+    def log(self, by, hook):
         """The deliveries of a webhook, newest first."""
         address = f"/api/v1/webhooks/{hook['id']}/deliveries"
-        found: list[dict[str, Any]] = self.client.get(address, headers=by.headers).json()[
-            "deliveries"
-        ]
-        return found
+        return self.client.get(address, headers=by.headers).json()["deliveries"]
 
-    def run(self, until: Callable[[], Any]) -> Any:
+    def run(self, until):
         """Rounds of the loop until something is so."""
 
-        def round_and_look() -> Any:
+        def round_and_look():
             self.loop.run_once()
             return until()
 
@@ -168,12 +160,12 @@ class Hooks:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon(monkeypatch):
     """Records are looked for without waiting for a burst to end."""
     monkeypatch.setattr(spread, "RECORD_WAIT", timedelta(0))
 
 
 @pytest.fixture
-def hooks(client: TestClient, database: Database, make_loop: Callable[[], NoticeLoop]) -> Hooks:
+def hooks(client, database, make_loop):
     """Webhooks of a server whose loop turns only when a test says so."""
     return Hooks(client, make_loop(), database)

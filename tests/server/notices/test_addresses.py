@@ -6,13 +6,11 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -72,7 +70,7 @@ NEVER = [
 ]  # fmt: skip
 
 
-def answers(*found: str) -> Any:
+def answers(*found):
     """What the system's resolver answers, as getaddrinfo does."""
     return lambda *_args, **_more: [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in found
@@ -80,9 +78,7 @@ def answers(*found: str) -> Any:
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_no_name_leads_to_an_address_that_is_not_public(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_name_leads_to_an_address_that_is_not_public(address, monkeypatch):
     monkeypatch.setattr(addresses.socket, "getaddrinfo", answers(address))
     with pytest.raises(NoAllowedAddressError):
         resolve("hooks.example", 443, private_allowed=False)
@@ -95,7 +91,7 @@ def test_no_name_leads_to_an_address_that_is_not_public(
         check_url(f"https://{host}/", private_allowed=False)
 
 
-def test_public_addresses_are_allowed_and_metadata_never(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_addresses_are_allowed_and_metadata_never(monkeypatch):
     for address in PUBLIC:
         monkeypatch.setattr(addresses.socket, "getaddrinfo", answers(address))
         assert resolve("hooks.example", 443, private_allowed=False) == address
@@ -118,31 +114,29 @@ def test_public_addresses_are_allowed_and_metadata_never(monkeypatch: pytest.Mon
         "https://hooks.example/" + "x" * 2000,
     ],
 )  # fmt: skip
-def test_what_is_no_address_of_a_webhook_is_refused(url: str) -> None:
+def test_what_is_no_address_of_a_webhook_is_refused(url):
     with pytest.raises(ContentError, match="url:"):
         check_url(url, private_allowed=False)
 
 
-def test_ordinary_addresses_are_taken() -> None:
+def test_ordinary_addresses_are_taken():
     for url in ("https://hooks.example/a?b=c", "https://hooks.example:8443", "https://1.1.1.1/"):
         check_url(url, private_allowed=False)
     check_url("http://10.0.0.1:8080/x", private_allowed=True)
 
 
-def test_numbers_that_mean_loopback_are_found_out() -> None:
+def test_numbers_that_mean_loopback_are_found_out():
     # The system's own resolver reads these as 127.0.0.1.
     for host in ("127.1", "2130706433", "0x7f000001", "localhost"):
         answer = post(f"https://{host}/", {}, b"", private_allowed=False)
         assert answer.error == f"{host} has no public address."
 
 
-def test_the_connection_goes_to_what_was_checked_and_is_asked_once(
-    receiver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
+def test_the_connection_goes_to_what_was_checked_and_is_asked_once(receiver, monkeypatch):
+    asked = []
     real = socket.getaddrinfo
 
-    def rebinding(host: str, port: int, *args: Any, **more: Any) -> Any:
+    def rebinding(host, port, *args, **more):
         """A name that leads to the receiver first, and to nowhere ever after."""
         if host != "rebinding.example":
             return real(host, port, *args, **more)
@@ -159,12 +153,12 @@ def test_the_connection_goes_to_what_was_checked_and_is_asked_once(
 
 
 @pytest.fixture
-def dripping() -> Iterator[int]:
+def dripping():
     """The port of a receiver that answers a byte at a time, for ever."""
     listener = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 
-    def serve() -> None:
+    def serve():
         connection, _ = listener.accept()
         with connection:
             while not stop.wait(0.05):
@@ -181,7 +175,7 @@ def dripping() -> Iterator[int]:
     listener.close()
 
 
-def test_bytes_that_drip_in_end_at_the_limit(dripping: int) -> None:
+def test_bytes_that_drip_in_end_at_the_limit(dripping):
     began = time.monotonic()
     answer = post(f"http://127.0.0.1:{dripping}/", {}, b"", private_allowed=True, limit_seconds=0.4)
 
@@ -190,7 +184,7 @@ def test_bytes_that_drip_in_end_at_the_limit(dripping: int) -> None:
     assert answer.error is not None
 
 
-def test_who_is_not_there_and_who_speaks_no_tls_are_failures(receiver: Any) -> None:
+def test_who_is_not_there_and_who_speaks_no_tls_are_failures(receiver):
     closed = socket.create_server(("127.0.0.1", 0))
     port = closed.getsockname()[1]
     closed.close()
@@ -228,11 +222,11 @@ class Authority:
     certificate: x509.Certificate
 
     @property
-    def file(self) -> Path:
+    def file(self):
         """Its certificate, as SSL_CERT_FILE names one."""
         return self.folder / "authority.pem"
 
-    def serve_as(self, name: str) -> ssl.SSLContext:
+    def serve_as(self, name):
         """What a server of a name shows."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
@@ -250,9 +244,7 @@ class Authority:
         return context
 
 
-def _build(
-    name: str, key: ec.EllipticCurvePrivateKey, issuer: x509.Name
-) -> x509.CertificateBuilder:
+def _build(name, key, issuer):
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -265,12 +257,12 @@ def _build(
     )
 
 
-def _named(name: str) -> x509.Name:
+def _named(name):
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path):
     """One whose certificate nobody has unless it is handed to them."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -286,10 +278,10 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+def trusted(monkeypatch):
     """Has this process believe an authority, and the rest of the tests not."""
 
-    def trust(file: Path) -> None:
+    def trust(file):
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
         posting._trust.cache_clear()
 
@@ -298,7 +290,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]
     posting._trust.cache_clear()
 
 
-def _whole_request(secured: ssl.SSLSocket) -> bytes:
+def _whole_request(secured):
     """A request with its body: closed before all is read, a connection may lose the answer too."""
     found = b""
     while more := secured.recv(65536):
@@ -321,11 +313,11 @@ class Server:
     listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
 
     @property
-    def port(self) -> int:
+    def port(self):
         """Where it listens."""
         return int(self.listener.getsockname()[1])
 
-    def serve(self) -> None:
+    def serve(self):
         """Until the listener is closed; a handshake that fails ends its connection."""
         while True:
             try:
@@ -336,7 +328,7 @@ class Server:
                 plain.settimeout(10)
                 self._talk(plain)
 
-    def _talk(self, plain: socket.socket) -> None:
+    def _talk(self, plain):
         if self.starts_plain:
             plain.sendall(b"220 here\r\n")
             while not plain.recv(1024).upper().startswith(b"STARTTLS"):
@@ -349,7 +341,7 @@ class Server:
                 self.read.append(_whole_request(secured))
                 secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    def _take_mail(self, secured: ssl.SSLSocket) -> None:
+    def _take_mail(self, secured):
         if not self.starts_plain:
             secured.sendall(b"220 here\r\n")
         while line := secured.recv(1024):
@@ -367,11 +359,11 @@ class Server:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
+def serve():
     """Starts servers, and stops them."""
-    started: list[tuple[Server, threading.Thread]] = []
+    started = []
 
-    def start(context: ssl.SSLContext, *, is_mail: bool, starts_plain: bool = False) -> Server:
+    def start(context, *, is_mail, starts_plain=False):
         server = Server(context, is_mail, starts_plain)
         thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
@@ -385,7 +377,7 @@ def serve() -> Iterator[Callable[..., Server]]:
         thread.join(timeout=10)
 
 
-def deliver(server: Server, scheme: str) -> tuple[int | None, str]:
+def deliver(server, scheme):
     """Post or mail something to a server at localhost: the status, and what went wrong."""
     if scheme == "https":
         address = f"https://{HERE}:{server.port}/"
@@ -401,8 +393,8 @@ def deliver(server: Server, scheme: str) -> tuple[int | None, str]:
 
 @pytest.mark.parametrize("scheme", ["https", "smtps", "starttls"])
 def test_only_a_trusted_certificate_of_the_right_name_gets_what_is_sent(
-    scheme: str, authority: Authority, trusted: Callable[[Path], None], serve: Callable[..., Server]
-) -> None:
+    scheme, authority, trusted, serve
+):
     kind = {"is_mail": scheme != "https", "starts_plain": scheme == "starttls"}
     right = serve(authority.serve_as(HERE), **kind)
     of_another = serve(authority.serve_as(ELSEWHERE), **kind)
@@ -438,17 +430,16 @@ SIGNATURE = "v1,2hLWQ3+V0DlgH8ESTeLq1hpWwhDTtseuBxeu7gz1aa4="
 
 
 @pytest.fixture
-def is_ours(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+def is_ours(monkeypatch):
     """The function of the page, at the second of the example."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    names: dict[str, Any] = {}
+    names = {}
     exec(code, names)  # noqa: S102  It is our own page.
     monkeypatch.setattr(names["time"], "time", lambda: SECONDS + 10.0)
-    found: Callable[..., bool] = names["is_ours"]
-    return found
+    return names["is_ours"]
 
 
-def test_the_function_of_the_page_tells_our_posts_from_others(is_ours: Any) -> None:
+def test_the_function_of_the_page_tells_our_posts_from_others(is_ours):
     headers = signature_headers([SECRET], "msg_1", seconds=SECONDS, body=BODY)
 
     assert headers["webhook-signature"] == SIGNATURE
@@ -463,11 +454,11 @@ def test_the_function_of_the_page_tells_our_posts_from_others(is_ours: Any) -> N
     assert not is_ours(SECRET, late, BODY)
 
 
-def test_the_page_lists_every_event_and_no_other() -> None:
+def test_the_page_lists_every_event_and_no_other():
     assert re.findall(r"^\| `([a-z.]+)` \|", PAGE, re.MULTILINE) == list(KINDS)
 
 
-def test_a_secret_has_as_many_random_bytes_as_the_specification_asks_for() -> None:
+def test_a_secret_has_as_many_random_bytes_as_the_specification_asks_for():
     """Standard Webhooks 1.0.0: between 24 and 64 bytes, in base64 after the prefix."""
     first, second = (base64.b64decode(new_secret().removeprefix("whsec_")) for _ in range(2))
 

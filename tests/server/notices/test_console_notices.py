@@ -1,13 +1,10 @@
 """Webhooks and addresses in the console: forms that work, and what they refuse."""
 
 import re
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from server.base.settings import Settings
 from tests.server.test_console import ORIGIN, Console
 
 NOTICES = "/console/notices"
@@ -15,7 +12,7 @@ FORM = {"url": "https://hooks.example/<b>", "submission.verified": "on", "scope"
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """A server that sends mail, to nobody in these tests."""
     return settings.model_copy(
         update={
@@ -26,7 +23,7 @@ def settings(settings: Settings) -> Settings:
     )
 
 
-def test_a_webhook_is_made_tested_replaced_and_deleted(client: TestClient, alice: Any) -> None:
+def test_a_webhook_is_made_tested_replaced_and_deleted(client, alice):
     console = Console(client, alice)
     made = console.post(f"{NOTICES}/webhooks", **FORM)
     assert made.status_code == 303
@@ -47,7 +44,7 @@ def test_a_webhook_is_made_tested_replaced_and_deleted(client: TestClient, alice
     assert console.get(own).status_code == 404
 
 
-def test_what_is_wrong_is_said_beside_the_fields(client: TestClient, alice: Any) -> None:
+def test_what_is_wrong_is_said_beside_the_fields(client, alice):
     console = Console(client, alice)
     none = console.post(f"{NOTICES}/webhooks", url="https://a.example", scope="own")
     assert none.status_code == 422
@@ -61,7 +58,7 @@ def test_what_is_wrong_is_said_beside_the_fields(client: TestClient, alice: Any)
     assert "No webhooks yet" in console.get(NOTICES).text
 
 
-def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> None:
+def test_an_address_is_asked_for_and_ended(client, alice):
     console = Console(client, alice)
     fields = {"address": "ada@example.org", "record.set": "on", "scope": "benchmark"}
     assert console.post(f"{NOTICES}/mails", **fields).status_code == 422
@@ -74,9 +71,7 @@ def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> No
     assert console.post(f"{NOTICES}/mails", **bad).status_code == 422
 
 
-def test_another_person_and_no_form_of_ours_change_nothing(
-    client: TestClient, alice: Any, bob: Any, walter: Any
-) -> None:
+def test_another_person_and_no_form_of_ours_change_nothing(client, alice, bob, walter):
     own = Console(client, alice).post(f"{NOTICES}/webhooks", **FORM).headers["location"]
     other = Console(client, bob)
     assert other.get(own).status_code == 404

@@ -8,16 +8,13 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from server.base.database import utc_now
 from server.base.models import Delivery, Webhook
-from server.base.settings import Settings
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
@@ -26,21 +23,20 @@ from tests.support.processes import free_port, wait_for
 PLAIN_WAITS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 
 
-def ping(hooks: Any, by: Any, hook: dict[str, Any]) -> dict[str, Any]:
+def ping(hooks, by, hook):
     """Ask for a test message."""
     answer = hooks.client.post(f"/api/v1/webhooks/{hook['id']}/test", headers=by.headers)
     assert answer.status_code == 202, answer.text
-    made: dict[str, Any] = answer.json()
-    return made
+    return answer.json()
 
 
-def let_time_pass(hooks: Any) -> None:
+def let_time_pass(hooks):
     """The next try of whatever waits is due."""
     with hooks.database.write() as session:
         session.execute(update(Delivery).values(due_at=utc_now() - timedelta(seconds=1)))
 
 
-def figures(settings: Settings) -> dict[str, float]:
+def figures(settings):
     """Webhooks' deliveries by their state, and how late the latest is, as a new server shows it."""
     with serving(settings) as client:
         text = client.get("/metrics").text
@@ -50,7 +46,7 @@ def figures(settings: Settings) -> dict[str, float]:
     return found | {"overdue": float(overdue)}
 
 
-def signed_by(secret: str, post: Any) -> bool:
+def signed_by(secret, post):
     """Whether a post carries the signature of a secret, worked out from the specification alone."""
     key = base64.b64decode(secret.split("_", 1)[1])
     content = b".".join(
@@ -61,8 +57,8 @@ def signed_by(secret: str, post: Any) -> bool:
 
 
 def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
-    hooks: Any, receiver: Any, alice: Any, settings: Settings
-) -> None:
+    hooks, receiver, alice, settings
+):
     receiver.answers = [500, 302]
     receiver.headers = {"Location": receiver.url + "/elsewhere"}
     hook = hooks.make(alice, receiver.url)
@@ -100,9 +96,7 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
-    def test_a_replaced_secret_signs_beside_the_other_for_a_day(
-        self, hooks: Any, receiver: Any, alice: Any
-    ) -> None:
+    def test_a_replaced_secret_signs_beside_the_other_for_a_day(self, hooks, receiver, alice):
         hook = hooks.make(alice, receiver.url)
         address = f"/api/v1/webhooks/{hook['id']}/secret"
         fresh = hooks.client.post(address, headers=alice.headers).json()["secret"]
@@ -121,8 +115,8 @@ class TestOnOneDatabase:
         assert not signed_by(hook["secret"], after)
 
     def test_one_that_fails_for_a_day_is_given_up_and_its_hook_switched_off(
-        self, hooks: Any, receiver: Any, alice: Any
-    ) -> None:
+        self, hooks, receiver, alice
+    ):
         hook = hooks.make(alice, receiver.url)
         ping(hooks, alice, hook)
         receiver.answers = [503] * 8
@@ -152,8 +146,8 @@ class TestOnOneDatabase:
         assert ids == {given_up["message_id"]}
 
     def test_one_that_is_gone_is_switched_off_and_one_that_asks_is_left_in_peace(
-        self, hooks: Any, make_receiver: Any, alice: Any
-    ) -> None:
+        self, hooks, make_receiver, alice
+    ):
         gone, busy = make_receiver(), make_receiver()
         gone.answers, busy.answers = [410], [429]
         busy.headers = {"Retry-After": "3600"}
@@ -168,9 +162,7 @@ class TestOnOneDatabase:
         (asked,) = hooks.log(alice, second)
         assert _seconds_between(asked, asked) == pytest.approx(3600)
 
-    def test_while_it_fails_a_webhook_gets_one_try_at_a_time(
-        self, hooks: Any, receiver: Any, alice: Any, replay: Any
-    ) -> None:
+    def test_while_it_fails_a_webhook_gets_one_try_at_a_time(self, hooks, receiver, alice, replay):
         hook = hooks.make(alice, receiver.url)
         receiver.answers = [500]
         replay.claim()
@@ -185,9 +177,7 @@ class TestOnOneDatabase:
         let_time_pass(hooks)
         hooks.run(lambda: {item["state"] for item in hooks.log(alice, hook)} == {"delivered"})
 
-    def test_a_failure_that_comes_late_takes_nothing_back(
-        self, hooks: Any, receiver: Any, make_loop: Any, alice: Any
-    ) -> None:
+    def test_a_failure_that_comes_late_takes_nothing_back(self, hooks, receiver, make_loop, alice):
         hook = hooks.make(alice, receiver.url)
         receiver.answers = [200, 500]  # The second post is answered first.
         receiver.gate = late = threading.Event()
@@ -206,9 +196,7 @@ class TestOnOneDatabase:
         assert delivered["state"] == "delivered"
         assert [made["status"] for made in delivered["tries"]] == [200]
 
-    def test_little_of_a_long_answer_is_read_and_less_is_kept(
-        self, hooks: Any, receiver: Any, alice: Any
-    ) -> None:
+    def test_little_of_a_long_answer_is_read_and_less_is_kept(self, hooks, receiver, alice):
         receiver.text = b"\xff\0<b>" + b"x" * 3_000_000
         hook = hooks.make(alice, receiver.url)
         ping(hooks, alice, hook)
@@ -217,9 +205,7 @@ class TestOnOneDatabase:
         kept = hooks.log(alice, hook)[0]["tries"][0]["answer"]
         assert kept == "\ufffd\ufffd<b>" + "x" * 495
 
-    def test_a_slow_receiver_holds_up_nobody(
-        self, hooks: Any, make_receiver: Any, alice: Any, bob: Any
-    ) -> None:
+    def test_a_slow_receiver_holds_up_nobody(self, hooks, make_receiver, alice, bob):
         slow = make_receiver()
         slow.gate = threading.Event()
         quick = make_receiver()
@@ -236,9 +222,7 @@ class TestOnOneDatabase:
             slow.gate.set()
         hooks.run(lambda: len(slow.posts) == 12)
 
-    def test_messages_to_one_webhook_go_one_after_the_other(
-        self, hooks: Any, receiver: Any, alice: Any, replay: Any
-    ) -> None:
+    def test_messages_to_one_webhook_go_one_after_the_other(self, hooks, receiver, alice, replay):
         hook = hooks.make(alice, receiver.url)
         receiver.gate = threading.Event()
         replay.claim()
@@ -253,8 +237,8 @@ class TestOnOneDatabase:
         hooks.run(lambda: len(receiver.posts) == 2)
 
     def test_what_ended_long_ago_is_forgotten_with_its_event(
-        self, hooks: Any, receiver: Any, alice: Any, row_counts: Callable[[], dict[str, int]]
-    ) -> None:
+        self, hooks, receiver, alice, row_counts
+    ):
         hook = hooks.make(alice, receiver.url)
         ping(hooks, alice, hook)
         hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
@@ -270,12 +254,8 @@ class TestOnOneDatabase:
 
 
 def test_two_servers_never_send_one_message_twice(
-    hooks: Any,
-    make_receiver: Any,
-    make_loop: Any,
-    alice: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    hooks, make_receiver, make_loop, alice, monkeypatch
+):
     # One that was added while they sleep is sent without waiting for their next look.
     monkeypatch.setattr("server.notices.loop.IDLE_SECONDS", 600.0)
     receivers = [make_receiver() for _ in range(6)]
@@ -300,14 +280,14 @@ def test_two_servers_never_send_one_message_twice(
 
 
 def test_a_try_that_died_is_made_again_by_another_server(
-    hooks: Any, receiver: Any, make_loop: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    hooks, receiver, make_loop, alice, monkeypatch
+):
     hook = hooks.make(alice, receiver.url)
     ping(hooks, alice, hook)
 
     died = threading.Event()
 
-    def die(*_: Any, **__: Any) -> None:
+    def die(*_, **__):
         died.set()
         raise SystemExit("killed after the post, before its outcome was kept")
 
@@ -332,7 +312,7 @@ def test_a_try_that_died_is_made_again_by_another_server(
 
 
 @on_sqlite
-def test_waits_grow_to_about_a_day_and_differ(hooks: Any, receiver: Any, alice: Any) -> None:
+def test_waits_grow_to_about_a_day_and_differ(hooks, receiver, alice):
     receiver.answers = [500] * 7
     hook = hooks.make(alice, receiver.url)
     ping(hooks, alice, hook)
@@ -352,9 +332,7 @@ def test_waits_grow_to_about_a_day_and_differ(hooks: Any, receiver: Any, alice: 
 
 
 @on_sqlite
-def test_a_receiver_that_asks_for_two_days_is_tried_again_after_a_day(
-    hooks: Any, receiver: Any, alice: Any
-) -> None:
+def test_a_receiver_that_asks_for_two_days_is_tried_again_after_a_day(hooks, receiver, alice):
     receiver.answers = [429]
     receiver.headers = {"Retry-After": "172800"}
     hook = hooks.make(alice, receiver.url)
@@ -365,7 +343,7 @@ def test_a_receiver_that_asks_for_two_days_is_tried_again_after_a_day(
     assert _seconds_between(waiting, waiting) == pytest.approx(86_400, abs=1)
 
 
-def _seconds_between(tried: dict[str, Any], waits: dict[str, Any]) -> float:
+def _seconds_between(tried, waits):
     """From the latest try of one delivery until another, or the same, is due."""
     latest = datetime.fromisoformat(tried["tries"][-1]["at"])
     return (datetime.fromisoformat(waits["due_at"]) - latest).total_seconds()
@@ -373,9 +351,7 @@ def _seconds_between(tried: dict[str, Any], waits: dict[str, Any]) -> float:
 
 @pytest.mark.processes
 @on_sqlite
-def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(
-    hooks: Any, receiver: Any, alice: Any, settings: Settings
-) -> None:
+def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(hooks, receiver, alice, settings):
     hook = hooks.make(alice, receiver.url)
     sent = ping(hooks, alice, hook)
     receiver.gate = threading.Event()

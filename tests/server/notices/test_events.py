@@ -1,20 +1,17 @@
 """What is told of, to whom, and that nothing else is."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
 from finishline.api.notices import KINDS
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, watched_benchmark
@@ -40,21 +37,14 @@ SYSTEM = WorkerSystem(
 )
 
 
-def count(database: Database, table: Any) -> int:
+def count(database, table):
     with database.read() as session:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
 def test_a_submission_tells_its_owner_of_each_step(
-    hooks: Any,
-    receiver: Any,
-    alice: Any,
-    bob: Any,
-    replay: Any,
-    make_report: Callable[..., Any],
-    make_receiver: Callable[[], Any],
-    database: Database,
-) -> None:
+    hooks, receiver, alice, bob, replay, make_report, make_receiver, database
+):
     others, everybodys = make_receiver(), make_receiver()
     hooks.make(alice, receiver.url)
     hooks.make(bob, others.url)
@@ -89,8 +79,8 @@ class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
     def test_a_record_is_told_once_when_it_was_measured(
-        self, hooks: Any, receiver: Any, alice: Any, olivia: Any, replay: Any, make_report: Any
-    ) -> None:
+        self, hooks, receiver, alice, olivia, replay, make_report
+    ):
         hooks.make(alice, receiver.url, "verification.done", "record.set")
         replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
         hooks.run(lambda: len(receiver.posts) == 2)
@@ -108,8 +98,8 @@ class TestOnOneDatabase:
         assert record["record"]["tta_seconds"] == pytest.approx(board[0]["measured_seconds"])
 
     def test_nothing_is_told_of_what_was_published_elsewhere(
-        self, hooks: Any, receiver: Any, olivia: Any, submit: Any, digits_submission: Any
-    ) -> None:
+        self, hooks, receiver, olivia, submit, digits_submission
+    ):
         hooks.make(olivia, receiver.url, scope="all")
         digits_submission.form = {"archive": "true"}
         digits_submission.claim |= {"organisation": "Ex", "submitted_on": "2018-04-20"}
@@ -118,8 +108,8 @@ class TestOnOneDatabase:
         assert count(hooks.database, NoticeEvent) == 0
 
     def test_lost_failed_cancelled_and_what_follows(
-        self, hooks: Any, receiver: Any, olivia: Any, replay: Any, walter: Any, make_receiver: Any
-    ) -> None:
+        self, hooks, receiver, olivia, replay, walter, make_receiver
+    ):
         owners = make_receiver()
         hello = {"system": asdict(SYSTEM), "state": "idle"}
         replay.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
@@ -147,8 +137,8 @@ class TestOnOneDatabase:
         assert owners.kinds == ["verification.lost"]
 
     def test_a_rejected_rerun_is_told_when_it_is_decided(
-        self, hooks: Any, receiver: Any, alice: Any, olivia: Any, replay: Any, make_report: Any
-    ) -> None:
+        self, hooks, receiver, alice, olivia, replay, make_report
+    ):
         replay.report(replay.claim().json(), make_report(replay.seeds()))
         address = f"/api/v1/submissions/{replay.submission_id}/verifications"
         again = replay.client.post(address, json={}, headers=olivia.headers).json()
@@ -168,14 +158,8 @@ class TestOnOneDatabase:
         assert receiver.kinds == ["decision.published", "submission.rejected"]
 
     def test_an_adopted_calibration_and_a_drifted_worker_are_told(
-        self,
-        hooks: Any,
-        receiver: Any,
-        olivia: Any,
-        walter: Any,
-        replay: Any,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        self, hooks, receiver, olivia, walter, replay, monkeypatch
+    ):
         hooks.make(olivia, receiver.url, "calibration.adopted", "worker.drifted", scope="all")
         monkeypatch.setattr(calibrations, "why_not_adoptable", lambda *_: None)
         with hooks.database.write() as session:
@@ -194,8 +178,8 @@ class TestOnOneDatabase:
         assert "%" in worker["worker"]["why"]
 
     def test_who_is_no_organiser_any_more_is_told_of_nothing(
-        self, hooks: Any, receiver: Any, olivia: Any, replay: Any, make_report: Any
-    ) -> None:
+        self, hooks, receiver, olivia, replay, make_report
+    ):
         hooks.make(olivia, receiver.url, scope="all")
         with hooks.database.write() as session:
             session.execute(
@@ -208,9 +192,7 @@ class TestOnOneDatabase:
         # Nor is an event kept that is nobody's to deliver.
         assert count(hooks.database, Delivery) == count(hooks.database, NoticeEvent) == 0
 
-    def test_a_disabled_user_is_told_of_nothing(
-        self, hooks: Any, receiver: Any, alice: Any, replay: Any
-    ) -> None:
+    def test_a_disabled_user_is_told_of_nothing(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url)
         with hooks.database.write() as session:
             owner = session.get_one(Submission, replay.submission_id).user
@@ -220,12 +202,10 @@ class TestOnOneDatabase:
 
         assert count(hooks.database, Delivery) == 0
 
-    def test_what_is_rolled_back_was_never_told(
-        self, hooks: Any, receiver: Any, alice: Any, replay: Any
-    ) -> None:
+    def test_what_is_rolled_back_was_never_told(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url)
 
-        def reject_and_fail() -> None:
+        def reject_and_fail():
             with hooks.database.write() as session:
                 set_status(session, session.get_one(Submission, replay.submission_id), "rejected")
                 session.flush()
@@ -239,14 +219,9 @@ class TestOnOneDatabase:
         assert count(hooks.database, NoticeEvent) == 1
 
     def test_without_a_listener_a_submission_costs_one_question(
-        self,
-        alice: Any,
-        hooks: Any,
-        receiver: Any,
-        submit: Callable[..., Any],
-        digits_submission: Any,
-    ) -> None:
-        def asked_by(model: str) -> list[str]:
+        self, alice, hooks, receiver, submit, digits_submission
+    ):
+        def asked_by(model):
             digits_submission.claim["model"] = model
             with statements_of(hooks.database, is_about_notices) as sent:
                 assert submit(digits_submission).status_code == 201
@@ -260,9 +235,7 @@ class TestOnOneDatabase:
             hook.disabled_at = utc_now()
         assert asked_by("and again") == ["SELECT"]
 
-    def test_a_withdrawn_submission_can_be_told_of(
-        self, hooks: Any, receiver: Any, alice: Any, replay: Any
-    ) -> None:
+    def test_a_withdrawn_submission_can_be_told_of(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url, "submission.withdrawn")
         with hooks.database.write() as session:
             submission = session.get_one(Submission, replay.submission_id)
@@ -272,19 +245,18 @@ class TestOnOneDatabase:
         assert receiver.kinds == ["submission.withdrawn"]
 
 
-def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo() -> None:
+def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo():
     for embargoed, watched in ((True, None), (False, "digits")):
-        submission: Any = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
+        submission = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
         assert watched_benchmark(submission) == watched
 
 
 def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
-    hooks: Any, receiver: Any, alice: Any, olivia: Any, client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    hooks, receiver, alice, olivia, client, monkeypatch
+):
     hooks.make(alice, receiver.url, "audit.head")
 
-    def write_a_record() -> None:
+    def write_a_record():
         made = client.post("/api/v1/invitations", json={}, headers=olivia.headers)
         assert made.status_code == 201, made.text
 
@@ -306,19 +278,19 @@ def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
     )
 
 
-def test_every_kind_says_what_it_means() -> None:
+def test_every_kind_says_what_it_means():
     assert list(ABOUT) == list(KINDS)
 
 
-def is_about_notices(text: str) -> bool:
+def is_about_notices(text):
     return "webhooks" in text or "notice_events" in text
 
 
-def _untold() -> Any:
+def _untold():
     return select(NoticeEvent.id).where(NoticeEvent.spread_at.is_(None)).subquery()
 
 
-def _calibration(submission: Submission) -> Calibration:
+def _calibration(submission):
     return Calibration(
         id="c-1",
         benchmark_id="digits",
@@ -332,7 +304,7 @@ def _calibration(submission: Submission) -> Calibration:
     )
 
 
-def _tell_canaries(client: TestClient, walter: Any, *gflops: float) -> None:
+def _tell_canaries(client, walter, *gflops):
     hello = {"system": asdict(SYSTEM), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
     for value in gflops:
@@ -376,9 +348,7 @@ EVENT = NoticeEvent(
         ),
     ],
 )
-def test_a_chat_gets_an_event_as_a_message_that_calls_nobody(
-    url: str, expected: dict[str, Any]
-) -> None:
+def test_a_chat_gets_an_event_as_a_message_that_calls_nobody(url, expected):
     body = json.loads(post_body(url, EVENT, site="https://finishline.example"))
     (field,) = {"text", "content"} & set(body)
     first, *figures, page = body[field].splitlines()

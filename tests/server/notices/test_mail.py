@@ -3,20 +3,17 @@
 import email
 import email.policy
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
-from fastapi.testclient import TestClient
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import func, select
 
 from finishline.api.notices import MailCreate
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.base.settings import MailServer, Settings, parse_smtp_url
 from server.notices import fan_out as spread
@@ -42,7 +39,7 @@ class Post:
     signed_in: list[tuple[bytes, bytes]] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+    async def handle_DATA(self, _server, _session, envelope):
         """Take a mail, or say what is to be said first."""
         if self.answers:
             return self.answers.pop(0)
@@ -52,7 +49,7 @@ class Post:
         self.receivers.append(list(envelope.rcpt_tos))
         return "250 taken"
 
-    def sign_in(self, _server: Any, _session: Any, _envelope: Any, _how: str, who: Any) -> Any:
+    def sign_in(self, _server, _session, _envelope, _how, who):
         """Anybody."""
         assert isinstance(who, LoginPassword)
         self.signed_in.append((who.login, who.password))
@@ -60,13 +57,13 @@ class Post:
 
 
 @pytest.fixture
-def post() -> Post:
+def post():
     """What was handed in."""
     return Post()
 
 
 @pytest.fixture
-def smtp_url(post: Post) -> Iterator[str]:
+def smtp_url(post):
     """A mail server of this machine that wants a password."""
     port = free_port()
     controller = Controller(
@@ -83,7 +80,7 @@ def smtp_url(post: Post) -> Iterator[str]:
 
 
 @pytest.fixture
-def settings(settings: Settings, smtp_url: str) -> Settings:
+def settings(settings, smtp_url):
     """A server that sends mail."""
     return settings.model_copy(
         update={
@@ -94,40 +91,34 @@ def settings(settings: Settings, smtp_url: str) -> Settings:
     )
 
 
-def subscribe(client: TestClient, by: Any, **change: str) -> Any:
+def subscribe(client, by, **change):
     answer = Console(client, by).post(f"{NOTICES}/mails", **FORM | change)
     client.cookies.clear()
     return answer
 
 
-def listed(client: TestClient, by: Any) -> str:
+def listed(client, by):
     """Somebody's page of addresses."""
-    page: str = Console(client, by).get(NOTICES).text
+    page = Console(client, by).get(NOTICES).text
     client.cookies.clear()
     return page
 
 
-def end_in(page: str) -> str:
+def end_in(page):
     """The address of the form that ends the only subscription of a page."""
     (found,) = re.findall(rf'action="({NOTICES}/mails/[^"]+/end)"', page)
     return str(found)
 
 
-def link_in(mail: EmailMessage) -> str:
+def link_in(mail):
     """The path of the link in a mail."""
     (found,) = re.findall(r"https://finishline\.example(/mail/\S+)", mail.get_content())
     return str(found)
 
 
 def test_an_address_is_asked_then_told_then_ended(
-    client: TestClient,
-    post: Post,
-    hooks: Any,
-    alice: Any,
-    replay: Any,
-    make_report: Callable[..., Any],
-    database: Database,
-) -> None:
+    client, post, hooks, alice, replay, make_report, database
+):
     with database.write() as session:
         session.get_one(Submission, replay.submission_id).model = HOSTILE.replace("\0", "")
     made = subscribe(client, alice)
@@ -171,12 +162,12 @@ def test_an_address_is_asked_then_told_then_ended(
 
 
 def test_a_refusal_for_good_is_not_tried_again_and_another_is(
-    client: TestClient, post: Post, hooks: Any, alice: Any, bob: Any, database: Database
-) -> None:
+    client, post, hooks, alice, bob, database
+):
     post.answers = ["550 no such person", "451 later"]
     subscribe(client, alice)
 
-    def states() -> list[str]:
+    def states():
         with database.read() as session:
             return list(session.scalars(select(Delivery.state).order_by(Delivery.id)))
 
@@ -190,21 +181,14 @@ def test_a_refusal_for_good_is_not_tried_again_and_another_is(
     assert _tries(database)[1][0]["status"] == 451
 
 
-def _tries(database: Database) -> list[Any]:
+def _tries(database):
     with database.read() as session:
         return list(session.scalars(select(Delivery.tries).order_by(Delivery.id)))
 
 
 def test_nobody_can_have_a_stranger_flooded(
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    hooks: Any,
-    replay: Any,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
-    make_report: Callable[..., Any],
-) -> None:
+    client, alice, bob, hooks, replay, database, monkeypatch, make_report
+):
     for by in (alice, bob, alice):
         assert subscribe(client, by).status_code == 303
         console = Console(client, by)
@@ -226,7 +210,7 @@ def test_nobody_can_have_a_stranger_flooded(
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     untold = select(func.count()).select_from(NoticeEvent).where(NoticeEvent.spread_at.is_(None))
 
-    def all_spread() -> bool:
+    def all_spread():
         with database.read() as session:
             return session.scalar(untold) == 0
 
@@ -236,7 +220,7 @@ def test_nobody_can_have_a_stranger_flooded(
         assert session.scalar(of_eve) == 1
 
 
-def test_each_persons_addresses_are_their_own(client: TestClient, alice: Any, bob: Any) -> None:
+def test_each_persons_addresses_are_their_own(client, alice, bob):
     subscribe(client, alice)
     end = end_in(listed(client, alice))
     other = Console(client, bob)
@@ -255,12 +239,12 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES)
-def test_what_is_no_single_address_is_refused(address: str) -> None:
+def test_what_is_no_single_address_is_refused(address):
     with pytest.raises(ValidationError, match="address"):
         MailCreate(address=address, kinds=["submission.verified"])
 
 
-def test_no_text_becomes_a_header() -> None:
+def test_no_text_becomes_a_header():
     mail = compose(
         sender="notices@finishline.example",
         receiver="ada@example.org",
@@ -276,9 +260,7 @@ def test_no_text_becomes_a_header() -> None:
     assert "Bcc: victim@example.org" in parsed.get_content()
 
 
-def test_a_password_is_not_sent_in_clear_to_another_machine(
-    post: Post, smtp_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_is_not_sent_in_clear_to_another_machine(post, smtp_url, monkeypatch):
     server = parse_smtp_url("smtp://ada:pw@mail.example:25")
     assert (server.scheme, server.is_loopback, server.password) == ("smtp", False, "pw")
     assert parse_smtp_url("smtps://mail.example").port == 465
@@ -293,7 +275,7 @@ def test_a_password_is_not_sent_in_clear_to_another_machine(
     assert (post.mails, post.signed_in) == ([], [])
 
 
-def test_a_server_that_is_away_is_a_failure_and_no_more() -> None:
+def test_a_server_that_is_away_is_a_failure_and_no_more():
     mail = compose(
         sender="a@finishline.example", receiver="ada@example.org", subject="s", text="t",
         message_id="m", unsubscribe_url=None,
@@ -313,12 +295,12 @@ def test_a_server_that_is_away_is_a_failure_and_no_more() -> None:
         {"mail_from": "a@b.example\r\nBcc: c@d.example"},
     ],
 )
-def test_a_setting_that_cannot_work_stops_the_start(wrong: dict[str, str]) -> None:
+def test_a_setting_that_cannot_work_stops_the_start(wrong):
     with pytest.raises(ValidationError):
-        Settings(**wrong)  # type: ignore[arg-type]
+        Settings(**wrong)
 
 
-def test_a_server_without_mail_says_so(client: TestClient, alice: Any, settings: Settings) -> None:
+def test_a_server_without_mail_says_so(client, alice, settings):
     services = services_of(client)
     object.__setattr__(services, "settings", settings.model_copy(update={"smtp_url": None}))
     refused = subscribe(client, alice)

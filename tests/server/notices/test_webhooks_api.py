@@ -3,12 +3,9 @@
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from server.base.database import Database
 from server.base.models import AuditRecord, Webhook
-from server.base.settings import Settings
 from server.notices.subscriptions import MOST_WEBHOOKS
 
 WEBHOOKS = "/api/v1/webhooks"
@@ -16,14 +13,12 @@ BODY = {"url": "https://hooks.example/a", "kinds": ["submission.verified"]}
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """A server that strangers use."""
     return settings.model_copy(update={"webhook_private_addresses": False})
 
 
-def test_a_webhook_is_made_listed_read_and_deleted(
-    client: TestClient, alice: Any, database: Database
-) -> None:
+def test_a_webhook_is_made_listed_read_and_deleted(client, alice, database):
     twice = {"kinds": ["record.set", "submission.verified", "record.set"]}
     made = client.post(WEBHOOKS, json=BODY | twice, headers=alice.headers)
     assert made.status_code == 201
@@ -60,18 +55,15 @@ CALLS = [
 ]  # fmt: skip
 
 
-def test_nobody_reaches_what_is_somebody_elses(
-    client: TestClient, alice: Any, bob: Any, olivia: Any, walter: Any
-) -> None:
+def test_nobody_reaches_what_is_somebody_elses(client, alice, bob, olivia, walter):
     hook = client.post(WEBHOOKS, json=BODY, headers=alice.headers).json()
     sent = client.post(f"{WEBHOOKS}/{hook['id']}/test", headers=alice.headers).json()
 
-    def ask(call: tuple[str, str], headers: dict[str, str], hook_id: str = hook["id"]) -> int:
+    def ask(call, headers, hook_id=hook["id"]):
         method, path = call
         body = {"json": BODY} if call == ("post", "") else {}
         address = WEBHOOKS + path.format(id=hook_id, delivery=sent["id"])
-        status: int = getattr(client, method)(address, headers=headers, **body).status_code
-        return status
+        return getattr(client, method)(address, headers=headers, **body).status_code
 
     for call in CALLS:
         assert ask(call, {}) == 401, call
@@ -100,7 +92,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_bad_body_is_422_and_makes_no_webhook(client: TestClient, alice: Any) -> None:
+def test_a_bad_body_is_422_and_makes_no_webhook(client, alice):
     for change, field in BAD:
         response = client.post(WEBHOOKS, json=BODY | change, headers=alice.headers)
 
@@ -110,8 +102,8 @@ def test_a_bad_body_is_422_and_makes_no_webhook(client: TestClient, alice: Any) 
 
 
 def test_only_an_organiser_is_told_of_everything_and_the_log_says_so(
-    client: TestClient, alice: Any, olivia: Any, database: Database
-) -> None:
+    client, alice, olivia, database
+):
     everything = BODY | {"scope": "all"}
     assert client.post(WEBHOOKS, json=everything, headers=alice.headers).status_code == 403
     hook = client.post(WEBHOOKS, json=everything, headers=olivia.headers).json()
@@ -130,9 +122,7 @@ def test_only_an_organiser_is_told_of_everything_and_the_log_says_so(
     ]
 
 
-def test_who_gets_hold_of_a_token_that_only_submits_is_told_of_nothing(
-    client: TestClient, alice: Any
-) -> None:
+def test_who_gets_hold_of_a_token_that_only_submits_is_told_of_nothing(client, alice):
     """A webhook outlives the token it was made with, and tells what is under embargo."""
     narrow = {"scopes": ["submit"], "label": "nightly"}
     made = client.post("/api/v1/me/tokens", json=narrow, headers=alice.headers).json()
@@ -143,7 +133,7 @@ def test_who_gets_hold_of_a_token_that_only_submits_is_told_of_nothing(
     assert client.get(WEBHOOKS, headers=alice.headers).json() == {"webhooks": []}
 
 
-def test_nobody_has_more_than_so_many(client: TestClient, alice: Any, database: Database) -> None:
+def test_nobody_has_more_than_so_many(client, alice, database):
     for _ in range(MOST_WEBHOOKS):
         assert client.post(WEBHOOKS, json=BODY, headers=alice.headers).status_code == 201
     refused = client.post(WEBHOOKS, json=BODY, headers=alice.headers)

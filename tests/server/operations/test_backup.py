@@ -4,20 +4,16 @@ import json
 import shutil
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine, func, select
+from sqlalchemy import func, select
 
 from finishline.rules.untrusted import read_plain
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import ConsoleSession, Submission, Token
-from server.base.settings import Settings
 from server.base.signing import load_signer
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
@@ -25,7 +21,7 @@ from server.operations.manifest import Manifest, file_part, write_manifest
 from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
-from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
+from tests.server.conftest import list_stored_files, postgresql_database
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.processes import wait_for
@@ -33,14 +29,14 @@ from tests.support.services import services_of
 
 
 @pytest.fixture
-def another_postgresql_url(postgresql: Engine) -> Iterator[str]:
+def another_postgresql_url(postgresql):
     """A second database, without a table."""
     with postgresql_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture
-def fresh(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Settings:  # noqa: F811
+def fresh(request, database_url, tmp_path):
     """Settings of a host where there is nothing yet."""
     url = f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}"
     if database_url.startswith("postgresql"):
@@ -49,13 +45,7 @@ def fresh(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def served(
-    replay: Any,
-    make_report: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    settings: Settings,
-) -> TestClient:
+def served(replay, make_report, client, olivia, settings):
     """A server with a verified submission, and an organiser who is signed in at the console."""
     claimed = replay.claim().json()
     assert replay.report(claimed, make_report(replay.seeds())).json()["outcome"] == "verified"
@@ -65,12 +55,12 @@ def served(
     return client
 
 
-def sessions_in(database: Database) -> int:
+def sessions_in(database):
     with database.read() as session:
         return len(session.scalars(select(ConsoleSession)).all())
 
 
-def submissions_in(settings: Settings) -> int:
+def submissions_in(settings):
     database = Database(settings.database_url)
     with database.read() as session:
         count = len(session.scalars(select(Submission.id)).all())
@@ -78,9 +68,7 @@ def submissions_in(settings: Settings) -> int:
     return count
 
 
-def test_a_restored_server_is_the_same_and_takes_the_old_token(
-    served: TestClient, fresh: Settings, tmp_path: Path, alice: Any
-) -> None:
+def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tmp_path, alice):
     services = services_of(served)
     expected = answers(served)
     assert sessions_in(services.database) == 1
@@ -103,8 +91,8 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(
 @pytest.mark.processes
 @on_sqlite
 def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
-    served: TestClient, another_postgresql_url: str, tmp_path: Path, alice: Any
-) -> None:
+    served, another_postgresql_url, tmp_path, alice
+):
     path, manifest = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
     assert (manifest.content, (path / "tables" / "tokens.csv").is_file()) == ("tables", True)
     expected = answers(served)
@@ -116,12 +104,7 @@ def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
         assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
 
 
-def test_a_second_backup_copies_only_what_is_new(
-    served: TestClient,
-    tmp_path: Path,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-) -> None:
+def test_a_second_backup_copies_only_what_is_new(served, tmp_path, digits_submission, submit):
     root, said = tmp_path / "backups", list[str]()
     first, _ = back_up(services_of(served), root, Choice(), said.append)
     before = {path: path.stat().st_ino for path in root.glob("logs/*/*")}
@@ -139,27 +122,21 @@ def test_a_second_backup_copies_only_what_is_new(
     ]  # fmt: skip
 
 
-def back_up_a_second_later(served: TestClient, root: Path, said: list[str]) -> Path:
+def back_up_a_second_later(served, root, said):
     """Two backups within a second would have one name, and the later is refused."""
 
-    def made() -> Path | None:
+    def made():
         try:
             return back_up(services_of(served), root, Choice(), said.append)[0]
         except ConflictError:
             return None
 
-    path: Path = wait_for(made, seconds=60, what="the next second")
-    return path
+    return wait_for(made, seconds=60, what="the next second")
 
 
 def test_what_is_there_is_replaced_only_by_force_and_kept(
-    served: TestClient,
-    settings: Settings,
-    tmp_path: Path,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    alice: Any,
-) -> None:
+    served, settings, tmp_path, digits_submission, submit, alice
+):
     services = services_of(served)
     back_up(services, tmp_path / "backups", Choice())
     expected = answers(served)
@@ -175,7 +152,7 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
     other.close()
 
     damaged.write_bytes(b"damaged")
-    said: list[str] = []
+    said = []
     restore(services, tmp_path / "backups", force=True, say=said.append)
     [kept] = [line for line in said if line.startswith("The previous data is kept as ")]
     assert [line for line in said if line.startswith(f"{damaged} was damaged")]
@@ -188,9 +165,7 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
 
 
 @on_sqlite
-def test_a_damaged_backup_is_named_and_changes_nothing(
-    served: TestClient, settings: Settings, fresh: Settings, tmp_path: Path
-) -> None:
+def test_a_damaged_backup_is_named_and_changes_nothing(served, settings, fresh, tmp_path):
     root = tmp_path / "backups"
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match="No backup in"):
         restore(empty, root)
@@ -208,7 +183,7 @@ def test_a_damaged_backup_is_named_and_changes_nothing(
         restore(empty, root, name="finishline-20200101T000000Z")
 
 
-def sign_again(backup: Path) -> None:
+def sign_again(backup):
     """Change the manifest as somebody with a key does: every hash fits again."""
     document = json.loads((backup / "manifest.json").read_text())
     for name in document["files"]:
@@ -218,7 +193,7 @@ def sign_again(backup: Path) -> None:
     write_manifest(backup, read_plain(Manifest, document, path=""), signer)
 
 
-def refuse_restore(fresh: Settings, root: Path) -> str:
+def refuse_restore(fresh, root):
     """Say why a restore is refused, which has to leave the server empty."""
     with unserved(fresh) as empty:
         with pytest.raises(ContentError) as error:
@@ -230,9 +205,7 @@ def refuse_restore(fresh: Settings, root: Path) -> str:
 
 
 @on_sqlite
-def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
-    served: TestClient, fresh: Settings, tmp_path: Path
-) -> None:
+def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(served, fresh, tmp_path):
     path, _ = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
     changes = {
         "tables/users.csv line 2, field created_at": ("users", b"+00:00", b""),
@@ -251,8 +224,8 @@ def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
 
 @on_sqlite
 def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing(
-    served: TestClient, fresh: Settings, tmp_path: Path
-) -> None:
+    served, fresh, tmp_path
+):
     root, outside = tmp_path / "backups", tmp_path / "outside.csv"
     path, _ = back_up(services_of(served), root, Choice(tables=True))
     users = path / "tables" / "users.csv"
@@ -275,13 +248,11 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_store_that_fails_leaves_no_row_and_no_file(
-    served: TestClient, fresh: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_fails_leaves_no_row_and_no_file(served, fresh, tmp_path, monkeypatch):
     back_up(services_of(served), tmp_path / "backups", Choice())
     settle, settled = ArtifactStore.settle, list[Any]()
 
-    def fail_late(store: ArtifactStore, staged: Any) -> Any:
+    def fail_late(store, staged):
         settled.append(staged)
         if len(settled) == 3:
             raise OSError(28, "No space left on device")
@@ -298,7 +269,7 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(
     assert len(list_stored_files(fresh)) == 4
 
 
-def test_ids_go_on_after_the_last_one(served: TestClient, fresh: Settings, tmp_path: Path) -> None:
+def test_ids_go_on_after_the_last_one(served, fresh, tmp_path):
     with services_of(served).database.read() as session:
         last = session.scalar(select(func.max(Token.id)))
     back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
@@ -310,16 +281,11 @@ def test_ids_go_on_after_the_last_one(served: TestClient, fresh: Settings, tmp_p
 
 
 def test_a_backup_under_writes_has_every_log_of_every_row(
-    served: TestClient,
-    fresh: Settings,
-    tmp_path: Path,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    make_log: Callable[..., bytes],
-) -> None:
+    served, fresh, tmp_path, digits_submission, submit, make_log
+):
     stop, statuses = threading.Event(), list[int]()
 
-    def go_on_submitting() -> None:
+    def go_on_submitting():
         while not stop.is_set():
             digits_submission.logs["run_0.log"] = make_log(1000 + len(statuses))
             statuses.append(submit(digits_submission).status_code)
@@ -339,7 +305,7 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
 
 
 @pytest.mark.processes
-def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url: str) -> None:
+def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url):
     other = Database(another_postgresql_url)
     closing = threading.Timer(0.3, other.close)
     with other.engine.connect():

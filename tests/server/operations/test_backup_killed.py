@@ -7,20 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from server.base.errors import NotFoundError
 from server.base.places import SOURCE
-from server.base.settings import Settings
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
-from tests.server.conftest import SubmissionParts
 from tests.support.copies import answers, ids_in, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -29,15 +23,13 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def served(
-    client: TestClient, digits_submission: SubmissionParts, submit: Callable[..., Any]
-) -> TestClient:
+def served(client, digits_submission, submit):
     """A server with a submission."""
     assert submit(digits_submission).status_code == 201
     return client
 
 
-def admin(settings: Settings, *arguments: str) -> "subprocess.Popen[bytes]":
+def admin(settings, *arguments):
     """A command of an administrator, as a process of its own."""
     environment = os.environ | {
         "FINISHLINE_DATABASE_URL": settings.database_url,
@@ -47,7 +39,7 @@ def admin(settings: Settings, *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, env=environment, cwd=SOURCE, stdout=subprocess.DEVNULL)
 
 
-def make_pipe(path: Path) -> bytes:
+def make_pipe(path):
     """Put a pipe in a file's place: whoever reads it waits until somebody writes. Its content."""
     content = path.read_bytes()
     path.unlink()
@@ -55,7 +47,7 @@ def make_pipe(path: Path) -> bytes:
     return content
 
 
-def reader_of(path: Path) -> int | None:
+def reader_of(path):
     """The writing end of a pipe, None while nobody reads it."""
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -63,14 +55,12 @@ def reader_of(path: Path) -> int | None:
         return None
 
 
-def kill(process: "subprocess.Popen[bytes]") -> None:
+def kill(process):
     process.send_signal(signal.SIGKILL)
     assert process.wait(timeout=20) == -signal.SIGKILL
 
 
-def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(
-    served: TestClient, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(served, settings, tmp_path):
     root = tmp_path / "backups"
     fresh = settings_of(tmp_path / "fresh", f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}")
     log = max(settings.artifacts_dir.glob("??/*"))
@@ -95,13 +85,8 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(
 @pytest.mark.usefixtures("shown_claims")  # Its logs are compared too.
 @pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
 def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
-    served: TestClient,
-    settings: Settings,
-    tmp_path: Path,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    alice: Any,
-) -> None:
+    served, settings, tmp_path, digits_submission, submit, alice
+):
     root, services = tmp_path / "backups", services_of(served)
     back_up(services, root, Choice())
     submit(digits_submission)

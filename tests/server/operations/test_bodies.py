@@ -2,16 +2,11 @@
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 import pytest
 import uvicorn
-from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Scope
 from uvicorn.server import ServerState
 
 from server.base.request_metrics import RequestMetrics
@@ -31,7 +26,7 @@ FORM = {"Content-Type": "multipart/form-data; boundary=x"}
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
-async def read_all(scope: Scope, receive: Any, send: Any) -> None:
+async def read_all(scope, receive, send):
     """Read the body as an endpoint does; an error of a body becomes the response."""
     status = 200
     try:
@@ -46,8 +41,8 @@ async def read_all(scope: Scope, receive: Any, send: Any) -> None:
 class Server:
     """The middleware in front of an application that reads bodies."""
 
-    def __init__(self) -> None:
-        self.full: list[str] = []
+    def __init__(self):
+        self.full = []
         self.usual = BodyRoom("bodies", most_each=60, most_together=100)
         self.uploads = BodyRoom("upload_bytes", most_each=1000, most_together=1000)
         self.limit = BodyLimit(
@@ -55,26 +50,23 @@ class Server:
             note_full=self.full.append,
         )  # fmt: skip
 
-    async def send(
-        self, *pieces: bytes, path: str = "/x", stated: int | None = None,
-        wait: Callable[[], Any] | None = None,
-    ) -> int:  # fmt: skip
+    async def send(self, *pieces, path="/x", stated=None, wait=None):
         """Status of the response to a body that comes in pieces."""
-        statuses: list[int] = []
+        statuses = []
         left = list(pieces)
         length = (b"content-length", str(stated).encode())
-        scope: Scope = {
+        scope = {
             "type": "http", "method": "POST", "path": path, "query_string": b"",
             "headers": [length if stated is not None else (b"transfer-encoding", b"chunked")],
         }  # fmt: skip
 
-        async def receive() -> Message:
+        async def receive():
             if wait is not None:
                 await wait()
             piece = left.pop(0)
             return {"type": "http.request", "body": piece, "more_body": bool(left)}
 
-        async def send(message: Message) -> None:
+        async def send(message):
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
 
@@ -82,7 +74,7 @@ class Server:
         return statuses[0]
 
 
-def test_a_body_over_its_limit_is_413_by_its_stated_length_or_while_it_comes() -> None:
+def test_a_body_over_its_limit_is_413_by_its_stated_length_or_while_it_comes():
     server = Server()
     assert run_async(server.send(b"x" * 60)) == 200
     assert run_async(server.send(b"x" * 30, b"x" * 31)) == 413
@@ -90,8 +82,8 @@ def test_a_body_over_its_limit_is_413_by_its_stated_length_or_while_it_comes() -
     assert run_async(server.send(b"x" * 61, path=SUBMISSIONS, stated=61)) == 200
 
 
-def test_all_bodies_together_hold_so_many_bytes() -> None:
-    async def scenario() -> None:
+def test_all_bodies_together_hold_so_many_bytes():
+    async def scenario():
         server = Server()
         go_on = asyncio.Event()
         first = asyncio.create_task(server.send(b"x" * 50, b"x", wait=_second(go_on)))
@@ -109,11 +101,11 @@ def test_all_bodies_together_hold_so_many_bytes() -> None:
     run_async(scenario())
 
 
-def _second(go_on: asyncio.Event) -> Callable[[], Any]:
+def _second(go_on):
     """Let the first piece through, and the second once the event is set."""
-    asked: list[bool] = []
+    asked = []
 
-    async def wait() -> None:
+    async def wait():
         asked.append(True)
         if len(asked) > 1:
             await go_on.wait()
@@ -121,25 +113,25 @@ def _second(go_on: asyncio.Event) -> Callable[[], Any]:
     return wait
 
 
-def test_a_sender_that_falls_silent_or_is_too_slow_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_that_falls_silent_or_is_too_slow_is_408(monkeypatch):
     monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.05)
 
-    async def silence() -> None:
+    async def silence():
         await asyncio.sleep(60)
 
     assert run_async(Server().send(b"x", wait=silence)) == 408
     monkeypatch.setattr(bodies, "SILENT_SECONDS", 20.0)
     monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.02)
 
-    async def drip() -> None:
+    async def drip():
         await asyncio.sleep(0.01)
 
     assert run_async(Server().send(*[b"x"] * 60, wait=drip)) == 408
 
 
 def test_json_that_is_too_deep_is_refused_wherever_it_comes(
-    client: TestClient, alice: Any, olivia: Any, digits_submission: Any
-) -> None:
+    client, alice, olivia, digits_submission
+):
     as_json = olivia.headers | {"Content-Type": "application/json"}
     assert client.post("/api/v1/tokens", content=DEEP, headers=as_json).status_code == 400
     parts = [("submission", ("submission.json", DEEP)), *digits_submission.files()[1:]]
@@ -148,7 +140,7 @@ def test_json_that_is_too_deep_is_refused_wherever_it_comes(
     assert "depth" in refused.json()["detail"]
 
 
-def test_a_compressed_body_is_not_read(client: TestClient, olivia: Any) -> None:
+def test_a_compressed_body_is_not_read(client, olivia):
     body = gzip.compress(b'{"user": "carol", "role": "submitter"}')
     headers = olivia.headers | {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     refused = client.post("/api/v1/tokens", content=body, headers=headers)
@@ -165,15 +157,13 @@ def test_a_compressed_body_is_not_read(client: TestClient, olivia: Any) -> None:
     ],
     ids=["fields", "files", "long header", "many headers"],
 )
-def test_a_form_of_too_many_or_too_large_parts_is_refused(
-    part: bytes, status: int, client: TestClient, alice: Any
-) -> None:
+def test_a_form_of_too_many_or_too_large_parts_is_refused(part, status, client, alice):
     body = (b"--x\r\n" + part) * 200 + b"--x--\r\n"
     refused = client.post(SUBMISSIONS, content=body[:1_000_000], headers=alice.headers | FORM)
     assert refused.status_code == status
 
 
-def test_a_form_of_too_many_fields_is_refused(client: TestClient) -> None:
+def test_a_form_of_too_many_fields_is_refused(client):
     form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://testserver"}
     body = b"&".join(b"a%d=1" % number for number in range(5000))
     assert client.post("/console/sign-in", content=body, headers=form).status_code == 400
@@ -182,13 +172,13 @@ def test_a_form_of_too_many_fields_is_refused(client: TestClient) -> None:
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
-async def answer(scope: Any, receive: Any, send: Any) -> None:
+async def answer(scope, receive, send):
     await send({"type": "http.response.start", "status": 200,
                 "headers": [(b"content-length", b"2")]})  # fmt: skip
     await send({"type": "http.response.body", "body": b"k\n"})
 
 
-async def talk(*pieces: bytes) -> list[bytes]:
+async def talk(*pieces):
     """The first line of each answer to pieces that are sent one after the other, "" at the end."""
     config = uvicorn.Config(answer, log_level="critical", lifespan="off")
     config.load()
@@ -217,7 +207,7 @@ async def talk(*pieces: bytes) -> list[bytes]:
     return lines
 
 
-def test_usual_heads_are_read_one_after_the_other() -> None:
+def test_usual_heads_are_read_one_after_the_other():
     large = b"X: " + b"a" * (MOST_HEAD_BYTES - 5000) + b"\r\n\r\n"
     assert run_async(talk(GET, large, GET + b"\r\n")) == [b"HTTP/1.1 200 OK\r\n"] * 2
 
@@ -231,34 +221,32 @@ def test_usual_heads_are_read_one_after_the_other() -> None:
     ],
     ids=["many", "one header", "address"],
 )
-def test_a_head_without_end_is_refused(head: list[bytes]) -> None:
+def test_a_head_without_end_is_refused(head):
     (line,) = run_async(talk(*head))[:1]
     assert line in (b"HTTP/1.1 431 Request Header Fields Too Large\r\n", b"reset")
 
 
 @pytest.mark.parametrize("head", [[], [GET, b"X: "]], ids=["silent", "unfinished"])
-def test_a_connection_that_does_not_ask_in_time_ends(
-    head: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_does_not_ask_in_time_ends(head, monkeypatch):
     monkeypatch.setattr(heads, "HEAD_SECONDS", 0.1)
     assert run_async(talk(*head)) == []
 
 
-def test_every_request_of_a_connection_learns_that_its_client_left() -> None:
+def test_every_request_of_a_connection_learns_that_its_client_left():
     """uvicorn tells the last one alone, and the others write to a transport that is closed."""
-    told: list[str] = []
+    told = []
 
-    async def linger(scope: Any, receive: Any, send: Any) -> None:
+    async def linger(scope, receive, send):
         await receive()
         told.append((await receive())["type"])
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    async def leave() -> list[bool]:
+    async def leave():
         config = uvicorn.Config(linger, log_level="critical", lifespan="off")
         config.load()
-        made: list[BoundedHttpProtocol] = []
+        made = []
 
-        def connect() -> BoundedHttpProtocol:
+        def connect():
             made.append(
                 BoundedHttpProtocol(config=config, server_state=ServerState(), app_state={})
             )
@@ -288,11 +276,11 @@ EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 class LimitedServer:
     """The middleware around an application whose responses the test lets go."""
 
-    def __init__(self, *, wait_seconds: float = 0.05) -> None:
+    def __init__(self, *, wait_seconds=0.05):
         self.go_on = asyncio.Event()
         self.working = 0
         self.metrics = RequestMetrics()
-        self.app: Callable[..., Awaitable[None]] = self._respond
+        self.app = self._respond
         self.limit = InFlight(
             self._any,
             slots=Slots(2, wait_seconds=wait_seconds, most_waiting=1),
@@ -301,10 +289,10 @@ class LimitedServer:
             metrics=self.metrics,
         )
 
-    async def _any(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def _any(self, scope, receive, send):
         await self.app(scope, receive, send)
 
-    async def _respond(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def _respond(self, scope, receive, send):
         self.working += 1
         await self.go_on.wait()
         self.working -= 1
@@ -315,27 +303,27 @@ class LimitedServer:
     async def ask(
         self,
         *,
-        method: str = "GET",
-        path: str = "/x",
-        address: str = "192.0.2.1",
-        role: str | None = None,
-        headers: Sequence[tuple[bytes, bytes]] = (),
-        body: Callable[[], Awaitable[Message]] | None = None,
-        read: Callable[[Message], Awaitable[None]] | None = None,
-    ) -> tuple[int, dict[str, str]]:
+        method="GET",
+        path="/x",
+        address="192.0.2.1",
+        role=None,
+        headers=(),
+        body=None,
+        read=None,
+    ):
         """Status and headers of the response."""
-        started: list[Message] = []
-        scope: Scope = {
+        started = []
+        scope = {
             "type": "http", "method": method, "path": path, "query_string": b"",
             "headers": [*headers, *([(b"content-length", b"10")] if body else [])],
             REQUESTER: Requester(address, "f" * 64, role),
         }  # fmt: skip
 
-        async def silence() -> Message:
+        async def silence():
             await asyncio.sleep(60)
             raise AssertionError
 
-        async def send(message: Message) -> None:
+        async def send(message):
             if message["type"] == "http.response.start":
                 started.append(message)
             if read is not None:
@@ -345,34 +333,34 @@ class LimitedServer:
         answered = {name.decode(): value.decode() for name, value in started[0]["headers"]}
         return started[0]["status"], answered
 
-    async def has_room(self) -> bool:
+    async def has_room(self):
         """Whether both slots are free."""
         free = [await self.limit.slots.acquire() for _ in range(2)]
         for _ in filter(None, free):
             self.limit.slots.release()
         return free == [True, True]
 
-    def shed(self, full: str) -> float | None:
+    def shed(self, full):
         """The metric."""
-        registry: CollectorRegistry = self.metrics.registry
+        registry = self.metrics.registry
         return registry.get_sample_value("finishline_requests_shed_total", {"what": full})
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition):
     """Let the loop run until something is so."""
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
 
 
-async def never_read(message: Message) -> None:
+async def never_read(message):
     """A reader that takes the start of a response and no more."""
     if message["type"] == "http.response.body":
         await asyncio.sleep(60)
 
 
-def test_a_request_over_the_bound_waits_and_one_over_the_queue_is_503_at_once() -> None:
-    async def scenario() -> None:
+def test_a_request_over_the_bound_waits_and_one_over_the_queue_is_503_at_once():
+    async def scenario():
         server = LimitedServer(wait_seconds=30.0)
         asked = [asyncio.create_task(server.ask()) for _ in range(2)]
         await until(lambda: server.working == 2)
@@ -392,11 +380,11 @@ def test_a_request_over_the_bound_waits_and_one_over_the_queue_is_503_at_once() 
     run_async(scenario())
 
 
-def test_a_flood_holds_up_no_worker_whose_token_is_good() -> None:
+def test_a_flood_holds_up_no_worker_whose_token_is_good():
     """A report is compared with the server's clock: posts that wait would fail a verification."""
     post = {"method": "POST", "path": "/api/v1/attempts/a/events"}
 
-    async def scenario() -> None:
+    async def scenario():
         server = LimitedServer()
         asked = [asyncio.create_task(server.ask()) for _ in range(2)]
         await until(lambda: server.working == 2)
@@ -411,8 +399,8 @@ def test_a_flood_holds_up_no_worker_whose_token_is_good() -> None:
     run_async(scenario())
 
 
-def test_no_request_waits_longer_than_allowed_and_one_that_leaves_holds_nothing() -> None:
-    async def scenario() -> None:
+def test_no_request_waits_longer_than_allowed_and_one_that_leaves_holds_nothing():
+    async def scenario():
         server = LimitedServer()
         asked = [asyncio.create_task(server.ask()) for _ in range(2)]
         await until(lambda: server.working == 2)
@@ -429,8 +417,8 @@ def test_no_request_waits_longer_than_allowed_and_one_that_leaves_holds_nothing(
     run_async(scenario())
 
 
-def test_a_slot_handed_over_at_the_last_moment_is_not_lost() -> None:
-    async def scenario() -> None:
+def test_a_slot_handed_over_at_the_last_moment_is_not_lost():
+    async def scenario():
         slots = Slots(1, wait_seconds=30.0)
         assert await slots.acquire()
         turn = asyncio.create_task(slots.acquire())
@@ -444,8 +432,8 @@ def test_a_slot_handed_over_at_the_last_moment_is_not_lost() -> None:
     run_async(scenario())
 
 
-def test_a_class_that_joins_waits_and_a_full_page_loads_itself_again() -> None:
-    async def scenario() -> None:
+def test_a_class_that_joins_waits_and_a_full_page_loads_itself_again():
+    async def scenario():
         server = LimitedServer(wait_seconds=5.0)
         joins = [
             asyncio.create_task(server.ask(method=method, path="/join/1-x", address=f"192.0.2.{n}"))
@@ -464,11 +452,11 @@ def test_a_class_that_joins_waits_and_a_full_page_loads_itself_again() -> None:
     run_async(scenario())
 
 
-def test_an_application_that_fails_gives_its_slot_back() -> None:
-    async def fail(*_: Any) -> None:
+def test_an_application_that_fails_gives_its_slot_back():
+    async def fail(*_):
         raise ValueError("a mistake")
 
-    async def scenario() -> None:
+    async def scenario():
         server = LimitedServer()
         server.app = fail
         for _ in range(5):
@@ -479,11 +467,11 @@ def test_an_application_that_fails_gives_its_slot_back() -> None:
     run_async(scenario())
 
 
-def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
-    async def read_all(scope: Scope, receive: Any, send: Any) -> None:
+def test_a_slow_sender_and_a_slow_reader_hold_no_slot():
+    async def read_all(scope, receive, send):
         await receive()
 
-    async def scenario() -> None:
+    async def scenario():
         server = LimitedServer()
         server.go_on.set()
         slow = [asyncio.create_task(server.ask(read=never_read)) for _ in range(5)]
@@ -491,7 +479,7 @@ def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
         server.app = read_all
         silent = asyncio.Event()
 
-        async def silence() -> Message:
+        async def silence():
             await silent.wait()
             return {"type": "http.disconnect"}
 
@@ -506,13 +494,13 @@ def test_a_slow_sender_and_a_slow_reader_hold_no_slot() -> None:
     run_async(scenario())
 
 
-def test_a_request_whose_body_is_whole_needs_a_slot_again() -> None:
-    async def scenario() -> None:
+def test_a_request_whose_body_is_whole_needs_a_slot_again():
+    async def scenario():
         server = LimitedServer()
         server.app = read_all
         whole = asyncio.Event()
 
-        async def body() -> Message:
+        async def body():
             await whole.wait()
             return {"type": "http.request", "body": b"x" * 10, "more_body": False}
 
@@ -529,12 +517,12 @@ def test_a_request_whose_body_is_whole_needs_a_slot_again() -> None:
     run_async(scenario())
 
 
-def test_live_streams_are_bounded_for_each_requester_and_in_all() -> None:
-    async def stream(scope: Scope, receive: Any, send: Any) -> None:
+def test_live_streams_are_bounded_for_each_requester_and_in_all():
+    async def stream(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
         await send({"type": "http.response.body", "body": b"data: 1", "more_body": False})
 
-    async def scenario() -> None:
+    async def scenario():
         server = LimitedServer()
         server.app = stream
         open_ones = [
@@ -554,15 +542,13 @@ def test_live_streams_are_bounded_for_each_requester_and_in_all() -> None:
     run_async(scenario())
 
 
-def test_a_download_without_a_reader_ends_and_too_many_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_download_without_a_reader_ends_and_too_many_are_refused(monkeypatch):
     monkeypatch.setattr(in_flight, "SEND_SECONDS", 0.05)
 
-    async def download(scope: Scope, receive: Any, send: Any) -> None:
+    async def download(scope, receive, send):
         await StreamingResponse(iter([b"x", b"y", b"z"]))(scope, receive, send)
 
-    async def scenario() -> None:
+    async def scenario():
         server = LimitedServer()
         server.app = download
         stuck = asyncio.create_task(server.ask(read=never_read))

@@ -6,29 +6,23 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from fastapi.testclient import TestClient
 from pyarrow import parquet
-from sqlalchemy import Table, select, text
+from sqlalchemy import select, text
 
 from finishline.cli.bundles import keys_in
 from finishline.cli.exports import check_export
 from finishline.rules.errors import RuleError
 from server.base.errors import ConflictError, ContentError
 from server.base.models import Base, Submission, Verification
-from server.base.settings import Settings
 from server.operations import commands, copies, runs, selection, table_files
 from server.operations.export import Wanted, export_everything
 from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
 from server.people.audit import Administrator, Subject, record
-from tests.server.conftest import SubmissionParts
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
@@ -42,16 +36,7 @@ STRANGE = "=cmd|'/c calc'!A1,\r\n\"é\U0001f3c1\" '"
 
 
 @pytest.fixture
-def full(
-    replay: Any,
-    make_report: Callable[..., Any],
-    digits_submission: SubmissionParts,
-    make_log: Callable[..., bytes],
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    bob: Any,
-) -> TestClient:
+def full(replay, make_report, digits_submission, make_log, submit, client, olivia, bob):
     """A server with a verified submission, one that is being replayed, one of strange words."""
     claimed = replay.claim().json()
     replay.post(claimed, [{"sequence": 0, "run": 0, "kind": "phase"}])
@@ -71,7 +56,7 @@ def full(
     return client
 
 
-def tables_of(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
+def tables_of(folder, *, without=()):
     return {
         path.name: path.read_bytes()
         for path in sorted((folder / "tables").glob("*.csv"))
@@ -79,13 +64,13 @@ def tables_of(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes
     }
 
 
-def rows_of(folder: Path, table: str) -> list[dict[str, str]]:
+def rows_of(folder, table):
     content = (folder / "tables" / f"{table}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(io.StringIO(content, newline="")))
 
 
 @on_sqlite
-def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> None:
+def test_an_archive_has_what_a_folder_has(full, tmp_path):
     for name in ("all", "all.tar"):
         export_everything(services_of(full), tmp_path / name)
     with tarfile.open(tmp_path / "all.tar") as archive:
@@ -96,7 +81,7 @@ def test_an_archive_has_what_a_folder_has(full: TestClient, tmp_path: Path) -> N
 
 
 @on_sqlite
-def test_a_reader_checks_an_export_without_the_server(full: TestClient, tmp_path: Path) -> None:
+def test_a_reader_checks_an_export_without_the_server(full, tmp_path):
     folder = tmp_path / "all"
     export_everything(services_of(full), folder)
     keys = keys_in(full.get("/api/v1/keys").json())
@@ -112,9 +97,7 @@ def test_a_reader_checks_an_export_without_the_server(full: TestClient, tmp_path
     assert "tables/runs.csv" in str(found.checks)
 
 
-def test_nothing_secret_is_in_an_export(
-    full: TestClient, tmp_path: Path, alice: Any, olivia: Any
-) -> None:
+def test_nothing_secret_is_in_an_export(full, tmp_path, alice, olivia):
     with services_of(full).database.read() as session:
         columns = "SELECT token_sha256 FROM tokens UNION SELECT token_sha256 FROM attempts"
         hashes = [each for each in session.scalars(text(columns)) if each is not None]
@@ -132,7 +115,7 @@ def test_nothing_secret_is_in_an_export(
 
 
 @on_sqlite
-def test_the_draw_of_an_open_verification_stays_sealed(full: TestClient, tmp_path: Path) -> None:
+def test_the_draw_of_an_open_verification_stays_sealed(full, tmp_path):
     export_everything(services_of(full), tmp_path / "all")
     ended, sealed = sorted(rows_of(tmp_path / "all", "verifications"), key=lambda row: row["state"])
     assert (ended["state"], sealed["state"]) == ("done", "queued")
@@ -145,15 +128,11 @@ def test_the_draw_of_an_open_verification_stays_sealed(full: TestClient, tmp_pat
 
 
 def test_an_export_under_writes_is_of_one_moment(
-    full: TestClient,
-    tmp_path: Path,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    submitted: list[int] = []
+    full, tmp_path, digits_submission, submit, monkeypatch
+):
+    submitted = []
 
-    def write_then_go_on(*arguments: Any, **named: Any) -> Any:
+    def write_then_go_on(*arguments, **named):
         """Between two tables somebody submits: the runs must not be there without it."""
         submitted.append(submit(digits_submission).status_code)
         return write_table(*arguments, **named)
@@ -168,9 +147,7 @@ def test_an_export_under_writes_is_of_one_moment(
 
 
 @on_sqlite
-def test_an_export_that_fails_leaves_nothing(
-    full: TestClient, tmp_path: Path, settings: Settings
-) -> None:
+def test_an_export_that_fails_leaves_nothing(full, tmp_path, settings):
     lost = next(path for path in settings.artifacts_dir.glob("??/*") if path.is_file())
     lost.rename(tmp_path / "lost")
     with pytest.raises(RuleError, match=lost.name):
@@ -188,9 +165,7 @@ def test_an_export_that_fails_leaves_nothing(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["all"]
 
 
-def test_parquet_has_the_same_rows_where_it_can_be_written(
-    full: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monkeypatch):
     manifest = export_everything(services_of(full), tmp_path / "all")
     for table in manifest.tables:
         found = parquet.read_table(tmp_path / "all" / "tables" / f"{table.name}.parquet")
@@ -212,9 +187,7 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(
     assert tables_of(tmp_path / "bare") == tables_of(tmp_path / "all")
 
 
-def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
-    full: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp_path, monkeypatch):
     hidden = Submission.model == "=1+1"
     monkeypatch.setattr(selection, "hidden_submissions", lambda _for_members=(): hidden)
     monkeypatch.setattr(copies, "hidden_submissions", lambda _for_members=(): hidden)
@@ -232,9 +205,7 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
 
 
 @on_sqlite
-def test_the_command_takes_one_place_and_says_what_came_of_it(
-    full: TestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_one_place_and_says_what_came_of_it(full, tmp_path, capsys):
     parser = argparse.ArgumentParser()
     commands.add_commands(parser.add_subparsers(dest="command"))
     for given in (["export"], ["export", "x", "--nightly", "y"]):
@@ -248,14 +219,14 @@ def test_the_command_takes_one_place_and_says_what_came_of_it(
         parser.parse_args(["export", "--nightly", path, "--keep", "0"])
 
 
-def test_every_table_has_a_decision_and_no_other_has() -> None:
+def test_every_table_has_a_decision_and_no_other_has():
     assert sorted(DECISIONS) == sorted(TABLES), (
         "decide in server/operations/selection.py whether a table belongs in an export"
     )
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_column_has_a_decision(table: Table) -> None:
+def test_every_column_has_a_decision(table):
     decision = DECISIONS.get(table.name)
     if not isinstance(decision, Included):
         assert isinstance(decision, LeftOut)
@@ -273,7 +244,7 @@ def test_every_column_has_a_decision(table: Table) -> None:
 HOSTILE = '</script>"\\\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
 
 
-def export(client: TestClient, **query: Any) -> Any:
+def export(client, **query):
     answer = client.get("/api/v1/benchmarks/digits/runs.json", params=query)
     assert answer.status_code == 200, answer.text
     return answer
@@ -281,11 +252,8 @@ def export(client: TestClient, **query: Any) -> Any:
 
 @pytest.mark.usefixtures("shown_claims")
 def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
-    client: TestClient,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    client, digits_submission, submit, monkeypatch
+):
     monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
     assert export(client).json() == {"benchmark": "digits", "next_cursor": None, "runs": []}
     made = [submit(digits_submission).json()["id"] for _ in range(3)]
@@ -314,8 +282,8 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
 @on_sqlite
 @pytest.mark.usefixtures("shown_claims")
 def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
-    client: TestClient, digits_submission: SubmissionParts, submit: Callable[..., Any]
-) -> None:
+    client, digits_submission, submit
+):
     digits_submission.claim |= {"model": HOSTILE, "framework": HOSTILE, "notes": HOSTILE}
     digits_submission.claim["system"]["name"] = HOSTILE
     submitted = submit(digits_submission)
@@ -355,7 +323,7 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
 
 @on_sqlite
 @pytest.mark.usefixtures("shown_claims")
-def test_what_is_no_place_or_size_is_refused(client: TestClient) -> None:
+def test_what_is_no_place_or_size_is_refused(client):
     for benchmark, query, status in (
         ("no-such", {}, 404),
         ("digits", {"limit": 0}, 422),

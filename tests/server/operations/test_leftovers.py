@@ -6,29 +6,24 @@ memory that the process takes and does not give back.
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from server.base.models import Base
-from server.base.settings import Settings
-from tests.server.conftest import SubmissionParts
 
 # More than there are threads that may each hold their last.
 UPLOADS = 12
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """A limit that a test reaches."""
     return settings.model_copy(update={"rate_limits": True, "rate_reads": "5/hour"})
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def no_collection():
     """Nothing is collected but what nobody refers to."""
     gc.collect()
     gc.disable()
@@ -38,7 +33,7 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def ours() -> Counter[str]:
+def ours():
     """Objects of the server's own classes, by class; rows are SQLAlchemy's to let go."""
     kinds = Counter(type(each) for each in gc.get_objects())
     return Counter(
@@ -50,13 +45,13 @@ def ours() -> Counter[str]:
     )
 
 
-def one_each(before: Counter[str], *, requests: int) -> dict[str, int]:
+def one_each(before, *, requests):
     """Of what there is more of one for each request; a thread may still hold its last."""
     return {name: count for name, count in (ours() - before).items() if count >= requests}
 
 
-def test_refused_requests_leave_nothing_behind(client: TestClient) -> None:
-    def ask() -> int:
+def test_refused_requests_leave_nothing_behind(client):
+    def ask():
         bad = {"Authorization": "Bearer fl_unknown"}
         assert client.get("/api/v1/me", headers=bad).status_code in (401, 429)
         return client.get("/api/v1/prices").status_code
@@ -69,9 +64,7 @@ def test_refused_requests_leave_nothing_behind(client: TestClient) -> None:
         assert one_each(before, requests=200) == {}
 
 
-def test_an_upload_leaves_nothing_behind(
-    submit: Callable[..., Any], digits_submission: SubmissionParts
-) -> None:
+def test_an_upload_leaves_nothing_behind(submit, digits_submission):
     for _ in range(2):  # The second is counted for a token that is known.
         assert submit(digits_submission).status_code in (201, 409)
     with no_collection():

@@ -4,22 +4,17 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from datetime import UTC, date, datetime, timedelta, timezone
 from io import StringIO
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.errors import RuleError
 from server.base.database import Database, utc_now
 from server.base.request_context import CURRENT, begin_request, note_told
-from server.base.settings import Settings
 from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
 from server.operations.table_files import Columns, CsvFile, read_csv
 from server.verifications.overdue import expire_leases
@@ -28,7 +23,7 @@ LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.a
 
 
 @pytest.fixture
-def written() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def written():
     """What the server's loggers write as JSON, parsed."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
@@ -42,14 +37,12 @@ def written() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     logger.setLevel(before)
 
 
-def lines_of(lines: list[dict[str, Any]], logger: str) -> list[dict[str, Any]]:
+def lines_of(lines, logger):
     """The lines of one logger."""
     return [line for line in lines if line["logger"] == logger]
 
 
-def test_a_request_leaves_one_line_with_its_figures_and_no_secret(
-    client: TestClient, alice: Any, written: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_a_request_leaves_one_line_with_its_figures_and_no_secret(client, alice, written):
     address = "/api/v1/me?token=hidden-in-a-query"
     answer = client.get(address, headers=alice.headers | {"X-Request-ID": "abc-1.2_3"})
     (line,) = lines_of(written(), "server.access")
@@ -66,9 +59,7 @@ def test_a_request_leaves_one_line_with_its_figures_and_no_secret(
     assert "hidden-in-a-query" not in everything
 
 
-def test_ids_of_what_it_is_about_are_in_every_line(
-    replay: Any, written: Callable[[], list[dict[str, Any]]], database: Database
-) -> None:
+def test_ids_of_what_it_is_about_are_in_every_line(replay, written, database):
     grant = replay.claim().json()
     *_, claim = lines_of(written(), "server.access")
     assert claim["attempt_id"] == grant["attempt_id"]
@@ -87,12 +78,8 @@ def test_ids_of_what_it_is_about_are_in_every_line(
 
 
 def test_what_a_request_made_is_named_in_its_line(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    client: TestClient,
-    olivia: Any,
-    written: Callable[[], list[dict[str, Any]]],
-) -> None:
+    digits_submission, submit, client, olivia, written
+):
     submission_id = submit(digits_submission).json()["id"]
     asked = f"/api/v1/submissions/{submission_id}/verifications"
     verification_id = client.post(asked, headers=olivia.headers).json()["id"]
@@ -106,13 +93,11 @@ def test_what_a_request_made_is_named_in_its_line(
     assert "verification_id" not in sent
 
 
-def test_an_id_that_may_not_stand_in_a_log_is_replaced(
-    client: TestClient, written: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_an_id_that_may_not_stand_in_a_log_is_replaced(client, written):
     sent = ["a" * 129, "a b", "a\tb", 'a"b', "é", ""]
     ids = [
         client.get("/api/v1/submissions/x%0Ay", headers={"X-Request-ID": wanted.encode("latin-1")})
-        for wanted in sent  # type: ignore[misc]
+        for wanted in sent
     ]
     given = [answer.headers["X-Request-ID"] for answer in ids]
 
@@ -124,15 +109,11 @@ def test_an_id_that_may_not_stand_in_a_log_is_replaced(
     assert not any("submission_id" in line for line in lines)
 
 
-def test_lines_of_a_failure_and_of_its_request_share_an_id(
-    client: TestClient,
-    monkeypatch: pytest.MonkeyPatch,
-    written: Callable[[], list[dict[str, Any]]],
-) -> None:
-    def broken(_: Database, *_viewer: object) -> None:
+def test_lines_of_a_failure_and_of_its_request_share_an_id(client, monkeypatch, written):
+    def broken(_, *_viewer):
         raise ZeroDivisionError("by nought")
 
-    client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    client._transport.raise_server_exceptions = False
     monkeypatch.setattr(Database, "read", broken)
     answer = client.get("/api/v1/workers")
     (unforeseen,) = lines_of(written(), "server.base.error_answers")
@@ -144,16 +125,14 @@ def test_lines_of_a_failure_and_of_its_request_share_an_id(
     assert access["bytes"] == len(answer.content)
 
 
-def test_probes_that_went_well_are_quiet(
-    client: TestClient, written: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_probes_that_went_well_are_quiet(client, written):
     client.get("/healthz")
     assert lines_of(written(), "server.access") == []
     client.post("/healthz")
     assert [line["status"] for line in lines_of(written(), "server.access")] == [405]
 
 
-def test_a_text_line_is_one_line_and_a_traceback_follows() -> None:
+def test_a_text_line_is_one_line_and_a_traceback_follows():
     record = logging.LogRecord(
         *(
             "server.base.errors",
@@ -179,9 +158,7 @@ def test_a_text_line_is_one_line_and_a_traceback_follows() -> None:
     assert lines[-1] == "ZeroDivisionError: by nought"
 
 
-def test_the_settings_choose_format_and_level(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_settings_choose_format_and_level(settings, capsys):
     root = logging.getLogger()
     kept = {name: logging.getLogger(name) for name in LOGGERS}
     before = [(each, each.level, each.propagate, each.handlers[:]) for each in kept.values()]
@@ -215,7 +192,7 @@ def test_the_settings_choose_format_and_level(
     assert text.endswith("ERROR server important")
 
 
-def fail_and_tell(logger: logging.Logger) -> None:
+def fail_and_tell(logger):
     """A request that fails: its traceback is written, and then once more by who runs the server."""
     begin_request({"type": "http", "headers": []})
     failure = (ZeroDivisionError, ZeroDivisionError("by nought"), None)
@@ -246,34 +223,32 @@ ROW = st.tuples(
 )  # fmt: skip
 
 
-def write(rows: list[tuple[Any, ...]]) -> bytes:
+def write(rows):
     target = io.BytesIO()
     CsvFile(target, COLUMNS).add(rows)
     return target.getvalue()
 
 
 @given(st.lists(ROW, max_size=5))
-def test_rows_read_back_as_they_were(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]
-) -> None:
+def test_rows_read_back_as_they_were(tmp_path_factory, rows):
     path = tmp_path_factory.getbasetemp() / "cells.csv"
     path.write_bytes(write(rows))
     read = [line.values for line in read_csv(path, COLUMNS, name="cells.csv")]
     assert repr(read) == repr(rows)  # -0.0 is no 0.0, and True no 1.
 
 
-def test_what_is_empty_is_told_from_what_is_absent() -> None:
+def test_what_is_empty_is_told_from_what_is_absent():
     content = write([("", "null", 0, 0.0, False, None, None), (None,) * 7])
     assert content.decode().splitlines()[1:] == ["',null,0,0.0,false,,", ",,,,,,"]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@A1", "\t=1", "\r=1", "'=1", "\n=1"])
-def test_no_cell_begins_as_a_formula(text: str) -> None:
+def test_no_cell_begins_as_a_formula(text):
     cells = list(csv.reader(io.StringIO(write([(text, *(None,) * 6)]).decode(), newline="")))
     assert cells[1][0] == "'" + text
 
 
-def test_a_moment_elsewhere_is_written_in_utc() -> None:
+def test_a_moment_elsewhere_is_written_in_utc():
     moment = datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
     content = write([(None, None, None, None, None, moment, date(2030, 1, 2))])
     assert content.decode().splitlines()[1] == (",,,,,2030-01-02T01:04:05.000006+00:00,2030-01-02")
@@ -292,7 +267,7 @@ def test_a_moment_elsewhere_is_written_in_utc() -> None:
         (",,,,,,2030-13-01", "date"),
     ],
 )
-def test_a_cell_that_does_not_read_is_named(tmp_path: Path, line: str, field: str) -> None:
+def test_a_cell_that_does_not_read_is_named(tmp_path, line, field):
     path = tmp_path / "cells.csv"
     path.write_bytes(write([("two\nlines", *(None,) * 6)]) + line.encode() + b"\r\n")
     with pytest.raises(RuleError) as error:
@@ -301,7 +276,7 @@ def test_a_cell_that_does_not_read_is_named(tmp_path: Path, line: str, field: st
 
 
 @pytest.mark.parametrize("content", [b"text,other\n", write([]) + b"a,b\r\n", write([]) + b'"a'])
-def test_another_shape_is_named(tmp_path: Path, content: bytes) -> None:
+def test_another_shape_is_named(tmp_path, content):
     path = tmp_path / "cells.csv"
     path.write_bytes(content)
     with pytest.raises(RuleError) as error:

@@ -1,10 +1,8 @@
 """GET /metrics: bounded labels, figures that agree with the database, and alerts that exist."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +14,6 @@ from sqlalchemy.exc import OperationalError
 from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import Verification, WorkerRow
-from server.base.settings import Settings
 from server.operations.figures import CachedFigures, WorkerSeen, is_free, read_figures
 from server.operations.readiness import Readiness
 from server.verifications.dispatch import Dispatcher
@@ -28,14 +25,14 @@ ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
 
 
 @pytest.fixture
-def settings(settings: Settings, tmp_path: Path) -> Settings:
+def settings(settings, tmp_path):
     """A server that knows where its copies would lie, so that it tells of them."""
     folders = {"exports_dir": tmp_path / "exports", "backups_dir": tmp_path / "backups"}
     return settings.model_copy(update=folders)
 
 
 @pytest.fixture(autouse=True)
-def broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def broker_answers(monkeypatch):
     """A scrape asks the broker too, and none is there."""
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
 
@@ -43,7 +40,7 @@ def broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def scrape(client: TestClient) -> Samples:
+def scrape(client):
     """Every sample by name and labels, read by Prometheus' own parser."""
     answer = client.get("/metrics")
     assert answer.status_code == 200
@@ -55,12 +52,12 @@ def scrape(client: TestClient) -> Samples:
     }
 
 
-def value(samples: Samples, name: str, **labels: str) -> float | None:
+def value(samples, name, **labels):
     """One sample, None if it is absent."""
     return samples.get((f"finishline_{name}", frozenset(labels.items())))
 
 
-def add_worker(database: Database, name: str, **values: Any) -> None:
+def add_worker(database, name, **values):
     """A worker that said hello, a moment ago unless told otherwise."""
     now = utc_now()
     row = {"hardware_class": "cpu-test", "state": "idle", "last_seen_at": now, "confirmed_at": now}
@@ -69,9 +66,7 @@ def add_worker(database: Database, name: str, **values: Any) -> None:
         session.add(WorkerRow(name=name, system={}, first_seen_at=now, **row))
 
 
-def test_what_waits_runs_and_ended_is_counted(
-    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-) -> None:
+def test_what_waits_runs_and_ended_is_counted(replay, client, database, make_report):
     services_of(client).of(CachedFigures)._keep_seconds = 0.0
     replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=500))
     waiting = scrape(client)
@@ -122,7 +117,7 @@ def test_what_waits_runs_and_ended_is_counted(
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
-    def test_requests_are_counted_by_route_and_never_by_address(self, client: TestClient) -> None:
+    def test_requests_are_counted_by_route_and_never_by_address(self, client):
         for path in ("submissions/a1", "submissions/b2?token=secret", "%0A-c3", "d4/e5"):
             client.get(f"/api/v1/{path}")
         client.post("/api/v1/submissions/a1")
@@ -132,7 +127,7 @@ class TestOnOneDatabase:
         samples = scrape(client)
         route = "/api/v1/submissions/{submission_id}"
 
-        def counted(method: str, route: str, status: str = "4xx") -> float | None:
+        def counted(method, route, status="4xx"):
             return value(samples, "http_requests_total", method=method, route=route, status=status)
 
         assert counted("GET", route) == 2
@@ -145,9 +140,7 @@ class TestOnOneDatabase:
         assert value(samples, "http_requests_in_progress") == 1  # This scrape.
         assert not any(word in text for word in ("a1", "b2", "c3", "d4", "secret", "BREW"))
 
-    def test_every_route_of_the_application_has_its_whole_template(
-        self, client: TestClient
-    ) -> None:
+    def test_every_route_of_the_application_has_its_whole_template(self, client):
         schema = client.get("/openapi.json").json()
         for path, operations in schema["paths"].items():
             client.request(next(iter(operations)), re.sub(r"\{\w+\}", "unknown", path))
@@ -155,9 +148,7 @@ class TestOnOneDatabase:
 
         assert set(schema["paths"]) - routes == set()
 
-    def test_event_streams_are_counted_and_not_timed(
-        self, replay: Any, client: TestClient, database: Database
-    ) -> None:
+    def test_event_streams_are_counted_and_not_timed(self, replay, client, database):
         with database.write() as session:
             session.get_one(Verification, replay.verification_id).state = "cancelled"
         client.get(f"/api/v1/verifications/{replay.verification_id}/events")
@@ -168,13 +159,11 @@ class TestOnOneDatabase:
         assert value(samples, "http_requests_total", status="2xx", **counted) == 1
         assert value(samples, "http_request_duration_seconds_count", **counted) is None
 
-    def test_an_error_nobody_foresaw_is_counted_and_has_its_id(
-        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def broken(_: Database, *_viewer: object) -> None:
+    def test_an_error_nobody_foresaw_is_counted_and_has_its_id(self, client, monkeypatch):
+        def broken(_, *_viewer):
             raise ZeroDivisionError
 
-        client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+        client._transport.raise_server_exceptions = False
         with monkeypatch.context() as patched:
             patched.setattr(Database, "read", broken)
             answer = client.get("/api/v1/workers", headers={"X-Request-ID": "from-a.proxy_1"})
@@ -187,12 +176,9 @@ class TestOnOneDatabase:
         assert value(samples, "http_requests_total", **labels) == 1
 
     def test_a_database_that_is_away_leaves_the_rest_and_is_counted(
-        self,
-        client: TestClient,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        def away(_: Database, *_viewer: object) -> None:
+        self, client, monkeypatch, caplog
+    ):
+        def away(_, *_viewer):
             raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
         assert value(scrape(client), "http_unserved_total", status="503") == 0
@@ -214,14 +200,12 @@ class TestOnOneDatabase:
         assert len(told) == 1  # Not with every scrape.
         assert "connection refused" in told[0]
 
-    def test_scrapes_in_a_row_read_the_database_once(
-        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        read: list[bool] = []
+    def test_scrapes_in_a_row_read_the_database_once(self, client, monkeypatch):
+        read = []
         kept = services_of(client).of(CachedFigures)
         database = services_of(client).database
 
-        def count() -> Any:
+        def count():
             read.append(True)
             return read_figures(database, alive_seconds=20.0)
 
@@ -232,7 +216,7 @@ class TestOnOneDatabase:
 
         assert len(read) == 1
 
-    def test_a_token_in_the_settings_is_asked_for(self, settings: Settings) -> None:
+    def test_a_token_in_the_settings_is_asked_for(self, settings):
         token = SecretStr("scrape-token-of-the-test")
         app = create_app(settings.model_copy(update={"metrics_token": token}), dispatch=False)
         with TestClient(app) as guarded:
@@ -244,8 +228,8 @@ class TestOnOneDatabase:
         assert answers[0].headers["content-type"] == "application/problem+json"
 
     def test_every_metric_of_an_alert_is_exported_and_every_alert_has_its_section(
-        self, replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
-    ) -> None:
+        self, replay, client, database, make_report
+    ):
         add_worker(database, "walter-1")
         grant = replay.claim().json()
         replay.report(grant, make_report(replay.seeds()))
@@ -286,14 +270,12 @@ class TestOnOneDatabase:
         ([("gpu-a", "gone"), ("gpu-b", "stopping")], False),
     ],
 )
-def test_a_workeris_free_for_a_class_as_the_dispatcher_sends(
-    workers: list[tuple[str, str]], free: bool
-) -> None:
+def test_a_workeris_free_for_a_class_as_the_dispatcher_sends(workers, free):
     assert is_free("gpu-a", [WorkerSeen(*worker) for worker in workers]) is free
 
 
 @on_sqlite
-def test_a_scan_by_methods_that_an_address_has_not_leaves_few_series(client: TestClient) -> None:
+def test_a_scan_by_methods_that_an_address_has_not_leaves_few_series(client):
     paths = {re.sub(r"\{[^}]*\}", "x", path) for path in route_paths(client)}
     for path in paths:
         if not path.endswith("/events"):
@@ -310,8 +292,8 @@ def test_a_scan_by_methods_that_an_address_has_not_leaves_few_series(client: Tes
     assert ("DELETE", "/api/v1/leaderboards/{benchmark_id}") not in refused
 
 
-def route_paths(client: TestClient) -> list[str]:
+def route_paths(client):
     """The templates of every address that the API describes, and of pages."""
     described = list(client.get("/openapi.json").json()["paths"])
-    pages = [str(getattr(route, "path", "")) for route in client.app.routes]  # type: ignore[attr-defined]
+    pages = [str(getattr(route, "path", "")) for route in client.app.routes]
     return described + [path for path in pages if path.startswith("/")]

@@ -1,43 +1,37 @@
 """The nightly export: dated, pruned, one at a time, and told of to Prometheus."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.base.errors import ConflictError
-from server.base.settings import Settings
 from server.operations import folders
 from server.operations.export import export_nightly
 from server.operations.folders import only_one
 from server.operations.manifest import EXPORT_FORMAT, check_files, read_manifest
 from server.verifications.dispatch import Dispatcher
-from tests.server.conftest import SubmissionParts
 from tests.support.services import services_of
 
 FIRST = datetime(2030, 1, 1, 2, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def settings(settings: Settings, tmp_path: Path) -> Settings:
+def settings(settings, tmp_path):
     """Settings of a server that knows where its exports lie."""
     return settings.model_copy(update={"exports_dir": tmp_path / "exports"})
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+def clock(monkeypatch):
     """What the time is, one night later each time it is asked for twice."""
     moments = [FIRST + timedelta(days=number // 2) for number in range(20)]
     monkeypatch.setattr(folders, "utc_now", lambda: moments.pop(0))
     return moments
 
 
-def metric(client: TestClient, name: str) -> float | None:
+def metric(client, name):
     for family in text_string_to_metric_families(client.get("/metrics").text):
         for sample in family.samples:
             if sample.name == f"finishline_{name}":
@@ -46,13 +40,8 @@ def metric(client: TestClient, name: str) -> float | None:
 
 
 def test_the_latest_exports_stay_and_their_logs_are_stored_once(
-    client: TestClient,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    settings: Settings,
-    clock: list[datetime],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    client, digits_submission, submit, settings, clock, monkeypatch
+):
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
     folder = settings.exports_dir
     assert folder is not None
@@ -84,13 +73,8 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
 
 
 def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
-    client: TestClient,
-    digits_submission: SubmissionParts,
-    submit: Callable[..., Any],
-    settings: Settings,
-    tmp_path: Path,
-    clock: list[datetime],
-) -> None:
+    client, digits_submission, submit, settings, tmp_path, clock
+):
     folder = tmp_path / "exports"
     submit(digits_submission)
     first, _ = export_nightly(services_of(client), folder, keep=1)
@@ -106,7 +90,7 @@ def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
 
 
-def test_two_do_not_run_at_once(client: TestClient, tmp_path: Path) -> None:
+def test_two_do_not_run_at_once(client, tmp_path):
     with (
         only_one(tmp_path / "exports", what="export"),
         pytest.raises(ConflictError, match="Another"),

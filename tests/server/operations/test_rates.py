@@ -3,12 +3,10 @@
 import hashlib
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
-from starlette.types import Message, Receive, Scope, Send
 
 from server.app import create_app
 from server.base.request_metrics import RequestMetrics
@@ -30,7 +28,7 @@ SECRET = hashlib.sha256(b"fl_secret").hexdigest()
 
 
 @pytest.fixture
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+def settings(settings, request):
     """Limits that a test reaches, but for those it names."""
     return settings.model_copy(
         update={
@@ -45,22 +43,22 @@ def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
 
 
 @pytest.fixture
-def within_one_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+def within_one_hour(monkeypatch):
     """The middle of an hour: where one ends, counting begins anew."""
     middle = time.time() // 3600 * 3600 + 1800.0
     monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: middle))
 
 
-def read(client: TestClient, **headers: str) -> int:
+def read(client, **headers):
     return client.get("/api/v1/me", headers=headers).status_code
 
 
-def read_openly(client: TestClient, **headers: str) -> Any:
+def read_openly(client, **headers):
     return client.get("/api/v1/prices", headers=headers)
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
+def test_a_refusal_says_which_limit_and_when_again(client):
     assert [read_openly(client).status_code for _ in range(5)] == [200] * 5
     refused = read_openly(client)
 
@@ -87,8 +85,8 @@ def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("within_one_hour")
 def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_address(
-    client: TestClient, alice: Any, bob: Any
-) -> None:
+    client, alice, bob
+):
     assert [read(client, **alice.headers) for _ in range(6)] == [200] * 6
     assert read(client, **alice.headers) == 429  # 1 of the address, before it was known, and 5.
     assert [read(client, **bob.headers) for _ in range(6)] == [200] * 6
@@ -103,9 +101,7 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_all_tokens_and_sessions_of_an_account_have_one_limit(
-    client: TestClient, alice: Any, bob: Any
-) -> None:
+def test_all_tokens_and_sessions_of_an_account_have_one_limit(client, alice, bob):
     made = [
         client.post("/api/v1/me/tokens", json={"label": f"{n}"}, headers=alice.headers).json()
         for n in range(2)
@@ -121,10 +117,8 @@ def test_all_tokens_and_sessions_of_an_account_have_one_limit(
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_token_that_only_reads_what_is_public_is_known_too(
-    client: TestClient, alice: Any
-) -> None:
-    def list_submissions(**headers: str) -> int:
+def test_a_token_that_only_reads_what_is_public_is_known_too(client, alice):
+    def list_submissions(**headers):
         return client.get("/api/v1/submissions", headers=headers).status_code
 
     assert [list_submissions(**alice.headers) for _ in range(7)] == [200] * 6 + [429]
@@ -132,9 +126,7 @@ def test_a_token_that_only_reads_what_is_public_is_known_too(
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_made_up_token_beside_a_good_session_is_no_good_one(
-    client: TestClient, alice: Any
-) -> None:
+def test_a_made_up_token_beside_a_good_session_is_no_good_one(client, alice):
     """Else whoever is signed in would make up limits of their own, one set with each page."""
     origin = {"Origin": "http://testserver"}
     fields = {"token": alice.secret}
@@ -150,9 +142,7 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
 
 @pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_good_token_that_is_seen_first_passes_where_others_guess(
-    client: TestClient, alice: Any
-) -> None:
+def test_a_good_token_that_is_seen_first_passes_where_others_guess(client, alice):
     wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(5)]
     assert wrong == [401, 401, 401, 401, 429]
     assert read(client, **alice.headers) == 200
@@ -160,13 +150,11 @@ def test_a_good_token_that_is_seen_first_passes_where_others_guess(
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_good_token_is_no_guess_while_the_database_is_away(
-    client: TestClient, alice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_good_token_is_no_guess_while_the_database_is_away(client, alice, monkeypatch):
     for number in range(4):
         assert read(client, Authorization=f"Bearer fl_guess-{number}") == 401
 
-    def fail() -> Any:
+    def fail():
         raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
 
     database = services_of(client).database
@@ -177,9 +165,7 @@ def test_a_good_token_is_no_guess_while_the_database_is_away(
 
 @pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
 @pytest.mark.usefixtures("within_one_hour")
-def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
-    client: TestClient, alice: Any
-) -> None:
+def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(client, alice):
     assert read(client, **alice.headers) == 200
     wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(6)]
     assert wrong == [401, 401, 401, 401, 429, 429]
@@ -190,23 +176,23 @@ def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None:
+def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
     """It is no user's token: what tells that it is good is that the attempt takes the post."""
     few = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
-    statuses: list[int] = []
+    statuses = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": answered[0], "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    async def send(message: Message) -> None:
+    async def send(message):
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
-    async def receive() -> Message:
+    async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def ask(method: str, token: str, *, times: int) -> list[int]:
+    async def ask(method, token, *, times):
         statuses.clear()
         for _ in range(times):
             await limited(
@@ -237,9 +223,7 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None
 
 
 @pytest.mark.usefixtures("within_one_hour")
-def test_writes_have_a_limit_of_their_own_and_workers_another(
-    client: TestClient, walter: Any
-) -> None:
+def test_writes_have_a_limit_of_their_own_and_workers_another(client, walter):
     assert [client.post("/api/v1/tokens", json={}).status_code for _ in range(4)] == [
         *[401] * 3,
         429,
@@ -255,7 +239,7 @@ def test_writes_have_a_limit_of_their_own_and_workers_another(
     assert set(posts) == {404}
 
 
-def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
+def test_without_rate_limits_nothing_is_counted(settings):
     free = settings.model_copy(update={"rate_limits": False})
     with TestClient(create_app(free, dispatch=False)) as client:
         assert {read_openly(client).status_code for _ in range(9)} == {200}
@@ -293,9 +277,7 @@ def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
         ("GET", "/api/v1/workers/hello", "reads"),
     ],
 )
-def test_the_limit_follows_from_method_and_address(
-    method: str, path: str, name: str | None
-) -> None:
+def test_the_limit_follows_from_method_and_address(method, path, name):
     assert limit_of({"type": "http", "method": method, "path": path}, None) == name
 
 
@@ -304,8 +286,8 @@ def test_the_limit_follows_from_method_and_address(
     [("submitter", "writes"), ("worker", "writes"), ("organiser", "organiser_writes"),
      ("admin", "organiser_writes")],
 )  # fmt: skip
-def test_organisers_have_a_limit_of_their_own_for_writes_alone(role: str, name: str) -> None:
-    def of(method: str, path: str) -> str | None:
+def test_organisers_have_a_limit_of_their_own_for_writes_alone(role, name):
+    def of(method, path):
         return limit_of({"type": "http", "method": method, "path": path}, role)
 
     assert of("POST", "/api/v1/submissions") == name
@@ -313,12 +295,12 @@ def test_organisers_have_a_limit_of_their_own_for_writes_alone(role: str, name: 
     assert of("POST", "/api/v1/attempts/a/report") == "worker_posts"
 
 
-def test_a_window_counts_each_key_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_counts_each_key_and_begins_anew(monkeypatch):
     now = [615.5]
     monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: now[0]))
     limit = parse_rate("4/minute")
 
-    def hit(key: str) -> int:
+    def hit(key):
         return limit.wait_seconds(key, count=True)
 
     assert [hit("a") for _ in range(6)] == [0] * 4 + [45] * 2
@@ -327,7 +309,7 @@ def test_a_window_counts_each_key_and_begins_anew(monkeypatch: pytest.MonkeyPatc
     assert [hit("a") for _ in range(5)] == [0] * 4 + [60]
 
 
-def test_a_count_holds_so_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_holds_so_many_keys(monkeypatch):
     monkeypatch.setattr("server.operations.rates.MOST_KEYS", 8)
     limit = RateLimit(4, 86_400)
     for number in range(100):
@@ -335,7 +317,7 @@ def test_a_count_holds_so_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(limit._hits) <= 8
 
 
-def scope_of(*headers: tuple[str, str], client: Any = ("198.51.100.7", 50000)) -> Scope:
+def scope_of(*headers, client=("198.51.100.7", 50000)):
     pairs = [(name.encode(), value.encode()) for name, value in headers]
     return {"type": "http", "client": client, "headers": pairs}
 
@@ -351,7 +333,7 @@ def scope_of(*headers: tuple[str, str], client: Any = ("198.51.100.7", 50000)) -
         [("authorization", "Bearer fl_secret"), ("cookie", f"{NAME}=another")],
     ],
 )
-def test_a_secret_is_the_bearer_token_else_the_cookie(headers: list[tuple[str, str]]) -> None:
+def test_a_secret_is_the_bearer_token_else_the_cookie(headers):
     known = KnownSecrets()
     unproven = known.requester(scope_of(*headers))
     assert unproven == Requester("198.51.100.7", SECRET, None)
@@ -377,15 +359,15 @@ def test_a_secret_is_the_bearer_token_else_the_cookie(headers: list[tuple[str, s
         [("cookie", f"my_{NAME}=fl_secret")],
     ],
 )
-def test_without_a_secret_it_is_the_address(headers: list[tuple[str, str]]) -> None:
+def test_without_a_secret_it_is_the_address(headers):
     found = KnownSecrets().requester(scope_of(*headers))
 
     assert found == Requester("198.51.100.7", None, None)
     assert (found.is_unproven, found.key) == (False, "address:198.51.100.7")
 
 
-def test_of_an_address_its_network_counts_and_a_local_socket_has_none() -> None:
-    def address(host: str) -> str:
+def test_of_an_address_its_network_counts_and_a_local_socket_has_none():
+    def address(host):
         return KnownSecrets().requester(scope_of(client=(host, 1))).address
 
     assert address("2001:db8::1") == address("2001:db8::2") != address("2001:db8:0:1::1")
@@ -393,7 +375,7 @@ def test_of_an_address_its_network_counts_and_a_local_socket_has_none() -> None:
     assert KnownSecrets().requester(scope_of(client=None)).address == "local"
 
 
-def test_of_the_secrets_the_latest_are_known() -> None:
+def test_of_the_secrets_the_latest_are_known():
     known = KnownSecrets(most=2)
     for secret in ("one", "two", "one", "three"):
         known.note(hashlib.sha256(secret.encode()).hexdigest(), "submitter")

@@ -9,14 +9,10 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
@@ -25,7 +21,6 @@ from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
 from server.base.revision import newest_revision
-from server.base.settings import Settings
 from server.operations import checks, commands
 from server.operations.checks import (
     Check,
@@ -45,10 +40,8 @@ from tests.support.loops import run_async
 from tests.support.services import services_of
 
 
-def test_a_process_that_answers_is_alive_whatever_its_database_does(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(_: Database, *_viewer: object) -> None:
+def test_a_process_that_answers_is_alive_whatever_its_database_does(client, monkeypatch):
+    def away(_, *_viewer):
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read", away)
@@ -59,7 +52,7 @@ def test_a_process_that_answers_is_alive_whatever_its_database_does(
 
 
 @pytest.fixture
-def look(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+def look(client, monkeypatch):
     """Asks /readyz with a broker that answers and a loop that runs, both only pretended; every
     question is asked anew.
     """
@@ -73,13 +66,13 @@ def look(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[[], An
     return lambda: client.get("/readyz")
 
 
-def found(answer: Any, name: str) -> dict[str, Any]:
+def found(answer, name):
     """One check of an answer."""
     (check,) = [check for check in answer.json()["checks"] if check["name"] == name]
     return dict(check)
 
 
-def test_a_server_that_works_is_ready(look: Callable[[], Any]) -> None:
+def test_a_server_that_works_is_ready(look):
     answer = look()
 
     assert (answer.status_code, answer.json()["status"]) == (200, "ready"), answer.text
@@ -95,10 +88,8 @@ def test_a_server_that_works_is_ready(look: Callable[[], Any]) -> None:
     }
 
 
-def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(
-    look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def away(_: Database, *_viewer: object) -> None:
+def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(look, monkeypatch, caplog):
+    def away(_, *_viewer):
         raise OperationalError("SELECT 1", {}, Exception("connection to db.internal refused"))
 
     with monkeypatch.context() as patched:
@@ -117,9 +108,7 @@ def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(
     assert back.json()["status"] == "ready"
 
 
-def test_a_database_at_another_revision_makes_it_not_ready(
-    look: Callable[[], Any], database: Database
-) -> None:
+def test_a_database_at_another_revision_makes_it_not_ready(look, database):
     with database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     answer = look()
@@ -128,9 +117,7 @@ def test_a_database_at_another_revision_makes_it_not_ready(
     assert "0001" in found(answer, "database")["detail"]
 
 
-def test_a_database_that_cannot_be_written_makes_it_not_ready(
-    look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_cannot_be_written_makes_it_not_ready(look, monkeypatch):
     # A file system that is read-only: for whoever is root no mode of the file stands for it.
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
     answer = look()
@@ -141,8 +128,8 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(
 
 @pytest.mark.processes
 def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
-    postgresql_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    postgresql_url, settings, monkeypatch
+):
     revision = newest_revision()
     for setting, words in (("off", "answers"), ("on", "database is read-only")):
         database = Database(f"{postgresql_url}&options=-cdefault_transaction_read_only%3D{setting}")
@@ -165,7 +152,7 @@ def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
     assert "answers" in check_database(database, revision).detail
     assert not database.was_full
 
-    dispatcher = Dispatcher(database, Silent(), settings)  # type: ignore[arg-type]
+    dispatcher = Dispatcher(database, Silent(), settings)
     hour = timedelta(hours=1)
     for ahead, state, words in (
         (hour, "degraded", "3600 s ahead of"),
@@ -183,13 +170,11 @@ def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
 class Silent:
     """A broker that nothing is sent to."""
 
-    def close(self) -> None:
+    def close(self):
         """Nothing to close."""
 
 
-def test_a_folder_that_takes_no_file_makes_it_not_ready(
-    look: Callable[[], Any], settings: Settings
-) -> None:
+def test_a_folder_that_takes_no_file_makes_it_not_ready(look, settings):
     shutil.rmtree(settings.artifacts_dir / "incoming")
     answer = look()
 
@@ -197,22 +182,18 @@ def test_a_folder_that_takes_no_file_makes_it_not_ready(
     assert found(answer, "artifacts")["state"] == "failing"
 
 
-def test_a_probe_leaves_no_file(
-    look: Callable[[], Any], stored_files: Callable[[], list[str]]
-) -> None:
+def test_a_probe_leaves_no_file(look, stored_files):
     assert look().status_code == 200
     assert stored_files() == []
 
 
-def test_a_bucket_that_refuses_and_a_disk_with_little_room_are_told(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_that_refuses_and_a_disk_with_little_room_are_told(settings, monkeypatch):
     class Refusing:
-        def check(self) -> None:
+        def check(self):
             raise UnavailableError("no such bucket")
 
     with pytest.raises(UnavailableError):
-        check_artifacts(ArtifactStore(settings.artifacts_dir, Refusing()), settings)  # type: ignore[arg-type]
+        check_artifacts(ArtifactStore(settings.artifacts_dir, Refusing()), settings)
     usage = shutil.disk_usage(settings.artifacts_dir)
     little = usage._replace(free=settings.max_request_bytes - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: little)
@@ -222,10 +203,8 @@ def test_a_bucket_that_refuses_and_a_disk_with_little_room_are_told(
     assert said.figures["artifacts_free_bytes"][1] == settings.max_request_bytes - 1
 
 
-def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(
-    look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: Dispatcher) -> None:
+def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(look, monkeypatch):
+    def refuse(_):
         raise ConnectionError("refused")
 
     monkeypatch.setattr(Dispatcher, "ask_broker", refuse)
@@ -237,18 +216,16 @@ def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(
     assert found(answer, "dispatch")["state"] == "degraded"
 
 
-def test_a_loop_whose_last_round_is_long_ago_is_told() -> None:
+def test_a_loop_whose_last_round_is_long_ago_is_told():
     class Hanging:
         is_running = True
         seconds_since_round = 31.0
 
-    assert check_dispatch(Hanging()).state == "degraded"  # type: ignore[arg-type]
+    assert check_dispatch(Hanging()).state == "degraded"
 
 
-def test_the_dispatcher_knows_when_its_last_round_was(
-    database: Database, settings: Settings
-) -> None:
-    dispatcher = Dispatcher(database, Silent(), settings)  # type: ignore[arg-type]
+def test_the_dispatcher_knows_when_its_last_round_was(database, settings):
+    dispatcher = Dispatcher(database, Silent(), settings)
     assert (dispatcher.is_running, dispatcher.seconds_since_round) == (False, None)
     dispatcher.start()
     limit = time.monotonic() + 20
@@ -262,8 +239,8 @@ def test_the_dispatcher_knows_when_its_last_round_was(
 
 @pytest.mark.parametrize(("state", "expected"), [("idle", "degraded"), ("busy", "ok")])
 def test_an_attempt_that_waits_beside_an_idle_worker_is_told(
-    state: str, expected: str, replay: Any, look: Callable[[], Any], database: Database
-) -> None:
+    state, expected, replay, look, database
+):
     replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=300))
     with database.write() as session:
         session.add(seen_worker(state))
@@ -273,7 +250,7 @@ def test_an_attempt_that_waits_beside_an_idle_worker_is_told(
     assert re.search(r"\b3[0-5]\d s\b", check["detail"])
 
 
-def seen_worker(state: str) -> WorkerRow:
+def seen_worker(state):
     """A worker that said hello a moment ago."""
     now = utc_now()
     return WorkerRow(
@@ -288,28 +265,26 @@ def seen_worker(state: str) -> WorkerRow:
 
 
 @pytest.fixture
-def released() -> Iterator[threading.Event]:
+def released():
     """What a hanging question waits for; set at the end in any case."""
     event = threading.Event()
     yield event
     event.set()
 
 
-def test_a_question_that_hangs_is_answered_in_time_and_asked_once(
-    released: threading.Event,
-) -> None:
-    asked: list[str] = []
+def test_a_question_that_hangs_is_answered_in_time_and_asked_once(released):
+    asked = []
 
-    def hang() -> Said:
+    def hang():
         asked.append("hang")
         released.wait(60)
         return Said("late")
 
-    def count() -> Said:
+    def count():
         asked.append("count")
         return Said("well")
 
-    async def look_often() -> Any:
+    async def look_often():
         readiness = Readiness(
             [Check("database", hang, needed=True), Check("broker", count, needed=False)],
             keep_seconds=0.0,
@@ -330,13 +305,8 @@ def test_a_question_that_hangs_is_answered_in_time_and_asked_once(
     assert sorted(asked) == ["count", "count", "count", "hang"]
 
 
-def test_the_whole_server_answers_while_its_database_hangs(
-    look: Callable[[], Any],
-    client: TestClient,
-    released: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def hang(_: Database, *_viewer: object) -> None:
+def test_the_whole_server_answers_while_its_database_hangs(look, client, released, monkeypatch):
+    def hang(_, *_viewer):
         released.wait(60)
         raise OperationalError("SELECT 1", {}, Exception("released"))
 
@@ -353,11 +323,11 @@ def test_the_whole_server_answers_while_its_database_hangs(
     assert "finishline_figures_ok 0.0" in client.get("/metrics").text
 
 
-def test_a_process_told_to_stop_says_so_before_it_does() -> None:
-    stopped: list[int] = []
+def test_a_process_told_to_stop_says_so_before_it_does():
+    stopped = []
     over = threading.Event()
 
-    def stop(number: int, _frame: Any) -> None:
+    def stop(number, _frame):
         stopped.append(number)
         over.set()
 
@@ -384,7 +354,7 @@ def test_a_process_told_to_stop_says_so_before_it_does() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_draining_process_is_503(look: Callable[[], Any], client: TestClient) -> None:
+def test_a_draining_process_is_503(look, client):
     services_of(client).of(Readiness).is_draining = True
     answer = look()
 
@@ -395,16 +365,14 @@ EVERYTHING = argparse.Namespace(command="check", no_files=False, no_proofs=False
 
 
 @pytest.fixture
-def served(replay: Any, make_report: Callable[..., Any], client: TestClient) -> TestClient:
+def served(replay, make_report, client):
     """A server with a verified submission."""
     claimed = replay.claim().json()
     assert replay.report(claimed, make_report(replay.seeds())).json()["outcome"] == "verified"
     return client
 
 
-def test_a_server_as_it_should_be_has_no_fault(
-    served: TestClient, settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_as_it_should_be_has_no_fault(served, settings, capsys):
     fresh = settings.artifacts_dir / "ab" / ("ab" * 32)
     fresh.parent.mkdir(exist_ok=True)
     fresh.write_bytes(b"its row comes in a moment")
@@ -414,9 +382,7 @@ def test_a_server_as_it_should_be_has_no_fault(
     assert '"faults": 0, "orphans": 0' in answer
 
 
-def test_files_that_are_lost_changed_or_left_over_are_named(
-    served: TestClient, replay: Any, settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_lost_changed_or_left_over_are_named(served, replay, settings, capsys):
     runs = served.get(f"/api/v1/submissions/{replay.submission_id}").json()["runs"]
     lost, changed = (settings.artifacts_dir / each["log_sha256"][:2] / each["log_sha256"]
                      for each in runs[:2])  # fmt: skip
@@ -440,9 +406,7 @@ def test_files_that_are_lost_changed_or_left_over_are_named(
     assert f"fault: {lost.name}" in capsys.readouterr().err
 
 
-def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(
-    served: TestClient, tmp_path: Path
-) -> None:
+def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(served, tmp_path):
     services = services_of(served)
     elsewhere = dataclasses.replace(services, artifacts=ArtifactStore(tmp_path / "elsewhere"))
     for command in ("check", "export", "backup"):
@@ -453,7 +417,7 @@ def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(
     look_first(elsewhere, argparse.Namespace(command="restore"))
 
 
-def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: Any) -> None:
+def test_what_was_changed_in_the_database_is_named(served, replay):
     services = services_of(served)
     check_server(services, files=False, proofs=False)  # The key is listed from here on.
     with services.database.write() as session:
@@ -468,7 +432,7 @@ def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: A
     assert "record 1.sha256" in faults[0]
 
 
-def test_a_proof_that_does_not_hold_is_named(served: TestClient, replay: Any) -> None:
+def test_a_proof_that_does_not_hold_is_named(served, replay):
     services = services_of(served)
     with services.database.write() as session:
         evidence = session.get_one(Evidence, replay.verification_id)

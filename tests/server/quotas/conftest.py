@@ -2,11 +2,9 @@
 
 import pytest
 
-from server.base.settings import Settings
-
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings):
     """Three submissions a day and 1,500 accelerator seconds a month."""
     return settings.model_copy(
         update={"quota_submissions_per_day": 3, "quota_gpu_seconds_per_month": 1500}

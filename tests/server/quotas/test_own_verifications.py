@@ -1,14 +1,11 @@
 """Quotas: read, set, and spent on the first verification of one's own submission."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Attempt, Charge, Organisation, Submission, User, Verification
 from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
@@ -17,14 +14,14 @@ from tests.support.pages import words_of
 from tests.support.workers import send_to
 
 
-def ask(client: TestClient, submission_id: str, person: Any, **body: Any) -> Any:
+def ask(client, submission_id, person, **body):
     return client.post(
         f"/api/v1/submissions/{submission_id}/verifications", json=body, headers=person.headers
     )
 
 
 @pytest.fixture
-def own(digits_submission: Any, submit: Callable[..., Any]) -> str:
+def own(digits_submission, submit):
     """A submission of alice's on four accelerators, whose replay nobody has measured yet."""
     digits_submission.claim["system"] |= {"accelerator": "H200", "accelerator_count": 4}
     answer = submit(digits_submission)
@@ -33,17 +30,17 @@ def own(digits_submission: Any, submit: Callable[..., Any]) -> str:
 
 
 @pytest.fixture
-def seconds(client: TestClient, alice: Any) -> Callable[[], tuple[float, float]]:
+def seconds(client, alice):
     """Accelerator seconds that alice used, and those of them that are reserved."""
 
-    def read() -> tuple[float, float]:
+    def read():
         view = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][1]
         return view["used"], view["reserved"]
 
     return read
 
 
-def change(database: Database, verification_id: str, whole: str, **attempt: Any) -> None:
+def change(database, verification_id, whole, **attempt):
     """Put a verification and its latest attempt into a state."""
     with database.write() as session:
         row = session.get_one(Verification, verification_id)
@@ -59,9 +56,8 @@ def change(database: Database, verification_id: str, whole: str, **attempt: Any)
 
 
 def test_the_owner_asks_once_and_the_estimate_is_reserved(
-    own: str, client: TestClient, alice: Any, bob: Any, olivia: Any, walter: Any,
-    seconds: Callable[[], tuple[float, float]],
-) -> None:  # fmt: skip
+    own, client, alice, bob, olivia, walter, seconds
+):
     assert ask(client, own, bob).status_code == 403
     assert ask(client, own, walter).status_code == 403
     assert client.post(f"/api/v1/submissions/{own}/verifications").status_code == 401
@@ -82,9 +78,8 @@ def test_the_owner_asks_once_and_the_estimate_is_reserved(
 
 
 def test_real_seconds_take_the_place_of_the_estimate_and_a_verdict_is_the_last_word(
-    own: str, client: TestClient, alice: Any, olivia: Any, database: Database,
-    seconds: Callable[[], tuple[float, float]],
-) -> None:  # fmt: skip
+    own, client, alice, olivia, database, seconds
+):
     verification_id = ask(client, own, alice).json()["id"]
     began = utc_now() - timedelta(seconds=80)
     change(database, verification_id, "running", state="running", started_at=began, accelerators=8)
@@ -119,9 +114,8 @@ def test_real_seconds_take_the_place_of_the_estimate_and_a_verdict_is_the_last_w
     ],
 )
 def test_what_the_machinery_failed_at_costs_nothing(
-    state: str, failure: dict[str, str] | None, charged: float, own: str, client: TestClient,
-    alice: Any, database: Database, seconds: Callable[[], tuple[float, float]],
-) -> None:  # fmt: skip
+    state, failure, charged, own, client, alice, database, seconds
+):
     verification_id = ask(client, own, alice).json()["id"]
     began = utc_now() - timedelta(seconds=50)
     ended = {"started_at": began, "ended_at": began + timedelta(seconds=50), "accelerators": 4}
@@ -131,9 +125,8 @@ def test_what_the_machinery_failed_at_costs_nothing(
 
 @pytest.mark.parametrize("by", ["alice", "olivia"])
 def test_a_replay_that_has_started_outlives_a_withdrawal_and_costs_what_it_ran(
-    by: str, own: str, client: TestClient, database: Database,
-    seconds: Callable[[], tuple[float, float]], request: pytest.FixtureRequest,
-) -> None:  # fmt: skip
+    by, own, client, database, seconds, request
+):
     person = request.getfixturevalue(by)
     verification_id = ask(client, own, request.getfixturevalue("alice")).json()["id"]
     began = utc_now() - timedelta(seconds=50)
@@ -147,9 +140,9 @@ def test_a_replay_that_has_started_outlives_a_withdrawal_and_costs_what_it_ran(
 
 
 def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_not(
-    own: str, client: TestClient, alice: Any, database: Database
-) -> None:
-    def end(answer: Any, code: str) -> None:
+    own, client, alice, database
+):
+    def end(answer, code):
         assert answer.status_code == 201, answer.text
         with database.write() as session:
             row = session.get_one(Verification, answer.json()["id"])
@@ -167,9 +160,8 @@ def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_n
 
 
 def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
-    own: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
-    olivia: Any, database: Database,
-) -> None:  # fmt: skip
+    own, digits_submission, submit, client, alice, olivia, database
+):
     verification_id = ask(client, own, alice).json()["id"]
     other = submit(digits_submission).json()["id"]
     refused = ask(client, other, alice)
@@ -196,10 +188,9 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
 
 
 def test_a_benchmark_has_a_quota_of_seconds_for_everybody(
-    own: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
-    bob: Any, olivia: Any,
-) -> None:  # fmt: skip
-    def allow(amount: int) -> None:
+    own, digits_submission, submit, client, alice, bob, olivia
+):
+    def allow(amount):
         body = {"gpu_seconds_per_month": amount, "reason": "it is crowded"}
         address = "/api/v1/quotas/benchmark/digits"
         assert client.put(address, json=body, headers=olivia.headers).status_code == 200
@@ -218,9 +209,7 @@ def test_a_benchmark_has_a_quota_of_seconds_for_everybody(
     ("wanted", "day"),
     [(100, None), (101, 1), (400, 1), (401, 2), (1000, 3), (1001, None)],
 )
-def test_there_is_room_again_when_enough_was_spent_thirty_days_ago(
-    wanted: float, day: int | None
-) -> None:
+def test_there_is_room_again_when_enough_was_spent_thirty_days_ago(wanted, day):
     """Of 1,000 seconds 300, 400 and 200 were used, one after the other."""
     days = {number: datetime(2026, 3, number, tzinfo=UTC) for number in (1, 2, 3)}
     spent = [Spent(days[number], used, False) for number, used in ((1, 300), (2, 400), (3, 200))]
@@ -231,9 +220,8 @@ def test_there_is_room_again_when_enough_was_spent_thirty_days_ago(
 
 
 def test_a_claim_keeps_the_accelerators_of_its_worker(
-    own: str, client: TestClient, alice: Any, walter: Any, database: Database,
-    seconds: Callable[[], tuple[float, float]],
-) -> None:  # fmt: skip
+    own, client, alice, walter, database, seconds
+):
     verification_id = ask(client, own, alice).json()["id"]
     system = {"worker": "walter-1", "hardware_class": "gpu-h200", "processor": "p",
               "processor_count": 2, "memory_gib": 24.0, "accelerator": "H200",
@@ -260,9 +248,8 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
 
 
 def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
-    own: str, client: TestClient, alice: Any, olivia: Any, submit: Callable[..., Any],
-    digits_submission: Any, database: Database,
-) -> None:  # fmt: skip
+    own, client, alice, olivia, submit, digits_submission, database
+):
     pages = [f"/submissions/{name}" for name in (own, submit(digits_submission).json()["id"])]
     offer, command = "Request verification</button>", "finishline verify "
     csrf = {"csrf": sign_in(client, alice)}
@@ -285,9 +272,7 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
     assert (offer in shown, command in shown) == (False, False)
 
 
-def test_a_request_shows_its_runs_and_cost_before_anything_is_asked(
-    own: str, client: TestClient, alice: Any
-) -> None:
+def test_a_request_shows_its_runs_and_cost_before_anything_is_asked(own, client, alice):
     sign_in(client, alice)
     page = words_of(client.get(f"/submissions/{own}/verify").text)
 
@@ -305,17 +290,17 @@ ALL = "/api/v1/quotas"
 ALICE = f"{ALL}/user/alice"
 
 
-def put(client: TestClient, address: str, person: Any, **body: Any) -> Any:
+def put(client, address, person, **body):
     return client.put(address, json={"reason": "a course"} | body, headers=person.headers)
 
 
-def allowed(view: dict[str, Any]) -> dict[str, Any]:
+def allowed(view):
     return {use["measure"]: use["allowed"] for use in view["quotas"]}
 
 
 def test_everybody_reads_their_own_and_what_holds_on_benchmarks(
-    client: TestClient, alice: Any, olivia: Any, digits_submission: Any, submit: Callable[..., Any]
-) -> None:
+    client, alice, olivia, digits_submission, submit
+):
     submit(digits_submission)
     put(client, f"{ALL}/benchmark/digits", olivia, submissions_per_day=7)
     mine = client.get(MINE, headers=alice.headers).json()
@@ -336,9 +321,7 @@ def test_everybody_reads_their_own_and_what_holds_on_benchmarks(
     assert client.get(MINE).status_code == 401
 
 
-def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(
-    client: TestClient, alice: Any, olivia: Any
-) -> None:
+def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(client, alice, olivia):
     view = put(client, ALICE, olivia, submissions_per_day=5, gpu_seconds_per_month="unlimited")
     assert view.status_code == 200
     assert allowed(view.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": None}
@@ -360,7 +343,7 @@ def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(
     assert records[0]["after"]["gpu_seconds_per_month"] == "default"
 
 
-def test_nobody_else_sets_or_reads_them(client: TestClient, alice: Any, walter: Any) -> None:
+def test_nobody_else_sets_or_reads_them(client, alice, walter):
     for headers, status in ((alice.headers, 403), (walter.headers, 403), ({}, 401)):
         assert client.get(ALL, headers=headers).status_code == status
         assert client.get(ALICE, headers=headers).status_code == status
@@ -368,7 +351,7 @@ def test_nobody_else_sets_or_reads_them(client: TestClient, alice: Any, walter: 
         assert client.put(ALICE, json=body, headers=headers).status_code == status
 
 
-def test_what_is_not_there_has_no_quota(client: TestClient, olivia: Any) -> None:
+def test_what_is_not_there_has_no_quota(client, olivia):
     for address in (f"{ALL}/user/nobody", f"{ALL}/benchmark/nothing", f"{ALL}/organisation/none"):
         assert client.get(address, headers=olivia.headers).status_code == 404
         assert put(client, address, olivia, submissions_per_day=1).status_code == 404
@@ -388,9 +371,7 @@ def test_what_is_not_there_has_no_quota(client: TestClient, olivia: Any) -> None
         {"hours": 1},
     ],
 )
-def test_a_bad_body_is_422_and_sets_nothing(
-    body: dict[str, Any], client: TestClient, alice: Any, olivia: Any
-) -> None:
+def test_a_bad_body_is_422_and_sets_nothing(body, client, alice, olivia):
     refused = put(client, ALICE, olivia, **body)
     assert refused.status_code == 422
     (name,) = body
@@ -399,8 +380,8 @@ def test_a_bad_body_is_422_and_sets_nothing(
 
 
 def test_members_of_an_organisation_have_its_quota_unless_they_have_their_own(
-    client: TestClient, alice: Any, bob: Any, olivia: Any, database: Database
-) -> None:
+    client, alice, bob, olivia, database
+):
     with database.write() as session:
         university = Organisation(name="university", created_at=utc_now())
         for user in session.scalars(select(User).where(User.name.in_(("alice", "bob")))):

@@ -1,21 +1,18 @@
 """So many submissions in 24 hours: counted from what is stored, exact under concurrency."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any
 
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import Submission
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
 HOUR = timedelta(hours=1)
 
 
-def age(database: Database, hours: list[float]) -> None:
+def age(database, hours):
     """Make the submissions so old, the oldest first."""
     with database.write() as session:
         rows = session.scalars(select(Submission).order_by(Submission.submitted_at))
@@ -24,16 +21,8 @@ def age(database: Database, hours: list[float]) -> None:
 
 
 def test_the_quota_is_full_says_when_there_is_room_and_keeps_nothing(
-    digits_submission: Any,
-    submit: Callable[..., Any],
-    database: Database,
-    client: TestClient,
-    alice: Any,
-    bob: Any,
-    olivia: Any,
-    row_counts: Callable[[], dict[str, int]],
-    stored_files: Callable[[], list[str]],
-) -> None:
+    digits_submission, submit, database, client, alice, bob, olivia, row_counts, stored_files
+):
     first = submit(digits_submission, key="one")
     assert [submit(digits_submission).status_code for _ in range(2)] == [201, 201]
     age(database, [20.0, 10.0, 1.0])
@@ -64,10 +53,7 @@ def test_the_quota_is_full_says_when_there_is_room_and_keeps_nothing(
 
 
 @on_sqlite
-def test_archives_count_for_nobody(
-    digits_submission: Any, submit: Callable[..., Any], database: Database, client: TestClient,
-    alice: Any,
-) -> None:  # fmt: skip
+def test_archives_count_for_nobody(digits_submission, submit, database, client, alice):
     assert submit(digits_submission).status_code == 201
     with database.write() as session:
         for row in session.scalars(select(Submission)):
@@ -77,9 +63,9 @@ def test_archives_count_for_nobody(
 
 @on_sqlite
 def test_a_benchmark_has_a_quota_for_everybody_and_none_allowed_is_told(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, bob: Any, olivia: Any
-) -> None:
-    def allow(amount: int) -> None:
+    digits_submission, submit, client, bob, olivia
+):
+    def allow(amount):
         body = {"submissions_per_day": amount, "reason": "it is crowded"}
         address = "/api/v1/quotas/benchmark/digits"
         assert client.put(address, json=body, headers=olivia.headers).status_code == 200
@@ -94,9 +80,7 @@ def test_a_benchmark_has_a_quota_for_everybody_and_none_allowed_is_told(
     assert submit(digits_submission).status_code == 403
 
 
-def test_concurrent_requests_get_no_more_than_is_allowed(
-    digits_submission: Any, submit: Callable[..., Any], database: Database
-) -> None:
+def test_concurrent_requests_get_no_more_than_is_allowed(digits_submission, submit, database):
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: submit(digits_submission), range(8)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [429] * 5

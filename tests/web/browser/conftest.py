@@ -1,9 +1,8 @@
 """A server of prepared answers for a browser to visit."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
@@ -16,15 +15,15 @@ Answer = tuple[str, bytes] | Callable[[], tuple[str, bytes]]
 class PageServer:
     """Serves prepared answers and the static files, with the headers of the real server."""
 
-    def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+    def __init__(self):
+        self.answers = {}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 outer._answer(self)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, *_):
                 return
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -33,10 +32,10 @@ class PageServer:
         self._thread.start()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+    def _answer(self, request):
         path = request.path.split("?")[0]
         asset = static_asset(path.removeprefix("/static/")) if path.startswith("/static/") else None
         if asset is not None:
@@ -54,14 +53,14 @@ class PageServer:
         request.end_headers()
         request.wfile.write(content)
 
-    def close(self) -> None:
+    def close(self):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)
 
 
 @pytest.fixture
-def page_server() -> Iterator[PageServer]:
+def page_server():
     server = PageServer()
     yield server
     server.close()

@@ -3,16 +3,12 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 import uvicorn
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.base.database import Database
 from server.base.schema import migrate
@@ -35,7 +31,7 @@ class Site:
 
 
 @pytest.fixture
-def console_site(tmp_path: Path, digits: Benchmark) -> Iterator[Site]:
+def console_site(tmp_path, digits):
     """A server on a port of its own."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
@@ -63,7 +59,7 @@ def console_site(tmp_path: Path, digits: Benchmark) -> Iterator[Site]:
     database.close()
 
 
-def submit(url: str, secret: str, digits: Benchmark) -> str:
+def submit(url, secret, digits):
     """Send three honest runs; the submission's id."""
     names = [f"run_{index}.log" for index in range(3)]
     system = {"name": "m", "hardware_class": "cpu", "processor": "p", "processor_count": 1,
@@ -83,7 +79,7 @@ def submit(url: str, secret: str, digits: Benchmark) -> str:
     return str(answer.json()["id"])
 
 
-def tab_to(page: Any, selector: str) -> None:
+def tab_to(page, selector):
     """Press Tab until an element has the focus."""
     for _ in range(60):
         if page.locator(f"{selector}:focus").count():
@@ -92,7 +88,7 @@ def tab_to(page: Any, selector: str) -> None:
     raise AssertionError(f"Tab never reaches {selector}")
 
 
-def who_is_signed_in(browser: Any, url: str, cookies: list[Any]) -> tuple[str, str]:
+def who_is_signed_in(browser, url, cookies):
     """The corner of a page that is kept ready: for anybody, and with the cookies of a session."""
     context = browser.new_context()
     page = context.new_page()
@@ -107,9 +103,7 @@ def who_is_signed_in(browser: Any, url: str, cookies: list[Any]) -> tuple[str, s
     return anybody, told
 
 
-def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(
-    browser: Any, console_site: Site
-) -> None:
+def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(browser, console_site):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{console_site.url}/console/verify")

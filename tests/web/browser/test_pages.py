@@ -3,13 +3,13 @@
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from web.board_map import board_map
-from web.charts import BY_NAME, CHARTS, BoardChart, pareto_figure
+from web.charts import BY_NAME, CHARTS, pareto_figure
 from web.citation import badge_svg
 from web.distribution_chart import survival_figure, survival_table
 from web.formats import SECONDS
@@ -29,24 +29,16 @@ AFTER_TWO_FRAMES = """() => new Promise(
  done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 
 
-def html(template: str, **context: Any) -> tuple[str, bytes]:
+def html(template, **context):
     return "text/html; charset=utf-8", render(template, **context).encode()
 
 
-def as_json(figure: View) -> tuple[str, bytes]:
+def as_json(figure):
     return "application/json", json.dumps(figure).encode()
 
 
 @pytest.fixture
-def site(
-    page_server: Any,
-    make: Make,
-    busy_board: View,
-    curves: list[View],
-    target: View,
-    control_points: list[View],
-    hostile: str,
-) -> Any:
+def site(page_server, make, busy_board, curves, target, control_points, hostile):
     """A small site of every page, with and without hostile names."""
     named = {**make["entry"](), "model": hostile, "submitter": hostile}
     named["system"] = make["system"](name=hostile)
@@ -139,7 +131,7 @@ def site(
     return page_server
 
 
-def chart_views(board: View, target: View, curves: list[View]) -> View:
+def chart_views(board, target, curves):
     """What the charts of the digits board are made from."""
     record = board["entries"][0] | {"date": "2026-11-20", "margin_percent": None, "p_value": None}
     runs = [run | {"seconds": run["tta_seconds"]} for run in curves]
@@ -159,7 +151,7 @@ def chart_views(board: View, target: View, curves: list[View]) -> View:
     }
 
 
-def chart_page(benchmark: View, sets: list[View], chart: BoardChart) -> View:
+def chart_page(benchmark, sets, chart):
     """What the page of a chart is rendered from, with submissions to choose from."""
     names = [{"name": one["entry"]["model"], "submission_id": "sub-1"} for one in sets]
     return {
@@ -179,12 +171,12 @@ def chart_page(benchmark: View, sets: list[View], chart: BoardChart) -> View:
 
 
 @pytest.fixture
-def complaints() -> list[str]:
+def complaints():
     return []
 
 
 @pytest.fixture
-def tab(browser: Any, site: Any, complaints: list[str]) -> Iterator[Any]:
+def tab(browser, site, complaints):
     """A tab that writes down every console message, error and request to another host."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
@@ -192,7 +184,7 @@ def tab(browser: Any, site: Any, complaints: list[str]) -> Iterator[Any]:
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
 
-    def keep_host(request: Any) -> None:
+    def keep_host(request):
         if not request.url.startswith((site.url, "data:", "blob:")):
             complaints.append(f"request to {request.url}")
 
@@ -222,7 +214,7 @@ BEYOND = """new Promise(done => requestAnimationFrame(() => requestAnimationFram
  .map(e => e.scrollWidth - e.clientWidth))))))"""
 
 
-def busy_worker(make: Make) -> View:
+def busy_worker(make):
     under_way = {
         "verification_id": "v",
         "kind": "entry",
@@ -242,12 +234,12 @@ def busy_worker(make: Make) -> View:
     )
 
 
-def show_chart(tab: Any) -> None:
+def show_chart(tab):
     tab.locator("[data-chart]").first.scroll_into_view_if_needed()
     tab.wait_for_selector(DRAWN, timeout=30_000)
 
 
-def eventually(tab: Any, expression: str, expected: object) -> None:
+def eventually(tab, expression, expected):
     """Polls a JavaScript expression; the page's own policy forbids wait_for_function."""
     for _ in range(600):
         found = tab.evaluate(expression)
@@ -257,7 +249,7 @@ def eventually(tab: Any, expression: str, expected: object) -> None:
     raise AssertionError(f"{expression} is {found!r} and never became {expected!r}")
 
 
-def test_no_page_scrolls_sideways_or_complains(tab: Any, site: Any, complaints: list[str]) -> None:
+def test_no_page_scrolls_sideways_or_complains(tab, site, complaints):
     pages = [path for path in site.answers if not path.endswith((".json", ".svg"))]
     assert len(pages) == 11 + len(CHARTS)
     for path in pages:
@@ -277,8 +269,8 @@ def test_no_page_scrolls_sideways_or_complains(tab: Any, site: Any, complaints: 
 @pytest.mark.parametrize(("width", "height", "lowest"), [(1280, 800, 300), (390, 844, 420)])
 @pytest.mark.parametrize("is_lens", [False, True])
 def test_a_board_begins_on_the_first_screen_and_only_the_page_scrolls(
-    tab: Any, site: Any, make: Make, width: int, height: int, lowest: int, is_lens: bool
-) -> None:
+    tab, site, make, width, height, lowest, is_lens
+):
     lens = {
         "clock": "speedrun",
         "target": 0.93,
@@ -333,7 +325,7 @@ def test_a_board_begins_on_the_first_screen_and_only_the_page_scrolls(
         assert tab.locator(".board thead th").first.bounding_box()["y"] == 0
 
 
-def test_a_board_counts_down_to_the_moment_it_closes(tab: Any, site: Any, make: Make) -> None:
+def test_a_board_counts_down_to_the_moment_it_closes(tab, site, make):
     context = {"benchmark": make["benchmark"](), "board": make["board"](), "filters": {}}
     for path, year in (("/later", "2099"), ("/earlier", "2020")):
         dates = [("Closes", f"{year}-12-01T00:00:00+00:00")]
@@ -346,10 +338,8 @@ def test_a_board_counts_down_to_the_moment_it_closes(tab: Any, site: Any, make: 
     assert "UTC, closed" in tab.locator(".closes").inner_text()
 
 
-def test_charts_alone_load_their_library_and_only_when_they_come_into_view(
-    tab: Any, site: Any
-) -> None:
-    asked: list[str] = []
+def test_charts_alone_load_their_library_and_only_when_they_come_into_view(tab, site):
+    asked = []
     tab.on("request", lambda request: asked.append(request.url))
     tab.set_viewport_size({"width": 390, "height": 120})
     for path in ("", "/charts/curves"):
@@ -362,8 +352,8 @@ def test_charts_alone_load_their_library_and_only_when_they_come_into_view(
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
 def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
-    tab: Any, site: Any, complaints: list[str], chart: BoardChart
-) -> None:
+    tab, site, complaints, chart
+):
     tab.goto(f"{site.url}/benchmarks/digits/charts/{chart.name}")
     assert tab.locator(".chart-list [aria-current]").inner_text() == chart.label
     show_chart(tab)
@@ -380,9 +370,7 @@ def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
     assert complaints == []
 
 
-def test_a_style_that_the_policy_refuses_would_be_seen(
-    tab: Any, site: Any, complaints: list[str]
-) -> None:
+def test_a_style_that_the_policy_refuses_would_be_seen(tab, site, complaints):
     tab.goto(site.url + "/")
     tab.evaluate("document.body.setAttribute('style', 'color: red')")
     eventually(tab, "document.body.style.color", "")
@@ -393,7 +381,7 @@ def test_a_style_that_the_policy_refuses_would_be_seen(
     raise AssertionError(complaints)
 
 
-def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab: Any, site: Any) -> None:
+def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab, site):
     tab.goto(site.url + "/benchmarks/digits/charts/curves")
     show_chart(tab)
     assert "seconds" in tab.locator(".xtitle").text_content()
@@ -402,7 +390,7 @@ def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab: Any, site: Any) ->
     assert tab.get_by_role("button", name="epochs").get_attribute("aria-pressed") == "true"
 
 
-def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
+def test_a_chart_takes_the_colours_of_a_dark_page(tab, site):
     tab.emulate_media(color_scheme="dark")
     tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     show_chart(tab)
@@ -414,9 +402,7 @@ def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
     eventually(tab, ink, "rgb(156, 165, 173)")
 
 
-def test_the_chosen_colours_stay_and_the_systems_own_are_no_choice(
-    tab: Any, site: Any, complaints: list[str]
-) -> None:
+def test_the_chosen_colours_stay_and_the_systems_own_are_no_choice(tab, site, complaints):
     page = "getComputedStyle(document.body).backgroundColor"
     light, dark = "rgb(251, 251, 248)", "rgb(16, 19, 22)"
     tab.emulate_media(color_scheme="light")
@@ -439,8 +425,8 @@ def test_the_chosen_colours_stay_and_the_systems_own_are_no_choice(
 
 
 def test_a_browser_that_keeps_nothing_changes_the_colours_of_the_page_it_shows(
-    tab: Any, site: Any, complaints: list[str]
-) -> None:
+    tab, site, complaints
+):
     refuses = "{ get() { throw new DOMException('denied', 'SecurityError'); } }"
     tab.add_init_script(f"Object.defineProperty(window, 'localStorage', {refuses})")
     tab.emulate_media(color_scheme="light")
@@ -450,10 +436,8 @@ def test_a_browser_that_keeps_nothing_changes_the_colours_of_the_page_it_shows(
     assert complaints == []
 
 
-def test_a_figure_of_a_page_is_switched_by_keyboard_and_asks_for_no_library(
-    tab: Any, site: Any, complaints: list[str]
-) -> None:
-    asked: list[str] = []
+def test_a_figure_of_a_page_is_switched_by_keyboard_and_asks_for_no_library(tab, site, complaints):
+    asked = []
     tab.on("request", lambda request: asked.append(request.url))
     tab.goto(site.url + "/submissions/sub-1")
     shown = tab.locator(".figure .face:visible svg[role=img]")
@@ -466,11 +450,11 @@ def test_a_figure_of_a_page_is_switched_by_keyboard_and_asks_for_no_library(
     assert complaints == []
 
 
-def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> None:
+def test_a_page_keeps_the_room_that_its_chart_will_take(tab, site):
     path = "/benchmarks/digits/charts/curves.json"
     drawn, gate = site.answers[path], threading.Event()
 
-    def late() -> Any:
+    def late():
         gate.wait(60)
         return drawn
 
@@ -485,7 +469,7 @@ def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> 
     assert abs(tab.evaluate(below) - before) < 10
 
 
-def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, site: Any) -> None:
+def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab, site):
     tab.emulate_media(color_scheme="dark")
     tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     show_chart(tab)
@@ -501,14 +485,14 @@ def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, 
     assert mark.evaluate("it => getComputedStyle(it).printColorAdjust") == "exact"
 
 
-def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
+def test_a_chart_that_cannot_be_fetched_says_so(tab, site):
     del site.answers["/benchmarks/digits/charts/pareto.json"]
     tab.goto(site.url + "/benchmarks/digits/charts/pareto")
     tab.locator("[data-chart]").first.scroll_into_view_if_needed()
     tab.wait_for_selector("text=The chart could not be drawn (the server answered 404)")
 
 
-def test_a_target_is_slid_and_the_board_asked_for_it_once(tab: Any, site: Any) -> None:
+def test_a_target_is_slid_and_the_board_asked_for_it_once(tab, site):
     tab.goto(site.url + "/benchmarks/digits")
     tab.locator(".what-if > summary").click()
     tab.locator("input[type=range]").focus()
@@ -521,11 +505,11 @@ def test_a_target_is_slid_and_the_board_asked_for_it_once(tab: Any, site: Any) -
     assert float(asked["target"]) < 97.5
 
 
-def sse(event: str, payload: View) -> str:
+def sse(event, payload):
     return f"event: {event}\ndata: {json.dumps(payload)}\n\n"
 
 
-def sent(attempt: int, sequence: int, run: int = 0, **changes: Any) -> str:
+def sent(attempt, sequence, run=0, **changes):
     """One replay event as the stream carries it."""
     nothing = {"phase": None, "status": None, "ledger": None, "samples": None}
     place = {"epoch": float(sequence), "seconds": 0.1 * sequence, "kind": "evaluation"}
@@ -533,7 +517,7 @@ def sent(attempt: int, sequence: int, run: int = 0, **changes: Any) -> str:
     return sse("replay", nothing | place | ids | changes)
 
 
-def second_attempt() -> str:
+def second_attempt():
     """An attempt that trains run 0 to the target."""
     evaluations = [
         sent(2, i, quality=quality) for i, quality in enumerate([45.0, 90.0, 98.0], start=1)
@@ -542,9 +526,7 @@ def second_attempt() -> str:
     return "".join([*evaluations, finish])
 
 
-def test_a_replay_is_followed_live_to_its_verdict(
-    tab: Any, site: Any, make: Make, complaints: list[str]
-) -> None:
+def test_a_replay_is_followed_live_to_its_verdict(tab, site, make, complaints):
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
     site.answers[path] = html(
@@ -563,7 +545,7 @@ def test_a_replay_is_followed_live_to_its_verdict(
         ]
     )
 
-    def stream() -> tuple[str, bytes]:
+    def stream():
         gate, events = next(answers)
         gate.wait(60)
         return "text/event-stream", f"retry: 100\n\n{events}".encode()
@@ -592,9 +574,7 @@ def test_a_replay_is_followed_live_to_its_verdict(
     assert complaints == []
 
 
-def test_what_comes_late_changes_no_verdict_and_has_no_commentary(
-    tab: Any, site: Any, make: Make, complaints: list[str]
-) -> None:
+def test_what_comes_late_changes_no_verdict_and_has_no_commentary(tab, site, make, complaints):
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
     ended = site.answers[path]
@@ -603,11 +583,11 @@ def test_what_comes_late_changes_no_verdict_and_has_no_commentary(
     )
     figure, read = as_json(replay_figure(make["verification"]())), threading.Event()
 
-    def late() -> tuple[str, bytes]:
+    def late():
         read.wait(60)
         return figure
 
-    def stream() -> tuple[str, bytes]:
+    def stream():
         site.answers[path] = ended
         running = sse("state", make["queued_verification"](state="running"))
         # The last evaluation and the end come together: nothing of it is drawn in between.
@@ -629,9 +609,7 @@ def test_what_comes_late_changes_no_verdict_and_has_no_commentary(
     assert complaints == []
 
 
-def test_an_answer_that_comes_late_takes_no_verdict_back(
-    tab: Any, site: Any, make: Make, complaints: list[str]
-) -> None:
+def test_an_answer_that_comes_late_takes_no_verdict_back(tab, site, make, complaints):
     queued, submission = make["queued_verification"](), make["submission"]()
     running = make["queued_verification"](state="running")
     path = "/verifications/ver-1"
@@ -643,14 +621,14 @@ def test_an_answer_that_comes_late_takes_no_verdict_back(
     pages, streams = iter([loaded, before]), iter([sse("state", running)])
     asked, late = threading.Event(), threading.Event()
 
-    def page() -> tuple[str, bytes]:
+    def page():
         answer = next(pages, ended)
         if answer is before:
             asked.set()
             late.wait(60)
         return answer
 
-    def stream() -> tuple[str, bytes]:
+    def stream():
         events = next(streams, None)
         if events is None:
             asked.wait(60)
@@ -670,9 +648,7 @@ def test_an_answer_that_comes_late_takes_no_verdict_back(
     assert complaints == []
 
 
-def test_what_was_lost_and_waits_again_is_not_said_to_train(
-    tab: Any, site: Any, make: Make, complaints: list[str]
-) -> None:
+def test_what_was_lost_and_waits_again_is_not_said_to_train(tab, site, make, complaints):
     queued, submission = make["queued_verification"](), make["submission"]()
     path = "/verifications/ver-1"
     site.answers[path] = html(
@@ -681,7 +657,7 @@ def test_what_was_lost_and_waits_again_is_not_said_to_train(
     site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
     claimed = threading.Event()
 
-    def stream() -> tuple[str, bytes]:
+    def stream():
         events = sent(1, 1, quality=45.0)
         if claimed.is_set():
             running = make["queued_verification"](state="running")
@@ -700,9 +676,7 @@ def test_what_was_lost_and_waits_again_is_not_said_to_train(
     assert complaints == []
 
 
-def test_a_duel_that_ends_shows_its_pairs_and_draws_them(
-    tab: Any, site: Any, make: Make, complaints: list[str]
-) -> None:
+def test_a_duel_that_ends_shows_its_pairs_and_draws_them(tab, site, make, complaints):
     path = "/verifications/duel-1"
     sides = {"submission": make["submission"](), "against": make["submission"](id="sub-2")}
     nothing = make["duel"]()["duel"] | {"pairs": [], "time": None}
@@ -711,7 +685,7 @@ def test_a_duel_that_ends_shows_its_pairs_and_draws_them(
     site.answers[path] = html("verification.html", **make["verification_page"](running, **sides))
     gate = threading.Event()
 
-    def stream() -> tuple[str, bytes]:
+    def stream():
         gate.wait(60)
         return "text/event-stream", sse("end", make["duel"]()).encode()
 

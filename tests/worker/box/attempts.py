@@ -13,9 +13,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 HELD: list[socket.socket] = []
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -53,14 +51,14 @@ CALLS: dict[str, tuple[object, ...]] = {
 }
 
 
-def call(name: str) -> str:
+def call(name):
     """Make a system call."""
     if LIBC.syscall(*CALLS[name]) < 0:
         raise OSError(ctypes.get_errno(), "")
     return "done"
 
 
-def mount(place: str) -> str:
+def mount(place):
     """Mount a file system in namespaces of its own."""
     unshare = LIBC.unshare(NEW_USER_NAMESPACE | NEW_MOUNTS)
     if unshare < 0 or LIBC.mount(b"x", place.encode(), b"tmpfs", 0, None) < 0:
@@ -68,7 +66,7 @@ def mount(place: str) -> str:
     return "done"
 
 
-def start_thread(_: str) -> str:
+def start_thread(_):
     """Start a thread, as a library does that finds no clone3."""
     thread = threading.Thread(target=int)
     thread.start()
@@ -76,21 +74,21 @@ def start_thread(_: str) -> str:
     return "done"
 
 
-def write(path: str) -> str:
+def write(path):
     """Write a file."""
     with open(path, "w") as file:  # noqa: PTH123
         file.write("x")
     return "done"
 
 
-def fill(folder: str) -> str:
+def fill(folder):
     """Write 2 MiB into a folder of 1 MiB."""
     with open(folder + "/big", "wb") as file:  # noqa: PTH123
         file.write(bytes(2 << 20))
     return "done"
 
 
-def read(path: str) -> str:
+def read(path):
     """Read a file or list a folder."""
     if os.path.isdir(path):  # noqa: PTH112
         return "done" if os.listdir(path) else "empty"  # noqa: PTH208
@@ -99,44 +97,44 @@ def read(path: str) -> str:
     return "done"
 
 
-def load(module: str) -> str:
+def load(module):
     """Import a module."""
     __import__(module)
     return "done"
 
 
-def variable(name: str) -> str:
+def variable(name):
     """Read a variable of the environment."""
     return "done" if name in os.environ else f"absent from {len(os.environ)}"
 
 
-def open_socket(family: str) -> str:
+def open_socket(family):
     """Open a socket of a family."""
     with socket.socket(getattr(socket, family)):
         return "done"
 
 
-def connect(where: str) -> str:
+def connect(where):
     """Connect to a listener of the host: a port, an abstract name or a path."""
-    address: Any = ("127.0.0.1", int(where)) if where.isdigit() else where.replace("@", "\0")
+    address = ("127.0.0.1", int(where)) if where.isdigit() else where.replace("@", "\0")
     with socket.socket(socket.AF_INET if where.isdigit() else socket.AF_UNIX) as end:
         end.settimeout(2.0)
         end.connect(address)
     return "done"
 
 
-def resolve(name: str) -> str:
+def resolve(name):
     """Look a name up."""
     return socket.gethostbyname(name)
 
 
-def signal_to(pid: str) -> str:
+def signal_to(pid):
     """Send the signal 0 to a process of the same user."""
     os.kill(int(pid), 0)
     return "done"
 
 
-def rewrite_first(_: str) -> str:
+def rewrite_first(_):
     """Write to the memory of the box's first process the bytes that it has."""
     with open("/proc/1/maps") as maps, open("/proc/1/mem", "r+b", buffering=0) as memory:  # noqa: PTH123
         start = int(maps.read(64).split("-")[0], 16)
@@ -147,44 +145,44 @@ def rewrite_first(_: str) -> str:
     return "done"
 
 
-def stop_first(_: str) -> str:
+def stop_first(_):
     """Stop the box's first process."""
     os.kill(1, signal.SIGSTOP)
     return "done"
 
 
-def set_uid(uid: str) -> str:
+def set_uid(uid):
     """Become another user."""
     os.setuid(int(uid))
     return "done"
 
 
-def hurry(by: str) -> str:
+def hurry(by):
     """Take a better priority."""
     os.nice(int(by))
     return "done"
 
 
-def real_time(_: str) -> str:
+def real_time(_):
     """Take a real-time priority."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     return "done"
 
 
-def batch(_: str) -> str:
+def batch(_):
     """Take another scheduling class, which needs no capability."""
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     return "done"
 
 
-def survive(score: str) -> str:
+def survive(score):
     """Be killed later than others when memory is short."""
     with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write(score)
     return "done"
 
 
-def type_ahead(request: str) -> str:
+def type_ahead(request):
     """Put a byte into the input of a terminal of its own."""
     import fcntl
 
@@ -196,20 +194,20 @@ def type_ahead(request: str) -> str:
     return "done"
 
 
-def memory_files(_: str) -> str:
+def memory_files(_):
     """Find memory files among the descriptors: the data of the run."""
     links = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]  # noqa: PTH115
     return "done" if any("memfd" in link for link in links) else "none"
 
 
-def _descriptors() -> list[str]:
+def _descriptors():
     names = os.listdir("/proc/self/fd")  # noqa: PTH208
     return [name for name in names if os.path.lexists(f"/proc/self/fd/{name}")]
 
 
-def fork(times: str) -> str:
+def fork(times):
     """Start processes; they all end with this attempt."""
-    children: list[int] = []
+    children = []
     try:
         for _ in range(int(times)):
             pid = os.fork()
@@ -225,49 +223,49 @@ def fork(times: str) -> str:
     return "done"
 
 
-def crash_bytes(_: str) -> str:
+def crash_bytes(_):
     """The limit to the memory of a crash that the kernel writes, or hands to the host's program."""
     return str(resource.getrlimit(resource.RLIMIT_CORE)[1])
 
 
-def open_files(count: str) -> str:
+def open_files(count):
     """Hold many descriptors."""
     for _ in range(int(count)):
         os.open("/dev/null", os.O_RDONLY)
     return "done"
 
 
-def write_large(size: str) -> str:
+def write_large(size):
     """Make a file as large as this, without blocks."""
     with open("/scratch/large", "wb") as file:  # noqa: PTH123
         os.ftruncate(file.fileno(), int(size))
     return "done"
 
 
-def hold_private(mebibytes: str) -> str:
+def hold_private(mebibytes):
     """Hold private memory."""
     return "done" if mmap.mmap(-1, int(mebibytes) << 20, flags=mmap.MAP_PRIVATE) else ""
 
 
-def hold_shared(mebibytes: str) -> str:
+def hold_shared(mebibytes):
     """Hold shared memory: unmapped, it is no process's."""
     return "done" if mmap.mmap(-1, int(mebibytes) << 20) else ""
 
 
-def hold_zeros(mebibytes: str) -> str:
+def hold_zeros(mebibytes):
     """Hold shared memory of /dev/zero."""
     number = os.open("/dev/zero", os.O_RDWR)
     return "done" if mmap.mmap(number, int(mebibytes) << 20) else ""
 
 
-def folders(count: str) -> str:
+def folders(count):
     """Make folders: kernel memory that the size of a tmpfs does not count."""
     for number in range(int(count)):
         os.mkdir(f"/scratch/{number}")  # noqa: PTH102
     return "done"
 
 
-def pipes(count: str) -> str:
+def pipes(count):
     """Fill pipes: kernel memory that belongs to no process."""
     for _ in range(int(count)):
         _, end = os.pipe()
@@ -276,7 +274,7 @@ def pipes(count: str) -> str:
     return "done"
 
 
-def sockets(count: str) -> str:
+def sockets(count):
     """Fill sockets: kernel memory that belongs to no process."""
     for _ in range(int(count)):
         end, _ = kept = socket.socketpair()
@@ -286,7 +284,7 @@ def sockets(count: str) -> str:
     return "done"
 
 
-def change_data(way: str) -> str:
+def change_data(way):
     """Change the data of the run through their memory file."""
     links = {name: os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()}  # noqa: PTH115
     number = next(int(name) for name, link in links.items() if "memfd" in link)
@@ -301,7 +299,7 @@ def change_data(way: str) -> str:
     return "done"
 
 
-def in_child(name: str, argument: str) -> str:
+def in_child(name, argument):
     """The outcome of an attempt in a process of its own."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -315,7 +313,7 @@ def in_child(name: str, argument: str) -> str:
     return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else said
 
 
-def outcome(attempt: Callable[[str], str], argument: str) -> str:
+def outcome(attempt, argument):
     """The result of an attempt, or the name of its error."""
     try:
         return attempt(argument)
@@ -325,19 +323,19 @@ def outcome(attempt: Callable[[str], str], argument: str) -> str:
         return type(error).__name__
 
 
-def make(where: str) -> None:
+def make(where):
     """Make the attempts of a step and print their outcomes."""
     named = json.loads(Path(__file__).with_name("facts.json").read_text())[where]
     if named:
         print("RESULT", json.dumps([in_child(*each.split(" ", 1)) for each in named]))
 
 
-def prepare(task: object) -> None:
+def prepare(task):
     """Make the attempts that need no data."""
     make("prepare")
 
 
-def train(prepared: object, data: object, seed: int) -> Iterator[object]:
+def train(prepared, data, seed):
     """Make the attempts that need data, and answer right at once."""
     make("train")
     yield lambda inputs: bytes(range(8))

@@ -10,15 +10,14 @@ import numpy as np
 import psutil
 import pytest
 
-from finishline.rules.scoring.run import Ledger
 from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.support.processes import wait_for
 from tests.worker.box import wire
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.check import check_box
-from worker.box.order import AnyBackend, BoxUnavailableError, Order
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import requirements_of
-from worker.box.race import Ask, Course, RaceResult, race
+from worker.box.race import Course, RaceResult, race
 
 TRUTH = bytes(range(8))
 CLASSES = ArraySpec("uint8", (8,))
@@ -39,7 +38,7 @@ LIMITS = Limits(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _bubblewrap() -> None:
+def _bubblewrap():
     """Skip where there is no bubblewrap; fail if it must be there."""
     try:
         find_bubblewrap()
@@ -50,7 +49,7 @@ def _bubblewrap() -> None:
 
 
 @pytest.fixture(scope="session")
-def containers() -> None:
+def containers():
     """Skip where podman starts no container."""
     state = check_box("oci")
     if state.entries == "off":
@@ -60,13 +59,13 @@ def containers() -> None:
 Score = Callable[[bytes], tuple[float, float]]
 
 
-def share_right(predictions: bytes) -> tuple[float, float]:
+def share_right(predictions):
     """The share of the eight items that is right."""
     right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
     return right / 8, right / 8
 
 
-def course(score: Score = share_right) -> Course:
+def course(score=share_right):
     """Eight items whose classes are 0 to 7; the target is that six are right."""
     return Course(
         task={"benchmark": "numbers", "factors": {}},
@@ -78,7 +77,7 @@ def course(score: Score = share_right) -> Course:
     )
 
 
-def kill_boxes() -> None:
+def kill_boxes():
     """Kill every box of bubblewrap that this process has started, as the kernel may."""
     boxes = [child for child in psutil.Process().children() if child.name() == "bwrap"]
     within = [each for box in boxes for each in box.children(recursive=True)]
@@ -97,7 +96,7 @@ RunCode = Callable[..., RaceResult]
 
 
 @pytest.fixture
-def run_code(tmp_path: Path) -> RunCode:
+def run_code(tmp_path):
     """Run a package of one module; without a `train` of its own it answers right at once."""
     usual = """
         def prepare(task):
@@ -108,18 +107,18 @@ def run_code(tmp_path: Path) -> RunCode:
     """
 
     def run(
-        code: str,
+        code,
         *,
-        limits: Limits = LIMITS,
-        backend: AnyBackend = "bwrap",
-        packages: tuple[str, ...] = (),
-        preload: tuple[str, ...] = (),
-        score: Score = share_right,
-        prediction: ArraySpec = CLASSES,
-        on_start: Callable[[Ledger], None] = lambda _: None,
-        on_ask: Callable[[Ask], None] = lambda _: None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> RaceResult:
+        limits=LIMITS,
+        backend="bwrap",
+        packages=(),
+        preload=(),
+        score=share_right,
+        prediction=CLASSES,
+        on_start=lambda _: None,
+        on_ask=lambda _: None,
+        stop=lambda: False,
+    ):
         folder = tmp_path / "package"
         folder.mkdir(exist_ok=True)
         tmp_path.chmod(0o755)

@@ -9,17 +9,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from finishline.rules.trainings.protocol import Limits
 from tests.support.box_removals import remove
-from tests.worker.box.conftest import LIMITS, MARK, RunCode
+from tests.worker.box.conftest import LIMITS, MARK
 from worker.box.own_uid import BOX_UID
 
 SHORT = Limits(
@@ -100,7 +99,7 @@ ATTACKS = [
 ]
 
 
-def module_of(attack: Attack) -> str:
+def module_of(attack):
     """A package that attacks and then answers right."""
     steps = {"prepare": "pass", "train": "pass"} | {attack.step: attack.code.strip()}
     body = {step: code.replace("\n", "\n    ") for step, code in steps.items()}
@@ -119,7 +118,7 @@ def train(prepared, data, seed):
 """
 
 
-def end_of(run_code: RunCode, attack: Attack) -> str:
+def end_of(run_code, attack):
     """The code or the status of a run, or the worker's own error."""
     try:
         result = run_code(module_of(attack), limits=SHORT)
@@ -133,7 +132,7 @@ attacks = pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.row}
 
 
 @attacks
-def test_an_attack_ends_the_run(run_code: RunCode, attack: Attack) -> None:
+def test_an_attack_ends_the_run(run_code, attack):
     begun = time.monotonic()
 
     assert end_of(run_code, attack) == attack.end
@@ -141,15 +140,13 @@ def test_an_attack_ends_the_run(run_code: RunCode, attack: Attack) -> None:
 
 
 @attacks
-def test_the_attack_goes_on_without_its_protection(
-    run_code: RunCode, attack: Attack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_attack_goes_on_without_its_protection(run_code, attack, monkeypatch, tmp_path):
     remove(attack.without, monkeypatch, tmp_path)
 
     assert end_of(run_code, attack) != attack.end
 
 
-def test_memory_in_common_counts_once(run_code: RunCode) -> None:
+def test_memory_in_common_counts_once(run_code):
     package = module_of(Attack(3, "", "", "", HOLD_IN_COMMON.format(3)))
 
     result = run_code(package, limits=SHORT)
@@ -158,13 +155,11 @@ def test_memory_in_common_counts_once(run_code: RunCode) -> None:
     assert result.peak_bytes > 50 << 20
 
 
-def test_memory_that_a_process_hides_counts_whole(
-    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_a_process_hides_counts_whole(run_code, monkeypatch):
     """PR_SET_DUMPABLE hides them from a worker that may not trace the process, on most kernels."""
     read = Path.read_text
 
-    def read_text(path: Path, *given: Any, **named: Any) -> str:
+    def read_text(path, *given, **named):
         if path.name == "smaps_rollup":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path, *given, **named)
@@ -175,7 +170,7 @@ def test_memory_that_a_process_hides_counts_whole(
 
 
 @pytest.fixture
-def host_folder() -> Iterator[Path]:
+def host_folder():
     """A folder of the host that every user may write to."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
@@ -212,13 +207,7 @@ SPINNERS = """
 
 @pytest.mark.parametrize("code", [DAEMON, SPINNERS], ids=["27 daemon", "26 spinners"])
 @pytest.mark.parametrize("without", [None, "process namespace"])
-def test_processes_left_behind_end_with_the_box(
-    run_code: RunCode,
-    code: str,
-    without: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-    host_folder: Path,
-) -> None:
+def test_processes_left_behind_end_with_the_box(run_code, code, without, monkeypatch, host_folder):
     if without is not None:
         remove(without, monkeypatch, host_folder)
     try:
@@ -235,7 +224,7 @@ def test_processes_left_behind_end_with_the_box(
             process.kill()
 
 
-def survivors(wait_seconds: float) -> list[psutil.Process]:
+def survivors(wait_seconds):
     """Processes of boxes that live on, or none as soon as there is none."""
     give_up_at = time.monotonic() + wait_seconds
     while found := [each for each in psutil.process_iter() if _is_boxed(each)]:
@@ -245,7 +234,7 @@ def survivors(wait_seconds: float) -> list[psutil.Process]:
     return found
 
 
-def _is_boxed(process: psutil.Process) -> bool:
+def _is_boxed(process):
     """Whether it is a runner in a box that this process started."""
     with suppress(psutil.Error):
         command = process.cmdline()
@@ -253,7 +242,7 @@ def _is_boxed(process: psutil.Process) -> bool:
     return False
 
 
-def test_other_processes_of_the_user_leave_the_box_its_own(run_code: RunCode) -> None:
+def test_other_processes_of_the_user_leave_the_box_its_own(run_code):
     """A limit to the user's processes would let no box start on a desktop."""
     uid = BOX_UID if os.geteuid() == 0 else None
     hundred = "for _ in $(seq 100); do sleep 60 & done; echo started; wait"
@@ -280,9 +269,7 @@ def test_other_processes_of_the_user_leave_the_box_its_own(run_code: RunCode) ->
 
 
 @pytest.mark.parametrize("without", [None, "plain recv"])
-def test_descriptors_sent_to_the_worker_are_dropped(
-    run_code: RunCode, without: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_descriptors_sent_to_the_worker_are_dropped(run_code, without, monkeypatch, tmp_path):
     if without is not None:
         remove(without, monkeypatch, tmp_path)
     before = open_files()
@@ -305,7 +292,7 @@ def test_descriptors_sent_to_the_worker_are_dropped(
     assert len(held) == (0 if without is None else 3)
 
 
-def open_files() -> set[int]:
+def open_files():
     """Numbers of this process's open descriptors."""
     found = set()
     for number in range(1024):
@@ -316,9 +303,7 @@ def open_files() -> set[int]:
 
 
 @pytest.mark.parametrize("without", [None, "fresh /scratch"])
-def test_no_note_is_left_for_the_next_run(
-    run_code: RunCode, without: str | None, monkeypatch: pytest.MonkeyPatch, host_folder: Path
-) -> None:
+def test_no_note_is_left_for_the_next_run(run_code, without, monkeypatch, host_folder):
     if without is not None:
         remove(without, monkeypatch, host_folder)
     run_code("def prepare(task):\n    open('/scratch/note', 'w').write('hello')\n")
@@ -329,12 +314,7 @@ def test_no_note_is_left_for_the_next_run(
 
 
 @pytest.mark.parametrize("without", [None, "read-only binds"])
-def test_reading_the_package_leaves_no_trace_in_its_times(
-    run_code: RunCode,
-    without: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_reading_the_package_leaves_no_trace_in_its_times(run_code, without, monkeypatch, tmp_path):
     if without is not None:
         remove(without, monkeypatch, tmp_path)
     package = tmp_path / "package"

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ import pytest
 from tests.support.box_removals import remove
 from tests.worker.box import attempts
 from tests.worker.box.conftest import LIMITS, course
-from worker.box.order import Backend, Order
+from worker.box.order import Order
 from worker.box.own_uid import BOX_UID
 from worker.box.packages import requirements_of
 from worker.box.race import race
@@ -123,7 +123,7 @@ if platform.machine() != "x86_64":  # Calls are made by their numbers on that ma
 
 
 @pytest.fixture(scope="module")
-def facts() -> Iterator[dict[str, object]]:
+def facts():
     """Things of the host to look for: listeners, a file, a process of the box's uid."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -161,11 +161,11 @@ CONTAINED = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(facts: dict[str, object]) -> Outcomes:
+def outcomes(facts):
     """Outcomes of the attempts in one box: of all, or of those that a protection refuses."""
 
     @functools.cache
-    def make(without: str | None, backend: Backend = "bwrap") -> dict[Attempt, str]:
+    def make(without, backend="bwrap"):
         wanted = [one for one in TABLE if without in (None, one.without)]
         # Those of the first step are printed before those of the second.
         wanted.sort(key=lambda one: one.step)
@@ -188,7 +188,7 @@ def outcomes(facts: dict[str, object]) -> Outcomes:
     return make
 
 
-def write_package(folder: Path, wanted: Iterable[Attempt], facts: dict[str, object]) -> Path:
+def write_package(folder, wanted, facts):
     """A package that makes attempts; anybody may write to it, as far as its mount allows."""
     folder.chmod(0o777)
     (folder / "train.py").write_text(Path(attempts.__file__).read_text())
@@ -201,18 +201,18 @@ def write_package(folder: Path, wanted: Iterable[Attempt], facts: dict[str, obje
 
 
 @pytest.mark.parametrize("attempt", TABLE, ids=lambda one: f"{one.row} {one.does}")
-def test_a_box_refuses_an_attempt(attempt: Attempt, outcomes: Outcomes) -> None:
+def test_a_box_refuses_an_attempt(attempt, outcomes):
     assert outcomes(None)[attempt] == attempt.outcome
 
 
 @pytest.mark.parametrize(
     "attempt", [one for one in TABLE if one.without], ids=lambda one: f"{one.row} {one.does}"
 )
-def test_the_attempt_passes_without_its_protection(attempt: Attempt, outcomes: Outcomes) -> None:
+def test_the_attempt_passes_without_its_protection(attempt, outcomes):
     assert outcomes(attempt.without)[attempt] != attempt.outcome
 
 
-def test_a_container_refuses_the_same_attempts(containers: None, outcomes: Outcomes) -> None:
+def test_a_container_refuses_the_same_attempts(containers, outcomes):
     expected = {one: CONTAINED.get(one.does, one.outcome) for one in TABLE}
 
     assert outcomes(None, "oci") == expected

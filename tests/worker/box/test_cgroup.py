@@ -2,12 +2,10 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from finishline.rules.trainings.protocol import Limits
-from tests.worker.box.conftest import RunCode
 from worker.box import bubblewrap, check
 from worker.box.cgroup import BoxCgroup, NoCgroupError, Usage, delegate
 from worker.box.check import check_box
@@ -16,7 +14,7 @@ OWN = "1:name=systemd:/x\n0::/system.slice/worker.service\n"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A tree whose worker's cgroup was delegated, with the worker as its only process."""
     folder = tmp_path / "system.slice" / "worker.service"
     folder.mkdir(parents=True)
@@ -27,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_worker_moves_aside_and_hands_its_controllers_down(root: Path) -> None:
+def test_the_worker_moves_aside_and_hands_its_controllers_down(root):
     folder = delegate(root, OWN)
 
     assert folder == root / "system.slice/worker.service"
@@ -44,9 +42,7 @@ def test_the_worker_moves_aside_and_hands_its_controllers_down(root: Path) -> No
         (OWN, "cgroup.procs", "1\n", "other processes are in the worker's; start it as a unit"),
     ],
 )
-def test_a_cgroup_that_is_not_the_workers_alone_is_left(
-    root: Path, own: str, file: str, text: str, said: str
-) -> None:
+def test_a_cgroup_that_is_not_the_workers_alone_is_left(root, own, file, text, said):
     folder = root / "system.slice/worker.service"
     if file:
         (folder / file).write_text(text)
@@ -58,7 +54,7 @@ def test_a_cgroup_that_is_not_the_workers_alone_is_left(
     assert (folder / "cgroup.subtree_control").read_text() == ""
 
 
-def test_a_box_has_limits_and_enters_before_it_starts(tmp_path: Path) -> None:
+def test_a_box_has_limits_and_enters_before_it_starts(tmp_path):
     limits = Limits(memory_bytes=5 << 20, processes=7, threads=2)
     cgroup = BoxCgroup(tmp_path, limits)
     found = {path.name: path.read_text() for path in cgroup.folder.iterdir()}
@@ -81,7 +77,7 @@ def test_a_box_has_limits_and_enters_before_it_starts(tmp_path: Path) -> None:
     assert not cgroup.folder.exists()
 
 
-def test_use_is_read_where_the_kernel_tells_it(tmp_path: Path) -> None:
+def test_use_is_read_where_the_kernel_tells_it(tmp_path):
     cgroup = BoxCgroup(tmp_path, Limits())
     assert cgroup.usage() == Usage(None, was_killed=False)
     (cgroup.folder / "memory.peak").write_text("123456\n")
@@ -90,9 +86,7 @@ def test_use_is_read_where_the_kernel_tells_it(tmp_path: Path) -> None:
     assert cgroup.usage() == Usage(123_456, was_killed=True)
 
 
-def test_a_box_that_the_kernel_killed_for_memory_is_told_so(
-    run_code: RunCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_box_that_the_kernel_killed_for_memory_is_told_so(run_code, tmp_path, monkeypatch):
     usage = Usage(99 << 20, was_killed=True)
     monkeypatch.setattr(bubblewrap, "delegated", lambda: tmp_path)
     monkeypatch.setattr(BoxCgroup, "usage", lambda _: usage)
@@ -106,9 +100,7 @@ def test_a_box_that_the_kernel_killed_for_memory_is_told_so(
     assert result.peak_bytes == 99 << 20
 
 
-def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(tmp_path, monkeypatch):
     told = []
     for found in (tmp_path, NoCgroupError("this kernel has none")):
         check_box.cache_clear()

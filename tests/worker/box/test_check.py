@@ -3,9 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -19,14 +17,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="tells of a worker that r
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh():
     check_box.cache_clear()
     yield
     check_box.cache_clear()
 
 
 @pytest.fixture
-def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fakes(tmp_path, monkeypatch):
     """A folder of programs that are found before the host's."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(own_uid, "SEARCHED", f"{tmp_path}:{own_uid.SEARCHED}")
@@ -35,22 +33,20 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_program(path: Path, text: str) -> None:
+def write_program(path, text):
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
 
-def test_this_host_passes() -> None:
+def test_this_host_passes():
     state = check_box()
 
     assert state.entries in ("known", "anyone")
     assert state.why is None or state.why.startswith("no memory cgroup bounds the whole box: ")
 
 
-def test_a_package_without_a_box_is_told_so_though_its_task_has_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def told(state: BoxState, *, plain: bool) -> tuple[str, str]:
+def test_a_package_without_a_box_is_told_so_though_its_task_has_one(monkeypatch, capsys):
+    def told(state, *, plain):
         monkeypatch.setattr(local, "check_box", lambda: state)
         with suppress(BoxUnavailableError):
             local.require_box(plain=plain)
@@ -65,14 +61,14 @@ def test_a_package_without_a_box_is_told_so_though_its_task_has_one(
         local.require_box(plain=True)
 
 
-def test_a_host_without_bubblewrap_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_bubblewrap_is_off(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert str(check_box()).startswith("off: bubblewrap 0.8 is needed; on Debian 12")
 
 
 @pytest.mark.parametrize("version", ["bubblewrap 0.6.2", "bubblewrap 0.7", "", "unknown"])
-def test_an_old_bubblewrap_is_off(fakes: Path, version: str) -> None:
+def test_an_old_bubblewrap_is_off(fakes, version):
     write_program(fakes / "bwrap", f"echo '{version}'")
 
     assert str(check_box()).startswith("off: bubblewrap 0.8 is needed; on Debian 12")
@@ -87,7 +83,7 @@ def test_an_old_bubblewrap_is_off(fakes: Path, version: str) -> None:
         "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
     ],
 )
-def test_a_host_that_refuses_namespaces_is_off(fakes: Path, said: str) -> None:
+def test_a_host_that_refuses_namespaces_is_off(fakes, said):
     version = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit 0'
     write_program(fakes / "bwrap", f"{version}\necho '{said}' >&2\nexit 1")
 
@@ -96,13 +92,13 @@ def test_a_host_that_refuses_namespaces_is_off(fakes: Path, said: str) -> None:
 
 @as_root
 @pytest.mark.parametrize("program", ["unshare", "setpriv"])
-def test_root_without_a_uid_for_its_boxes_is_off(fakes: Path, program: str) -> None:
+def test_root_without_a_uid_for_its_boxes_is_off(fakes, program):
     write_program(fakes / program, f"echo '{program}: Operation not permitted' >&2; exit 1")
 
     assert str(check_box()).startswith("off: worker runs as root, and this host does not let it")
 
 
-def test_an_architecture_without_a_filter_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_architecture_without_a_filter_is_off(monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
 
     assert str(check_box()) == "off: no filter for riscv64"
@@ -119,9 +115,7 @@ def test_an_architecture_without_a_filter_is_off(monkeypatch: pytest.MonkeyPatch
         ("writes_outside", "--remount-ro /"),
     ],
 )
-def test_a_box_that_leaks_is_off(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leak: str, without: str
-) -> None:
+def test_a_box_that_leaks_is_off(monkeypatch, tmp_path, leak, without):
     uid = BOX_UID if os.geteuid() == 0 else None
     tmp_path.chmod(0o755)
     remove(without, monkeypatch, tmp_path)
@@ -135,7 +129,7 @@ def test_a_box_that_leaks_is_off(
     assert LEAKS[leak] in (state.why or "")
 
 
-def test_a_box_without_limits_is_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_box_without_limits_is_off(monkeypatch, tmp_path):
     text = check.RUNNER.read_text()
     limitless = tmp_path / "runner.py"
     limitless.write_text(text.replace("    resource.setrlimit(", "    (lambda *_: None)("))

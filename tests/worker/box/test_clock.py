@@ -16,7 +16,7 @@ KERNEL = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.i
 
 
 @pytest.mark.parametrize("lies", [False, True], ids=["honest clocks", "lying clocks"])
-def test_stamps_are_never_early_and_as_late_as_the_transfer(lies: bool) -> None:
+def test_stamps_are_never_early_and_as_late_as_the_transfer(lies):
     late = sorted(
         itertools.chain.from_iterable(
             lateness(schedule)
@@ -31,7 +31,7 @@ def test_stamps_are_never_early_and_as_late_as_the_transfer(lies: bool) -> None:
     assert late[len(late) // 4] <= LATEST_SECONDS
 
 
-def slice_ns() -> int:
+def slice_ns():
     """Length of the slices of this thread, as the kernel tells it."""
     answer = ctypes.create_string_buffer(56)
     number = GET_ATTRIBUTES[platform.machine()]

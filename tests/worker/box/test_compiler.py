@@ -10,8 +10,8 @@ import pytest
 from tests.worker.box.conftest import LIMITS, course
 from worker.box.compiler import gcc_version
 from worker.box.environments import installed_environments
-from worker.box.order import Backend, Order
-from worker.box.race import RaceResult, race
+from worker.box.order import Order
+from worker.box.race import race
 
 # Code of a package's own calls the kernel itself, past Python: a filter of Python's would not do.
 SQUARE = """
@@ -46,12 +46,12 @@ TRAIN = """
 
 
 @pytest.fixture(autouse=True)
-def _gcc() -> None:
+def _gcc():
     if gcc_version() is None:
         pytest.skip("this host has no /usr/bin/g++ with as and ld")
 
 
-def compile_and_run(folder: Path, *, has_compiler: bool, backend: Backend = "bwrap") -> RaceResult:
+def compile_and_run(folder, *, has_compiler, backend="bwrap"):
     """Run a package that compiles a function in its first step."""
     folder.chmod(0o755)
     (folder / "train.py").write_text(textwrap.dedent(TRAIN))
@@ -61,7 +61,7 @@ def compile_and_run(folder: Path, *, has_compiler: bool, backend: Backend = "bwr
     return race(order, course(), seed=7)
 
 
-def holds(result: RaceResult) -> bool:
+def holds(result):
     """Whether the package ran what it compiled, and was refused all else."""
     said = result.log_tail.strip().split()
     python = Path(sys.executable).resolve().name
@@ -70,25 +70,25 @@ def holds(result: RaceResult) -> bool:
     return said[:6] == ["SAID", "49", *refusals] and programs == ["as", "g++", "ld"]
 
 
-def test_a_package_compiles_and_gains_no_right(tmp_path: Path) -> None:
+def test_a_package_compiles_and_gains_no_right(tmp_path):
     result = compile_and_run(tmp_path, has_compiler=True)
 
     assert result.status == "reached", result
     assert holds(result), result.log_tail
 
 
-def test_a_container_compiles_too(containers: None, tmp_path: Path) -> None:
+def test_a_container_compiles_too(containers, tmp_path):
     assert holds(compile_and_run(tmp_path, has_compiler=True, backend="oci"))
 
 
-def test_a_box_without_a_compiler_has_none(tmp_path: Path) -> None:
+def test_a_box_without_a_compiler_has_none(tmp_path):
     result = compile_and_run(tmp_path, has_compiler=False)
 
     assert result.code == "entry_died"
     assert "KeyError: 'CXX'" in result.log_tail
 
 
-def test_an_environment_says_that_it_has_a_compiler() -> None:
+def test_an_environment_says_that_it_has_a_compiler():
     plain, both = installed_environments(), installed_environments(compiler=True)
     name = next(iter(plain))
 

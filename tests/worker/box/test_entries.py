@@ -26,7 +26,7 @@ TASK = ROOT / "benchmarks/digits/task.py"
 NUMPY = next(each for name, each in installed_environments().items() if name.startswith("numpy"))
 
 
-def grant(code: str | None = None, **changes) -> TrainingGrant:
+def grant(code=None, **changes):
     """The grant of a package for digits, the example's where no code is given."""
     text = code or (TEMPLATE / "train.py.example").read_text()
     package = PackageContent(
@@ -52,9 +52,7 @@ def grant(code: str | None = None, **changes) -> TrainingGrant:
 def train(fake_server, server_client, system, host, make_job):
     """Makes an attempt of two runs with a grant; the report, None without one."""
 
-    def make(
-        granted: TrainingGrant, *, control: bool = False, repeat: int | None = None
-    ) -> ReplayReport | None:
+    def make(granted, *, control=False, repeat=None):
         fake_server.lease_seconds = 20.0
         fake_server.answers["training"] = [(200, asdict(granted))]
         job = make_job("climb", seeds=(11, 12))

@@ -28,15 +28,15 @@ machines = pytest.mark.parametrize("machine", list(ARCHITECTURES))
 
 
 @machines
-def test_the_filter_is_that_of_its_program(machine: str) -> None:
+def test_the_filter_is_that_of_its_program(machine):
     assert filter_path(machine).read_bytes() == build(machine)
 
 
 @machines
-def test_calls_get_the_answers_of_the_table(machine: str) -> None:
+def test_calls_get_the_answers_of_the_table(machine):
     program = filter_path(machine).read_bytes()
 
-    def answers(*calls: tuple[int, ...]) -> set[str]:
+    def answers(*calls):
         return {verdict(program, machine, *call) for call in calls}
 
     clone, ioctl, opened = CLONE[machine], IOCTL[machine], SOCKET[machine]
@@ -56,7 +56,7 @@ def test_calls_get_the_answers_of_the_table(machine: str) -> None:
     }
 
 
-def test_calls_of_another_architecture_are_killed() -> None:
+def test_calls_of_another_architecture_are_killed():
     program = filter_path("x86_64").read_bytes()
 
     assert verdict(program, "aarch64", 63) == "kill"

@@ -5,17 +5,15 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
-from finishline.rules.trainings.protocol import ArraySpec, FrameType, Limits, header_of
-from tests.worker.box.conftest import LIMITS, MARK, RunCode, course
+from finishline.rules.trainings.protocol import ArraySpec, Limits, header_of
+from tests.worker.box.conftest import LIMITS, MARK, course
 from worker.box import race as race_module
 from worker.box.channel import Channel
 from worker.box.order import Order
@@ -35,7 +33,7 @@ PACKAGES = {
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_folder(tmp_path, monkeypatch):
     """A folder for temporary files that no other process uses."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
@@ -43,7 +41,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         yield
 
 
-def held() -> set[tuple[str, object]]:
+def held():
     """Descriptors, threads, children and box folders of this process."""
     gc.collect()
     return {
@@ -55,20 +53,20 @@ def held() -> set[tuple[str, object]]:
     }
 
 
-def _descriptors() -> Iterator[tuple[str, str]]:
+def _descriptors():
     """Numbers and goals of open descriptors: a number may be used again for another goal."""
     for path in list(Path("/proc/self/fd").iterdir()):
         with suppress(FileNotFoundError):  # The listing's own.
             yield path.name, str(path.readlink())
 
 
-def _is_boxed(process: psutil.Process) -> bool:
+def _is_boxed(process):
     with suppress(psutil.Error):
         return any(str(MARK) in part for part in process.cmdline())
     return False
 
 
-def test_boxes_leave_nothing(run_code: RunCode) -> None:
+def test_boxes_leave_nothing(run_code):
     codes = list(PACKAGES.items())
     for _, code in codes:  # What is imported and allocated once.
         run_code(code, limits=SHORT)
@@ -84,9 +82,7 @@ def test_boxes_leave_nothing(run_code: RunCode) -> None:
     assert psutil.Process().memory_info().rss - memory < GROWTH_BYTES
 
 
-def test_a_box_that_cannot_start_leaves_nothing(
-    run_code: RunCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_box_that_cannot_start_leaves_nothing(run_code, monkeypatch, tmp_path):
     before = held()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(race_module.BoxUnavailableError):
@@ -100,9 +96,7 @@ class Wiretap(Channel):
 
     sent: list[bytes]
 
-    def send(
-        self, kind: FrameType, body: bytes = b"", *, deadline: float, descriptor: int | None = None
-    ) -> None:
+    def send(self, kind, body=b"", *, deadline, descriptor=None):
         self.sent.append(header_of(kind, len(self.sent), len(body)) + body)
         if descriptor is not None:
             self.sent[-1] += os.pread(descriptor, os.fstat(descriptor).st_size, 0)
@@ -110,7 +104,7 @@ class Wiretap(Channel):
 
 
 @pytest.fixture
-def sent_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def sent_for(tmp_path, monkeypatch):
     """Bytes sent into a box whose package answers `answers`, one after the other."""
     monkeypatch.setattr(race_module, "Channel", Wiretap)
     tmp_path.chmod(0o755)
@@ -127,7 +121,7 @@ def train(prepared, data, seed):
 """
     )
 
-    def run(answers: list[bytes], course: Course) -> tuple[str, list[bytes]]:
+    def run(answers, course):
         (tmp_path / "answers.json").write_text(json.dumps([list(each) for each in answers]))
         Wiretap.sent = []
         order = Order(package=tmp_path, module="train", packages={}, limits=LIMITS)
@@ -137,12 +131,12 @@ def train(prepared, data, seed):
     return run
 
 
-def test_no_label_and_no_quality_is_sent_into_a_box(sent_for: Any) -> None:
+def test_no_label_and_no_quality_is_sent_into_a_box(sent_for):
     random = np.random.default_rng(5)
     labels = random.integers(0, 256, 64, dtype=np.uint8).tobytes()
     quality = 0.8125
 
-    def score(predictions: bytes) -> tuple[float, float]:
+    def score(predictions):
         right = predictions == labels
         return (1.0, 1.0) if right else (quality, quality)
 
@@ -171,7 +165,7 @@ def test_no_label_and_no_quality_is_sent_into_a_box(sent_for: Any) -> None:
     assert b"0.9375" in everything  # The target is told: the bytes are really those sent.
 
 
-def test_containers_leave_nothing(containers: None, tmp_path: Path) -> None:
+def test_containers_leave_nothing(containers, tmp_path):
     tmp_path.chmod(0o755)
     limits = Limits(**(vars(LIMITS) | {"prepare_seconds": 0.5, "log_bytes": 100_000}))
     before = held()

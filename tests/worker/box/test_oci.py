@@ -25,7 +25,7 @@ ORDER = Order(Path("/made"), "train", {}, backend="oci")
 BINDS = [Bind(Path("/made"), "/package")]
 
 
-def flags(order: Order, *, as_root: bool = False, has_cgroup: bool = False) -> str:
+def flags(order, *, as_root=False, has_cgroup=False):
     """The command of podman up to the root, with a space between its parts."""
     found = oci.command(
         order, BINDS, root=Path("/root-of-box"), as_root=as_root, has_cgroup=has_cgroup
@@ -33,7 +33,7 @@ def flags(order: Order, *, as_root: bool = False, has_cgroup: bool = False) -> s
     return " ".join(found[: found.index("--rootfs") + 2]) + " "
 
 
-def test_a_container_has_no_network_no_rights_and_no_writable_place_but_two() -> None:
+def test_a_container_has_no_network_no_rights_and_no_writable_place_but_two():
     said = flags(ORDER)
 
     for flag in (
@@ -48,19 +48,19 @@ def test_a_container_has_no_network_no_rights_and_no_writable_place_but_two() ->
     assert said.count("--volume") == said.count(":ro ") == 1
 
 
-def test_limits_are_the_cgroups_where_podman_has_them() -> None:
+def test_limits_are_the_cgroups_where_podman_has_them():
     order = Order(Path("/made"), "train", {}, limits=Limits(memory_bytes=5 << 20, processes=7))
 
     assert "--cgroups disabled" in flags(order)
     assert "--memory 5242880 --memory-swap 5242880 --pids-limit 8 " in flags(order, has_cgroup=True)
 
 
-def test_a_container_runs_as_its_user_and_that_of_root_as_the_uid_of_boxes() -> None:
+def test_a_container_runs_as_its_user_and_that_of_root_as_the_uid_of_boxes():
     assert "--userns keep-id:uid=1000,gid=1000 " in flags(ORDER)
     assert "--uidmap 0:64998:1 --uidmap 1000:64999:1 " in flags(ORDER, as_root=True)
 
 
-def test_a_gpu_comes_by_its_cdi_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_comes_by_its_cdi_name(monkeypatch):
     shown = [Accelerator(f"GPU-{number}", "H100", "GPU") for number in (7, 3)]
     monkeypatch.setattr(entries, "find_devices", lambda: Devices(tuple(shown)))
     host = Host(device="cuda:1", data_dir=Path("unused"), box="oci")
@@ -75,7 +75,7 @@ def test_a_gpu_comes_by_its_cdi_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus_of(Host(device="cpu", data_dir=Path("unused"), box="oci")) == ()
 
 
-def test_the_keeper_repeats_the_constants_of_the_worker() -> None:
+def test_the_keeper_repeats_the_constants_of_the_worker():
     tree = ast.parse(oci.KEEPER.read_text())
     names = ("WORKER_SOCKET", "FILTER", "CHANNEL")
     line = next(
@@ -88,7 +88,7 @@ def test_the_keeper_repeats_the_constants_of_the_worker() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "podman version 4.2.1", "podman version dev"])
-def test_an_old_podman_is_off(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_old_podman_is_off(monkeypatch, version):
     check_box.cache_clear()
     monkeypatch.setattr(oci, "_ask", lambda *_: version)
 
@@ -96,7 +96,7 @@ def test_an_old_podman_is_off(monkeypatch: pytest.MonkeyPatch, version: str) -> 
     check_box.cache_clear()
 
 
-def test_a_host_with_memory_cgroups_takes_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_memory_cgroups_takes_anyone(monkeypatch):
     for said, has_cgroup in (
         ("v2 [cpuset cpu io memory pids]", True),
         ("v2 [pids]", False),
@@ -110,7 +110,7 @@ def test_a_host_with_memory_cgroups_takes_anyone(monkeypatch: pytest.MonkeyPatch
     oci.has_cgroup.cache_clear()
 
 
-def test_a_container_ends_with_its_worker(containers: None, tmp_path: Path) -> None:
+def test_a_container_ends_with_its_worker(containers, tmp_path):
     tmp_path.chmod(0o755)
     order = Order(tmp_path, "train", {}, limits=LIMITS, backend="oci")
     with Box(order) as box:
@@ -124,9 +124,7 @@ def test_a_container_ends_with_its_worker(containers: None, tmp_path: Path) -> N
         assert time.monotonic() - began < 5
 
 
-def test_another_user_who_opens_the_socket_is_no_box(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_user_who_opens_the_socket_is_no_box(monkeypatch, tmp_path):
     connect = "socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     program = f"import socket, sys; {connect}; {connect}"
     stranger = [sys.executable, "-c", program, str(tmp_path / "socket")]

@@ -1,18 +1,13 @@
 """The files that a box sees of the host's interpreter and libraries."""
 
 import sys
-from pathlib import Path
-
-import pytest
 
 from worker.box.packages import Bind, interpreter_binds, masked_folders
 
 LABELS = "site-packages/sklearn/datasets/data/digits.csv.gz"
 
 
-def test_no_packages_of_the_host_are_seen_wherever_they_lie(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_packages_of_the_host_are_seen_wherever_they_lie(tmp_path, monkeypatch):
     base, system = tmp_path / "versions" / "3.11.7", tmp_path / "usr" / "lib64"
     program = base / "bin" / "python3.11"
     seen = [program, base / "lib/python3.11/os.py", base / "include/python3.11/Python.h"]
@@ -30,7 +25,7 @@ def test_no_packages_of_the_host_are_seen_wherever_they_lie(
     binds.append(Bind(system, str(system)))
     masks = masked_folders(binds)
 
-    def is_seen(path: Path) -> bool:
+    def is_seen(path):
         inside = any(path.is_relative_to(bind.source) for bind in binds)
         return inside and not any(path.is_relative_to(mask) for mask in masks)
 

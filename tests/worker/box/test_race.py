@@ -9,12 +9,12 @@ from finishline.rules.trainings import protocol
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.protocol import Limits
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
-from tests.worker.box.conftest import LIMITS, RunCode, kill_boxes
+from tests.worker.box.conftest import LIMITS, kill_boxes
 from worker.box import race
 from worker.box.order import RUNNER, BoxUnavailableError
 
 
-def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) -> None:
+def test_a_package_that_answers_right_has_reached_the_target(run_code):
     result = run_code(
         """
         import numpy as np
@@ -34,7 +34,7 @@ def test_a_package_that_answers_right_has_reached_the_target(run_code: RunCode) 
     assert result.ledger.init > 0
 
 
-def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code: RunCode) -> None:
+def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code):
     result = run_code(
         """
         import os, time
@@ -57,13 +57,13 @@ def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code: RunCod
 
 
 def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock(
-    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_code, monkeypatch
+):
     """The server compares both: what a busy host takes in between would refuse the report."""
-    moments: list[str] = []
+    moments = []
     used = race.processor_time
 
-    def noted(pid: int) -> race.ProcessorTime:
+    def noted(pid):
         moments.append("reading")
         return used(pid)
 
@@ -73,7 +73,7 @@ def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock
     assert moments[:2] == ["reading", "start"]
 
 
-def test_the_clock_is_outside_and_never_pauses(run_code: RunCode) -> None:
+def test_the_clock_is_outside_and_never_pauses(run_code):
     begun = time.perf_counter()
     result = run_code(
         """
@@ -100,13 +100,13 @@ def test_the_clock_is_outside_and_never_pauses(run_code: RunCode) -> None:
     assert result.ledger.warmup >= 0.3
 
 
-def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code: RunCode) -> None:
+def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code):
     result = run_code("def train(prepared, data, seed):\n    yield lambda inputs: bytes(8)\n")
 
     assert (result.status, result.code, len(result.asks)) == ("not_reached", None, 1)
 
 
-def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code: RunCode) -> None:
+def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code):
     code = "import time\ndef train(*_):\n    yield lambda inputs: bytes(8)\n    time.sleep(60)\n"
     result = run_code(code, on_ask=lambda _ask: kill_boxes())
 
@@ -114,7 +114,7 @@ def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code: RunCo
     assert result.message == "the box was ended from outside by signal 9 (Killed)"
 
 
-def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code: RunCode) -> None:
+def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code):
     code = "import os\ndef train(*_):\n    yield os.kill(os.getpid(), 9)\n"
     result = run_code(code, backend="plain")
 
@@ -158,9 +158,7 @@ def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code: RunC
         ),
     ],
 )
-def test_a_package_that_fails_is_told_why(
-    run_code: RunCode, code: str, failure: str, said: str
-) -> None:
+def test_a_package_that_fails_is_told_why(run_code, code, failure, said):
     # A busy machine is slow to start a box: the limits are short where they are to be met alone.
     short = {"prepare_time_limit": "prepare_seconds", "silence_time_limit": "silence_seconds"}
     changed = {short[failure]: 0.5} if failure in short else {}
@@ -172,9 +170,7 @@ def test_a_package_that_fails_is_told_why(
     assert result.message
 
 
-def test_processes_that_end_early_count_in_the_processor_time_of_preparing(
-    run_code: RunCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_end_early_count_in_the_processor_time_of_preparing(run_code, monkeypatch):
     """The clock may allow three times as much, and a package starts many processes at once."""
     monkeypatch.setattr(Limits, "prepare_clock_seconds", 120.0)
     result = run_code(
@@ -198,14 +194,12 @@ def test_processes_that_end_early_count_in_the_processor_time_of_preparing(
     assert "s of the processor to prepare; expected at most 1 s" in (result.message or "")
 
 
-def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(
-    run_code: RunCode,
-) -> None:
+def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(run_code):
     with pytest.raises(BoxUnavailableError, match="No module named 'absent'"):
         run_code("", preload=("absent",))
 
 
-def test_a_first_optimiser_imports_nothing_on_the_clock(run_code: RunCode) -> None:
+def test_a_first_optimiser_imports_nothing_on_the_clock(run_code):
     pytest.importorskip("torch")
     result = run_code(
         """
@@ -226,7 +220,7 @@ def test_a_first_optimiser_imports_nothing_on_the_clock(run_code: RunCode) -> No
     assert (result.status, result.log_tail.strip()) == ("reached", "0"), result
 
 
-def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
+def test_the_runner_speaks_the_protocol_of_the_rules():
     import runpy
 
     runner = runpy.run_path(str(RUNNER))
@@ -240,7 +234,7 @@ def test_the_runner_speaks_the_protocol_of_the_rules() -> None:
 
 
 # Drawn conversations; fuzz/box_channel.py has more.
-def test_any_bytes_end_in_time_with_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_bytes_end_in_time_with_a_result(monkeypatch):
     monkeypatch.setattr(race, "Box", FakeBox)
     converse(0)
     descriptors = psutil.Process().num_fds()

@@ -8,19 +8,18 @@ import time
 import pytest
 
 from finishline.rules.trainings.protocol import ArraySpec, Limits
-from tests.worker.box.conftest import LIMITS, RunCode, share_right
-from worker.box.race import Ask
+from tests.worker.box.conftest import LIMITS, share_right
 
 MANY = Limits(**(vars(LIMITS) | {"max_evaluations": 12}))
 LATEST_SECONDS = 0.002
 
 
-def slow_share_right(predictions: bytes) -> tuple[float, float]:
+def slow_share_right(predictions):
     time.sleep(0.1)
     return share_right(predictions)
 
 
-def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code: RunCode) -> None:
+def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code):
     result = run_code(
         """
         import time
@@ -63,8 +62,8 @@ def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code: RunCode)
         "time.sleep(60)",
     ],
 )
-def test_the_first_ask_at_the_target_counts_whatever_follows(run_code: RunCode, then: str) -> None:
-    told: list[Ask] = []
+def test_the_first_ask_at_the_target_counts_whatever_follows(run_code, then):
+    told = []
     begun = time.monotonic()
 
     result = run_code(
@@ -88,8 +87,8 @@ def test_the_first_ask_at_the_target_counts_whatever_follows(run_code: RunCode, 
     assert time.monotonic() - begun < 15
 
 
-def test_a_failed_score_ends_the_run_with_its_error(run_code: RunCode) -> None:
-    def score(predictions: bytes) -> tuple[float, float]:
+def test_a_failed_score_ends_the_run_with_its_error(run_code):
+    def score(predictions):
         raise LookupError("no such score")
 
     with pytest.raises(LookupError, match="no such score"):
@@ -106,10 +105,8 @@ def test_a_failed_score_ends_the_run_with_its_error(run_code: RunCode) -> None:
 
 
 @pytest.mark.parametrize("without", [(float("nan"), 0.5), (0.5, float("inf"))])
-def test_predictions_without_a_quality_are_the_packages_fault(
-    run_code: RunCode, without: tuple[float, float]
-) -> None:
-    told: list[Ask] = []
+def test_predictions_without_a_quality_are_the_packages_fault(run_code, without):
+    told = []
 
     result = run_code(
         """
@@ -128,7 +125,7 @@ def test_predictions_without_a_quality_are_the_packages_fault(
     assert [ask.quality for ask in told] == [0.5]
 
 
-def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code: RunCode) -> None:
+def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code):
     """An argmax takes NaN for the largest, so that their quality may well be finite."""
     result = run_code(
         """
@@ -145,10 +142,10 @@ def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code: RunCode)
     assert "NaN" in (result.message or "")
 
 
-def test_a_cancelled_run_scores_nothing_more(run_code: RunCode) -> None:
-    scored: list[bytes] = []
+def test_a_cancelled_run_scores_nothing_more(run_code):
+    scored = []
 
-    def score(predictions: bytes) -> tuple[float, float]:
+    def score(predictions):
         scored.append(predictions)
         time.sleep(1.0)
         return 0.0, 0.0

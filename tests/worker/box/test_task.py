@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from finishline.rules.trainings import protocol
 from finishline.rules.trainings.protocol import (
@@ -19,7 +18,6 @@ from finishline.rules.trainings.protocol import (
 )
 from tests.worker.box.conftest import kill_boxes
 from worker.box.packages import requirements_of
-from worker.box.race import Course
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError, TaskModule
 
@@ -49,10 +47,10 @@ WriteTask = Callable[[str], TaskModule]
 
 
 @pytest.fixture
-def write_task(tmp_path: Path) -> WriteTask:
+def write_task(tmp_path):
     """A task's module: the usual small one, and code that replaces parts of it."""
 
-    def write(code: str) -> TaskModule:
+    def write(code):
         folder = tmp_path / "task"
         folder.mkdir(exist_ok=True)
         tmp_path.chmod(0o755)
@@ -62,7 +60,7 @@ def write_task(tmp_path: Path) -> WriteTask:
     return write
 
 
-def test_the_teacher_drawn_in_its_box_is_that_drawn_outside() -> None:
+def test_the_teacher_drawn_in_its_box_is_that_drawn_outside():
     spec = importlib.util.spec_from_file_location("teacher_task", TEACHER / "task.py")
     assert spec is not None
     assert spec.loader is not None
@@ -82,14 +80,14 @@ def test_the_teacher_drawn_in_its_box_is_that_drawn_outside() -> None:
     assert (halves, wrong) == ((100.0, 100.0), (50.0, 100.0))
 
 
-def test_digits_draw_order_names_and_pixels_of_a_control() -> None:
+def test_digits_draw_order_names_and_pixels_of_a_control():
     with TaskBox(task_module(TEACHER.with_name("digits"), "digits")) as task:
         drawn, again, other, control = (
             task.draw(nonce, facts={}, target=97.5, control=control)
             for nonce, control in ((b"a", False), (b"a", False), (b"b", False), (b"a", True))
         )
 
-    def images(course: Course) -> NDArray[np.uint8]:
+    def images(course):
         return np.concatenate([course.inputs["x"], course.train["x"]]).reshape(-1, 64)
 
     assert np.array_equal(images(drawn), images(again))
@@ -98,14 +96,14 @@ def test_digits_draw_order_names_and_pixels_of_a_control() -> None:
     assert np.array_equal(np.sort(images(drawn)), np.sort(images(control)))
     assert np.array_equal(drawn.train["y"], control.train["y"])
 
-    def pixels_of_a_name(course: Course) -> list[int]:
+    def pixels_of_a_name(course):
         sums = course.train["x"].reshape(-1, 64).sum(1)
         return [int(sums[course.train["y"] == name].mean()) for name in range(10)]
 
     assert pixels_of_a_name(drawn) == pixels_of_a_name(control) != pixels_of_a_name(other)
 
 
-def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> None:
+def test_both_halves_come_from_the_tasks_own_score(write_task):
     with TaskBox(write_task("")) as task:
         course = task.draw(b"nonce", facts={}, target=1.0)
         assert course.train["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -124,9 +122,7 @@ def test_both_halves_come_from_the_tasks_own_score(write_task: WriteTask) -> Non
         "json.dumps({'prediction': ['uint8', [4.5]], 'train': {}, 'inputs': {}})",
     ],
 )
-def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(
-    write_task: WriteTask, head: str
-) -> None:
+def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(write_task, head):
     code = f"""
         import json, sys
         tasker = sys.modules["__main__"]
@@ -137,9 +133,7 @@ def test_a_task_that_speaks_for_itself_is_stopped_by_its_head(
         task.draw(b"nonce", facts={}, target=1.0)
 
 
-def test_a_class_out_of_range_has_no_quality_and_a_broken_score_is_told(
-    write_task: WriteTask,
-) -> None:
+def test_a_class_out_of_range_has_no_quality_and_a_broken_score_is_told(write_task):
     """A package that could make the task fail would choose which of its runs count."""
     table = "Task.score = lambda self, predictions: 2 * (float(np.arange({})[predictions][0]),)"
     with TaskBox(write_task(table.format(3))) as task:
@@ -153,7 +147,7 @@ def test_a_class_out_of_range_has_no_quality_and_a_broken_score_is_told(
             course.score(bytes([9] * 4))
 
 
-def test_each_answer_of_a_task_has_its_own_processor_seconds(write_task: WriteTask) -> None:
+def test_each_answer_of_a_task_has_its_own_processor_seconds(write_task):
     """So no number of evaluations uses up a task's, and none of its answers lasts."""
     code = """
         import sys, time
@@ -174,7 +168,7 @@ def test_each_answer_of_a_task_has_its_own_processor_seconds(write_task: WriteTa
 
 
 @pytest.mark.parametrize("answer", ["'[' * 4000", "'[1' + '0' * 400 + ', 1]'", "'{}'", "'[1]'"])
-def test_a_score_that_is_no_two_numbers_is_told(write_task: WriteTask, answer: str) -> None:
+def test_a_score_that_is_no_two_numbers_is_told(write_task, answer):
     code = f"""
         import sys, types
 
@@ -200,9 +194,7 @@ def test_a_score_that_is_no_two_numbers_is_told(write_task: WriteTask, answer: s
         ("def draw(nonce): raise ValueError('no luck')", "no luck"),
     ],
 )
-def test_a_draw_that_fails_is_told_in_a_sentence(
-    write_task: WriteTask, code: str, told: str
-) -> None:
+def test_a_draw_that_fails_is_told_in_a_sentence(write_task, code, told):
     with (
         TaskBox(write_task(code)) as task,
         pytest.raises(TaskError, match="the task's module failed") as caught,
@@ -211,9 +203,7 @@ def test_a_draw_that_fails_is_told_in_a_sentence(
     assert told in str(caught.value)
 
 
-def test_a_draw_beyond_its_limit_is_refused_before_it_is_read(
-    write_task: WriteTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draw_beyond_its_limit_is_refused_before_it_is_read(write_task, monkeypatch):
     task = TaskConversation()
     task.expected = FrameType.DRAWN
     with pytest.raises(
@@ -227,9 +217,7 @@ def test_a_draw_beyond_its_limit_is_refused_before_it_is_read(
         box.draw(b"nonce", facts={}, target=1.0)
 
 
-def test_a_task_that_gives_no_answer_is_told(
-    write_task: WriteTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_gives_no_answer_is_told(write_task, monkeypatch):
     module = write_task("import time\n\ndef draw(nonce):\n    time.sleep(60)\n")
 
     with TaskBox(module) as task:
@@ -238,7 +226,7 @@ def test_a_task_that_gives_no_answer_is_told(
             task.draw(bytes(32), facts={}, target=1)
 
 
-def test_a_task_whose_box_something_outside_kills_is_not_blamed(write_task: WriteTask) -> None:
+def test_a_task_whose_box_something_outside_kills_is_not_blamed(write_task):
     with TaskBox(write_task("")) as task:
         task.draw(bytes(32), facts={}, target=1)  # Before its start is over it would outlive this.
         kill_boxes()

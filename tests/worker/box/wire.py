@@ -5,7 +5,7 @@ import socket
 import struct
 
 
-def channel() -> socket.socket:
+def channel():
     """The runner's end of the channel."""
     for number in range(3, 64):
         try:
@@ -17,7 +17,7 @@ def channel() -> socket.socket:
     raise OSError("no channel")
 
 
-def frame(kind: int, sequence: int, body: bytes = b"", *, length: int | None = None) -> bytes:
+def frame(kind, sequence, body=b"", *, length=None):
     """A frame; `length` is the length that it states. In `train` the sequence is at 2."""
     stated = len(body) if length is None else length
     return struct.pack("<4sBIQ", b"FLE1", kind, sequence, stated) + body

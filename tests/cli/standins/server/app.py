@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,7 +37,7 @@ STREAM = "".join(
 )
 
 
-def answer(method: str, path: str, headers: dict[bytes, bytes]) -> Any:
+def answer(method, path, headers):
     """The document for a request, text for a stream, None for nothing there."""
     role = headers.get(b"authorization", b"").decode().removeprefix("Bearer fl_")
     documents = {
@@ -56,11 +55,7 @@ def answer(method: str, path: str, headers: dict[bytes, bytes]) -> Any:
     return documents.get(f"{method} {path}")
 
 
-async def app(
-    scope: dict[str, Any],
-    receive: Callable[[], Awaitable[dict[str, Any]]],
-    send: Callable[[dict[str, Any]], Awaitable[None]],
-) -> None:
+async def app(scope, receive, send):
     """Answer one request."""
     if scope["type"] == "lifespan":
         for step in ("startup", "shutdown"):
