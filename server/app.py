@@ -48,7 +48,7 @@ from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
-from server.pages import console_import, docs, submit
+from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
@@ -277,7 +277,6 @@ def _add_limits(app: FastAPI, services: Services) -> None:
             f"{API}/submissions",
             f"{API}/benchmarks",
             submit.ADDRESS,
-            console_import.ADDRESS,
         ),
         note_full=lambda name: metrics.shed.labels(name).inc(),
     )

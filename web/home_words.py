@@ -109,7 +109,6 @@ CONSOLE = (
             ("submissions", "/console/submissions", "List"),
             ("verify", "/console/verify", "Verify"),
             ("duels", "/console/duels", "Duels"),
-            ("import", "/console/import", "Import"),
         ),
     ),
     (

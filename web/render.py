@@ -79,7 +79,6 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   submissions.html    as submissions.html
   benchmarks.html     benchmarks (id, title, version, entries, is_added), chosen (one or None),
                       problems (of the files)
-  import.html         plan (None, or an ArchiveImport with is_over, counts, benchmarks, address)
   rescore.html        benchmarks, batch (RescoreView or None)
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
@@ -93,8 +92,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   prices.html         prices
   quotas.html         quotas (QuotaList), chosen (QuotaView or None)
   phases.html         benchmarks (id, title, phases), chosen (None, or such a one with its history)
-  audit.html          rows (of the latest record of each, and words, first_id, count and records of
-                      an import), actions, filters, head, older (address of the next page or None)
+  audit.html          rows, actions, filters, head, older (address of the next page or None)
   tokens.html         tokens, own_token, roles (that may be given), filters, may_change
   invitations.html    links (InvitationView), roles, organisations, may_change
   users.html          users (UserView), organisations, roles, filters, next_page (an address or

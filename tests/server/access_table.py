@@ -185,10 +185,6 @@ CONSOLE = {
     "GET /console/submissions": ORGANISERS_PAGE,
     "GET /console/benchmarks": ORGANISERS_PAGE,
     "POST /console/benchmarks": ORGANISERS,
-    "GET /console/import": ORGANISERS_PAGE,
-    "POST /console/import": ORGANISERS,
-    "GET /console/import/{import_code}": "s 33443 sss s",  # an import is its organiser's
-    "POST /console/import/{import_code}": ORGANISERS,
     "GET /console/rescore": ORGANISERS_PAGE,
     "POST /console/rescore": ORGANISERS,
     "GET /console/verify": ORGANISERS_PAGE,

@@ -125,7 +125,6 @@ def named(replay, client, olivia, make_token, make_report, submit, digits_submis
         "calibration_id": ask("/calibrations", calibration),
         "token_id": ask("/tokens", {"user": "alice", "role": "submitter"}),
         "invitation_id": ask("/invitations", {}),
-        "import_code": "none",
         "name": "walter-1",
         "user_name": "walter-1",
         "kind": "user",

@@ -442,7 +442,7 @@ def test_an_empty_server_says_how_to_begin(client):
     page = client.get("/").text
     words = words_of(page)
 
-    for address in ("/submit", "/console/import", "/docs/start"):
+    for address in ("/submit", "/docs/importing", "/docs/start"):
         assert f'href="{address}"' in page
     assert "finishline up --demo" in words
     assert "No replays running." in words

@@ -1,6 +1,5 @@
 """A server with something on every page, on a port that a browser can visit."""
 
-import io
 import threading
 from dataclasses import asdict, replace
 
@@ -12,9 +11,6 @@ from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
 from server.base.database import utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
-from server.people.dependencies import Caller
-from server.submissions.imports import keep_import
-from tests.server.test_console_import import TREE, zipped
 from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -138,7 +134,6 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
     link = client.post("/api/v1/invitations", json={}, headers=ada.headers).json()["link"]
     return packages | {
         "code": link.rpartition("/")[2],
-        "import_code": planned_import(client),
         "webhook_id": hook_id,
         "confirm_token": mail_token(client, "m-1", "confirm"),
         "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),
@@ -159,15 +154,6 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
         "accelerator": "CPU",
         "user_name": person["name"],
     }
-
-
-def planned_import(client):
-    """Code of an import that ada has chosen, with a result that has problems and one left out."""
-    services = services_of(client)
-    with services.database.read() as session:
-        user_id = session.scalars(select(User.id).where(User.name == "ada")).one()
-    caller = Caller(user_id=user_id, token_id=0, name="ada", role="admin")
-    return keep_import(services, caller, io.BytesIO(zipped(TREE))).code
 
 
 def mail_token(client, name, purpose):

@@ -142,11 +142,6 @@ def test_pages_say_without_scripts_what_they_say_with_them(browser, site, filled
     page.goto(f"{site}/console/sign-in")
     page.fill("#f-token", ada.secret)
     page.press("#f-token", "Enter")
-    page.goto(f"{site}/console/import")
-    assert [page.locator(f"#f-{name}").is_visible() for name in ("archive", "folder")] == [
-        True,
-        False,
-    ]
     page.goto(f"{site}/console/decide/{filled['rerun']}")
     page.fill("[name=reason]", "the worker was quiet")
     page.get_by_role("button", name="Keep").click()

@@ -7,7 +7,6 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import expect
 
 from tests.server.browser.test_every_page import RUN_AXE, tab_to
-from tests.server.test_console_import import DAWNBENCH_COMMIT, TREE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 FILES = "#f-files"
@@ -90,27 +89,6 @@ def test_a_dropped_folder_is_checked_and_sent(browser, address, digits_submissio
     page.get_by_role("button", name="Send").click()
     page.wait_for_url("**/submissions/*")
     expect(page.locator("h1")).to_contain_text("alice")
-    context.close()
-
-
-def test_a_dropped_checkout_is_planned_and_imported(browser, address, olivia, tmp_path):
-    git = {".git/HEAD": "ref: refs/heads/main", ".git/refs/heads/main": DAWNBENCH_COMMIT}
-    for name, content in (TREE | {f"repo/{name}": text for name, text in git.items()}).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{address}/console/sign-in?next=/console/import")
-    page.fill("#f-token", olivia.secret)
-    page.press("#f-token", "Enter")
-    page.wait_for_url("**/console/import")
-
-    drag(page, tmp_path / "repo")
-    expect(page.locator(".drop")).to_contain_text("6 files, ")
-    page.get_by_role("button", name="Read the plan").click()
-    expect(page.locator(".lead")).to_contain_text(f"Source: DAWNBench at {DAWNBENCH_COMMIT}")
-    page.get_by_role("button", name="Import 3 results").click()
-    expect(page.locator(".tiles")).to_contain_text("imported 2 refused 1", use_inner_text=True)
     context.close()
 
 
