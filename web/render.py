@@ -34,8 +34,7 @@ submissions.html   rows, filters, is_filtered, older and newest (addresses of ot
                    benchmarks (ids), address
 verifications.html as submissions.html
 search.html        words, groups (names with addresses by heading), near (names)
-install.html       site (an address), wheel (its name, content and SHA-256), members (whether they
-                   alone read this server), source (an address or None), commit (or None)
+install.html       site (an address), source (an address or None), commit (or None)
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 round.html         family (Family), benchmarks (BenchmarkViews), matrix (Matrix), divisions,

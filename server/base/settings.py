@@ -120,7 +120,7 @@ class Settings(BaseSettings):
     public_url: str | None = None
     # In /.well-known/security.txt: an address for reports of weaknesses.
     security_contact: str | None = Field(default=None, pattern=r"^(mailto:|https://|tel:)\S+$")
-    # On /install: where the source of this server is; else as its distribution says.
+    # On /install: where the source of this server is.
     source_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
     # The private key that proofs are signed with; beside the artifacts if it is not named.
     signing_key: Path | None = None

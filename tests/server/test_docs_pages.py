@@ -149,6 +149,15 @@ def address(benchmark):
     return f"/api/v1/benchmarks/{benchmark}/convergence"
 
 
+def test_installing_takes_two_commands(settings):
+    known = settings.model_copy(update={"source_url": "https://code.example/finishline"})
+    with TestClient(create_app(known, dispatch=False)) as client:
+        page = client.get("/install").text
+
+    assert "pip install finishline-tta\nfinishline login http://testserver</code>" in page
+    assert 'href="https://code.example/finishline"' in page
+
+
 def test_points_of_mlperf_are_those_of_its_checker(client, offer_archive):
     offer_archive("mlperf-v5.1-llama31_405b")
     view = client.get(address("mlperf-v5.1-llama31_405b")).json()

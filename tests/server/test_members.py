@@ -135,16 +135,6 @@ def test_no_address_tells_a_stranger_anything_and_members_read_as_they_do_elsewh
     assert read > 100
 
 
-def test_members_are_shown_how_to_fetch_the_command_with_their_token(client, alice):
-    page = client.get("/install", headers=alice.headers).text
-    (name,) = set(re.findall(r"finishline_tta-[\w.]+-py3-none-any\.whl", page))
-
-    assert "pip install http" not in page  # It sends no token.
-    assert f"pip install ./{name}\n" in page
-    assert f'Bearer $FINISHLINE_TOKEN" http://testserver/install/{name}\n' in page
-    assert client.get(f"/install/{name}", headers=alice.headers).content.startswith(b"PK")
-
-
 def test_pages_lead_to_the_sign_in_and_everything_else_is_401(client, replay, alice):
     for page in ("/", "/benchmarks/digits", f"/submissions/{replay.submission_id}", "/docs/api"):
         answer = client.get(page, headers={"Accept": "text/html"}, follow_redirects=False)
@@ -152,7 +142,7 @@ def test_pages_lead_to_the_sign_in_and_everything_else_is_401(client, replay, al
     for other in (
         "/feed.atom", "/openapi.json", "/metrics", "/api/v1/benchmarks", "/api/v1/prices.csv",
         "/benchmarks/digits/card.png", f"/submissions/{replay.submission_id}/badge.svg",
-        "/benchmarks/digits/charts/runs", "/docs/images/none.png", "/install/none.whl",
+        "/benchmarks/digits/charts/runs", "/docs/images/none.png",
         f"/api/v1/verifications/{replay.verification_id}/proof",
         f"/api/v1/verifications/{replay.verification_id}/events",
     ):  # fmt: skip
