@@ -33,9 +33,8 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
     wants_page = "text/html" in request.headers.get("accept", "")
     try:
         query = PageQuery.model_validate(typed)
-        site = services.settings.public_url or ""
         return answer_board(
-            services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query, site)
+            services, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
         )
     except REFUSALS as error:
         if wants_page:
@@ -46,10 +45,10 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
         raise
 
 
-def _page(session: Session, benchmark: Benchmark, query: BoardQuery, site: str) -> Encoded:
+def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
     context = board_context(session, benchmark, query)
     board = context["board"]
-    page = render("benchmark.html", **context, site=site)
+    page = render("benchmark.html", **context)
     return Encoded(page.encode(), total=board["total"])
 
 

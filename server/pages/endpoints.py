@@ -4,7 +4,6 @@ from server.pages import (
     board_charts,
     boards,
     calibrations,
-    cards,
     challenges,
     compare,
     console_account,
@@ -50,7 +49,6 @@ from server.pages import (
 PAGES = (
     home,
     boards,
-    cards,
     # Before the charts of boards, whose addresses take any name.
     calibrations,
     board_charts,

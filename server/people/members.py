@@ -23,7 +23,7 @@ SECRETS = (b"authorization", b"cookie")
 OWN = frozenset({"/api/v1/me", "/api/v1/me/quota"})
 # A stranger who asks for something else than a page gets no redirect.
 NO_PAGE_UNDER = ("/api/", "/docs-assets/", METRICS)
-NO_PAGE_ENDS = (".atom", ".csv", ".json", ".md", ".parquet", ".png", ".svg", ".toml", ".txt")
+NO_PAGE_ENDS = (".atom", ".csv", ".json", ".md", ".parquet", ".svg", ".toml", ".txt")
 NO_PAGE_WITHIN = ("/charts/", "/docs/images/")
 
 

@@ -38,8 +38,6 @@ def test_the_wheels_hold_what_each_needs(wheels):
         "web/static/style.css": whole,
         "web/static/plotly-basic.min.js": whole,
         "web/static/plotly-LICENSE.txt": whole,
-        "web/fonts/DejaVuSans.ttf": whole,
-        "web/fonts/LICENSE.txt": whole,
         "migrations/env.py": whole,
         "migrations/script.py.mako": whole,
         "reference_models/digits.py": whole,

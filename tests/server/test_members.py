@@ -141,7 +141,7 @@ def test_pages_lead_to_the_sign_in_and_everything_else_is_401(client, replay, al
         assert answer.status_code == 303, page
     for other in (
         "/feed.atom", "/openapi.json", "/metrics", "/api/v1/benchmarks", "/api/v1/prices.csv",
-        "/benchmarks/digits/card.png", f"/submissions/{replay.submission_id}/badge.svg",
+        f"/submissions/{replay.submission_id}/badge.svg",
         "/benchmarks/digits/charts/runs", "/docs/images/none.png",
         f"/api/v1/verifications/{replay.verification_id}/proof",
         f"/api/v1/verifications/{replay.verification_id}/events",
