@@ -44,7 +44,6 @@ results.html       kind (accelerator or submitter), name, results, most, benchma
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
                    pick (board entries), ranks, rows, most; with a comparison benchmark
 calibrations.html  boards (id, title, calibrations with "judges"), chosen (id and title, or None)
-precision.html     benchmark, precision
 calibration.html   calibration, comparison, benchmark, judging (an id or None), others
 verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)

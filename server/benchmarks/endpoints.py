@@ -4,12 +4,11 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from finishline.api.benchmarks import BenchmarkList, BenchmarkView, ConvergenceView, PrecisionView
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView, ConvergenceView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.phase_queries import all_current_phases, current_phases
-from server.benchmarks.precision import precision_view
 from server.benchmarks.queries import (
     NO_SUBMISSIONS,
     count_submissions,
@@ -79,11 +78,3 @@ def get_convergence(benchmark_id: str, services: ServicesDep) -> ConvergenceView
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
         return convergence_view(session, benchmark)
-
-
-@router.get("/benchmarks/{benchmark_id}/precision")
-def get_precision(benchmark_id: str, services: ServicesDep) -> PrecisionView:
-    """Read epochs and seconds to the target of the reference, by the precision it trains in."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return precision_view(session, benchmark)

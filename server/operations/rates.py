@@ -47,7 +47,7 @@ WORKER_UNDER = "/api/v1/attempts/"
 JOIN = "/join/"
 # Reads of many rows, and those that draw, compress or sign.
 EXPENSIVE_ENDS = (
-    *("/proof", "/runs.json", ".csv", ".parquet", "/convergence", "/precision"),
+    *("/proof", "/runs.json", ".csv", ".parquet", "/convergence"),
     *("/compare", "/preview", "/log.json", "/ideas"),
 )
 EXPENSIVE_WITHIN = "/charts/"

@@ -1,4 +1,4 @@
-"""Pages of a benchmark's calibrations, and of its reference by batch size and precision."""
+"""Pages of a benchmark's calibrations, and of its reference by batch size."""
 
 from typing import Annotated
 
@@ -11,7 +11,6 @@ from server.base.models import Calibration
 from server.base.services import Services, ServicesDep
 from server.benchmarks import calibrations as queries
 from server.benchmarks.convergence import convergence_view
-from server.benchmarks.precision import precision_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
@@ -121,17 +120,4 @@ def convergence_page(benchmark_id: str, services: ServicesDep) -> str:
         "convergence.html",
         benchmark=shown.model_dump(mode="json"),
         convergence=convergence.model_dump(mode="json"),
-    )
-
-
-@router.get("/benchmarks/{benchmark_id}/precision", response_class=HTMLResponse)
-def precision_page(benchmark_id: str, services: ServicesDep) -> str:
-    """Epochs and seconds to the target by precision."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        precision = precision_view(session, benchmark)
-    return render(
-        "precision.html",
-        benchmark=benchmark_view(benchmark).model_dump(mode="json"),
-        precision=precision.model_dump(mode="json"),
     )

@@ -69,7 +69,6 @@ API = {
     "GET /api/v1/benchmarks/{benchmark_id}/convergence": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/files/{name}": NO_FILE,
     "GET /api/v1/benchmarks/{benchmark_id}/phases": PUBLIC,
-    "GET /api/v1/benchmarks/{benchmark_id}/precision": PUBLIC,
     "POST /api/v1/benchmarks/{benchmark_id}/phases": ORGANISERS,
     "GET /api/v1/benchmarks/{benchmark_id}/records": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/ideas": PUBLIC,

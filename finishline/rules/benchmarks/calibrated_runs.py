@@ -22,12 +22,11 @@ def crossing_epochs(
     curves: Curves, target: QualityTarget, reach: ReachRule, *, fractional: bool
 ) -> tuple[float, ...]:
     """Epochs to the target of the calibrated runs that reached it."""
-    found = (find_crossing(as_evaluations(curve), target, reach) for curve in curves)
+    found = (find_crossing(_evaluation_each_epoch(curve), target, reach) for curve in curves)
     return tuple((c.fraction if fractional else c.epoch) for c in found if c is not None)
 
 
-def as_evaluations(qualities: Sequence[float]) -> list[Evaluation]:
-    """A calibrated curve as evaluations, which it has after each epoch."""
+def _evaluation_each_epoch(qualities: Sequence[float]) -> list[Evaluation]:
     return [Evaluation(float(epoch), 0.0, quality) for epoch, quality in enumerate(qualities, 1)]
 
 
