@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test test-firefox test-client test-integrations test-vision lint audit format bench proofs chaos course clean
+.PHONY: help install pictures wheels run test nightly test-firefox test-client test-integrations test-vision lint audit format bench proofs chaos course clean
 
 VENV := .venv
 comma := ,
@@ -21,6 +21,11 @@ ROOMS := finishline migrations reference_models server web worker
 PROGRAMS := board_reads box box_clock digits dispatch export_rate harness_cost hellos import_rate overload \
 	score_archives server_start submission_writes teacher verdict_power
 VISION_STAMP := $(VISION_VENV)/.installed
+# Threads of torch wait for each other in circles where processes share the processors. A test commits
+# a dozen times, so its files lie in memory where there is such a folder.
+PYTEST = folder=$$(mktemp -d /dev/shm/finishline-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --basetemp="$$folder/tests"
+SIDE_BY_SIDE = -n 3 --dist loadgroup --no-loadscope-reorder --durations=10
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -53,11 +58,14 @@ wheels: $(STAMP)  ## build both distributions, wheels into dist/
 run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict; DEMO=season: training packages)
 	@$(BIN)/finishline up --demo $(DEMO) $(if $(filter 1 true yes,$(ONCE)),--once)
 
-test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse" for some of them)
-	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
+test: $(STAMP)  ## run the tests of every change (ARGS="tests/cli -k sse" for some of them)
+	@$(PYTEST) $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE))
+
+nightly: $(STAMP)  ## run the tests of every night: processes, chaos, wheels, PostgreSQL, Firefox
+	@$(PYTEST) -m nightly $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE))
 
 test-firefox: $(STAMP)  ## walk the main pages in a headless Firefox (firefox-esr, or FINISHLINE_FIREFOX)
-	@$(BIN)/python -m pytest tests/server/browser/test_firefox.py $(ARGS)
+	@$(BIN)/python -m pytest -m nightly tests/server/browser/test_firefox.py $(ARGS)
 
 # torchvision must be of the same build as torch, so the pair has an environment of its own.
 $(VISION_STAMP): $(PROJECTS) | $(STAMP)
@@ -66,7 +74,7 @@ $(VISION_STAMP): $(PROJECTS) | $(STAMP)
 	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		$$(grep -oE '"torch(vision)?>=[^"]*"' pyproject.toml | sort -u | tr -d '"')
 	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		$(EDITABLE) ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3"
+		$(EDITABLE) ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3" "pytest-xdist>=3.8,<4"
 	@touch $(VISION_STAMP)
 
 test-vision: $(VISION_STAMP)  ## run the tests of the ImageNet reference, which need torchvision
@@ -89,7 +97,7 @@ test-client: $(STAMP)  ## make a client by openapi-python-client, and submit wit
 	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		"openapi-python-client>=0.29.1,<0.30"; }
 	FINISHLINE_CLIENT_GENERATOR=$(CURDIR)/$(CLIENT_VENV)/bin/openapi-python-client \
-		$(BIN)/python -m pytest tests/server/browser/test_generated_client.py $(ARGS)
+		$(BIN)/python -m pytest -m "" tests/server/browser/test_generated_client.py $(ARGS)
 
 lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff check .
@@ -113,12 +121,12 @@ bench: $(STAMP)  ## measure what the server and the worker cost
 	if [ -n "$$missed" ]; then echo "Below its bar, or not measured:$$missed" >&2; exit 1; fi
 
 proofs: $(STAMP)  ## check 100 real and 100 tampered proofs in Python, Node and Chromium
-	FINISHLINE_PROOFS=100 $(BIN)/python -m pytest -s tests/server/browser/test_proof_verifier.py $(ARGS)
+	FINISHLINE_PROOFS=100 $(BIN)/python -m pytest -m "" -s tests/server/browser/test_proof_verifier.py $(ARGS)
 
 chaos: $(STAMP)  ## 200 faults on 60 verifications with real training, 15 of packages: all must end well
 	FINISHLINE_CHAOS_FAULTS=200 FINISHLINE_CHAOS_VERIFICATIONS=60 FINISHLINE_CHAOS_PACKAGES=15 \
 		FINISHLINE_CHAOS_WORKERS=4 FINISHLINE_CHAOS_REFERENCE=digits \
-		$(BIN)/python -m pytest tests/chaos $(ARGS)
+		$(BIN)/python -m pytest -m nightly tests/chaos $(ARGS)
 
 course: $(STAMP)  ## 200 students on one box: 400 packages, of which 40 cheat (ARGS="--students 20 --cheats 30")
 	$(BIN)/python -m tests.course.walk $(ARGS)

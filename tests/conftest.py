@@ -28,8 +28,8 @@ from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-# What the files say whose tests may start processes: the marker, or a fixture that has it.
-NAMES_PROCESSES = ("mark.processes", "both_databases", "empty_database")
+# Fixtures of the session that take seconds to make: one process makes each, and its tests use it.
+COSTLY = ("stack", "browser", "postgresql", "trained")
 OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
@@ -49,26 +49,22 @@ def pytest_configure(config):
     settings.load_profile("finishline")
 
 
-@cache
-def names_processes(path):
-    """Whether a file of tests can have one that starts processes."""
-    return any(name in path.read_text() for name in NAMES_PROCESSES)
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Import no file for the tests of processes that has none of them."""
-    if config.option.markexpr != "processes" or collection_path.suffix != ".py":
-        return None
-    return None if names_processes(collection_path) else True
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let no test of processes be overlooked: the other lanes have seen its file."""
-    unnamed = {i.path for i in items if i.get_closest_marker("processes") is not None}
-    unnamed = {path for path in unnamed if not names_processes(path)}
-    if unnamed:
-        raise pytest.UsageError(f"name one of {NAMES_PROCESSES} in {sorted(map(str, unnamed))}")
+    """Give each file to one process, and what needs one costly server, browser or training too.
+
+    The costly ones start first: they wait for other programs most of the time.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in COSTLY)
+
+
+def group_of(item):
+    """The name of the tests that run in one process with this one."""
+    callspec = getattr(item, "callspec", None)
+    names = {*item.fixturenames, *(map(str, callspec.params.values()) if callspec else ())}
+    return next((name for name in COSTLY if name in names), str(item.path))
 
 
 def pytest_collection_finish():

@@ -47,7 +47,7 @@ OPEN_AT_ONCE = 4
 # Each measured package is trained beside the reference, which takes longest of all.
 SPEED_UPS = 2
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.support.processes import wait_for
 # After so long Redis gives a message that was not acknowledged to the next worker.
 VISIBILITY_SECONDS = 1
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ with lock_var(VarPaths(Path(sys.argv[1])), url="http://127.0.0.1:8123"):
 """
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
@@ -273,7 +273,7 @@ def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path):
     assert address.url == f"redis://127.0.0.1:{address.port}/0"
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_broker_of_the_machine_is_taken_then_one_in_python_and_without_any_that_is_said(
     tmp_path, monkeypatch
 ):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 NAMES = ("BENCHMARK", "OUT", "RUN", "SEED", "TICKET")
 TRAIN = """
 import json, os, pathlib, time

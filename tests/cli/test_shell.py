@@ -36,7 +36,7 @@ def complete_in_bash(*words):
     return offered
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -95,7 +95,7 @@ def on_terminal(*arguments, **settings):
     return written
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("check", "nowhere"), ("chekc",), ("run", "--help"), ("check",)]
 )

@@ -11,7 +11,7 @@ from worker import scaling
 from worker.scaling import Scaling, fit_all_reduce
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 
 def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce():

@@ -16,7 +16,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.training import Training, train_reference
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 
 @dataclass(frozen=True)

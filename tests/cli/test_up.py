@@ -21,7 +21,7 @@ from finishline.cli.up.lifecycle import Phase
 from finishline.cli.up.supervisor import Service
 from tests.support.processes import asking
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 STANDINS = Path(__file__).with_name("standins")
 

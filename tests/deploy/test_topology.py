@@ -12,7 +12,7 @@ import redis
 from tests.deploy.topology import BUCKET, Topology
 from tests.support.processes import asking
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

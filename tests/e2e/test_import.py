@@ -13,7 +13,7 @@ from finishline.rules.archive.files import KNOWN_SOURCES
 from tests.support.admin import run_admin
 from tests.support.processes import asking, free_port, stop, wait_for
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]
 
 
 BOARDS = (

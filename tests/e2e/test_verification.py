@@ -16,7 +16,7 @@ from tests.e2e.conftest import run_cli
 from tests.server.conftest import build_log
 from tests.support.processes import asking, wait_for
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 def claim_fewer_epochs(folder, *, share):

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import copy_distribution, run_pip
 from tests.support.processes import asking
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 LARGEST_MB = 60
 MEASURED_OR_NOT = (0, 3)
 SENTENCE = "install it with `pip install 'finishline-tta[stats]'`"

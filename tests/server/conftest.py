@@ -132,7 +132,7 @@ def migrated_postgresql(postgresql):
         yield str(database.url.database)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def empty_database(request, tmp_path):
     """A database of either kind, for a test of one migration to bring to where it begins."""
     if request.param == "sqlite":

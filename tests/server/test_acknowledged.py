@@ -12,7 +12,7 @@ from server.base.viewer import ORGANISER
 from tests.support.databases import set_back
 from tests.support.submitters import ServerProcess, Submitters
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 KILLS = 2
 BETWEEN = 12

@@ -383,7 +383,7 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
     assert line.exc_info is None
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
     postgresql_url, settings, digits_submission, monkeypatch
 ):

@@ -41,13 +41,18 @@ from tests.server.test_cross_checks import (  # noqa: F401  fixtures
 )
 from tests.support.both_databases import (
     ON_POSTGRESQL,
-    database_url,  # noqa: F401
     wait_until_blocked,
 )
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request):
+    """A migrated database of either kind, with every change: locks differ."""
+    return request.getfixturevalue(f"{request.param}_url")
 
 
 def at_once(*calls):
@@ -244,7 +249,6 @@ def test_the_same_events_posted_at_once_are_stored_once(replay, row_counts):
     assert row_counts()["replay_events"] == 50
 
 
-@pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submission(
     replay, client, database, olivia, make_report
@@ -266,7 +270,6 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
     assert replay.status() == reported.result().json()["outcome"] == "verified"
 
 
-@pytest.mark.processes
 @ON_POSTGRESQL
 def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
     replay, digits_submission, submit, client, database, bob, olivia, make_report
@@ -296,7 +299,6 @@ def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
     assert "those of run" in next(each.text for each in answers if each.status_code == 422)
 
 
-@pytest.mark.processes
 @ON_POSTGRESQL
 def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_order(
     replay, workers, train, database, make_report
@@ -340,7 +342,6 @@ def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_orde
     assert held(database) == ["carl-1"]
 
 
-@pytest.mark.processes
 @ON_POSTGRESQL
 def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_the_others_board(
     replay, workers, train, digits_submission, submit, client, database, olivia
@@ -370,7 +371,6 @@ def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_t
     assert (replay.view()["state"], replay.view()["outcome"]) == ("done", "inconclusive")
 
 
-@pytest.mark.processes
 @ON_POSTGRESQL
 def test_an_erasure_waits_for_a_board_before_it_changes_a_name(
     replay, client, database, alice, ada

@@ -15,7 +15,7 @@ from finishline.rules.verification.messages import queue_of
 from server.base.broker import Broker
 from tests.support.processes import redis_answers, stop, wait_for
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

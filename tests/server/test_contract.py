@@ -23,7 +23,7 @@ phases.fuzzing.enabled = false
 # Made-up requests, requests one after the other and the limits of every field come every night: so
 # many of each. For each change the examples of the document are sent.
 EXAMPLES = int(os.environ.get("FINISHLINE_CONTRACT_EXAMPLES", "0"))
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600 if EXAMPLES else 900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600 if EXAMPLES else 900)]
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later():
     assert seconds < LIMIT_SECONDS
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_server_process_answers_soon_and_stops_when_told(settings):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -262,7 +262,7 @@ def test_a_moment_is_of_the_day_it_is_in_utc(answered):
     assert read.isoformat() == "2026-03-01T23:30:00+00:00"
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url):
     database = Database(postgresql_url)
     with database.write() as session:
@@ -274,7 +274,7 @@ def test_a_postgresql_of_another_timezone_answers_in_utc(postgresql_url):
     database.close()
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(
     postgresql_url, monkeypatch
 ):

@@ -151,7 +151,7 @@ def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(client, invi
 
 @pytest.mark.parametrize(
     "database_url",
-    ["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)],
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)],
     indirect=True,
 )
 def test_a_link_for_one_is_used_by_one_of_two_at_once(client, invite, database):

@@ -14,7 +14,7 @@ from tests.support.processes import asking, free_port, wait_for
 from tests.support.streams import stream_report
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
-pytestmark = [pytest.mark.browser, pytest.mark.processes]
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 

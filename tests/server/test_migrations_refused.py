@@ -36,7 +36,7 @@ def upgrade() -> None:
 '''
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def database(request):
     """A migrated database."""
     opened = Database(request.getfixturevalue(f"{request.param}_url"))
@@ -101,7 +101,7 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(empty_database
     assert current_revision(database) == head
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url):
     head = known_revisions(Database(empty_postgresql_url))[0]
     both = [migrating(empty_postgresql_url) for _ in range(2)]
@@ -111,7 +111,7 @@ def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url):
         assert json.loads(printed) == {"revision": head}
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_migration_that_comes_amid_another_waits_before_it_looks_for_tables_to_back_up(
     empty_postgresql_url,
 ):

@@ -271,7 +271,7 @@ def verify(client, olivia):
     return ask
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @ON_POSTGRESQL
 def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
     submission_id, database, verify, settings, benchmarks_dir, tmp_path, rescore
@@ -290,7 +290,7 @@ def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
     assert "being verified" in summary["failed"][0]["error"]
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @ON_POSTGRESQL
 def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_moment(
     submission_id, database, verify, settings, benchmarks_dir, tmp_path

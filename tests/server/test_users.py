@@ -13,7 +13,7 @@ ME = "/api/v1/me"
 
 on_both_databases = pytest.mark.parametrize(
     "database_url",
-    ["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)],
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)],
     indirect=True,
 )
 

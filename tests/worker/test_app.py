@@ -144,7 +144,7 @@ def send(broker_url):
     app.close()
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_worker_takes_one_job_after_the_other(start_worker, send, fake_server, make_job):
     worker = start_worker(measure="all")
     send(make_job("climb"))
@@ -191,7 +191,7 @@ def garbage(job):
     ]
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_garbage_is_dropped_and_logged_and_the_worker_lives(
     start_worker, send, fake_server, make_job, broker_url, tmp_path
 ):
@@ -209,7 +209,7 @@ def test_garbage_is_dropped_and_logged_and_the_worker_lives(
     assert log.count("a message that is no replay job was dropped") == len(lines)
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_an_account_of_its_own_is_all_that_a_worker_needs(
     start_worker, send, fake_server, make_job, broker_url
 ):
@@ -225,7 +225,7 @@ def test_an_account_of_its_own_is_all_that_a_worker_needs(
         assert broker.acl_log() == []
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_wrong_token_ends_the_worker_with_a_sentence(start_worker, fake_server, tmp_path, status):
     fake_server.answers["hello"] = [(status, {"detail": "This token is not known"})]
@@ -239,7 +239,7 @@ def test_a_wrong_token_ends_the_worker_with_a_sentence(start_worker, fake_server
     assert "It was revoked" in (tmp_path / "worker-1.log").read_text()
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_sigterm_ends_the_training_at_once_and_reports_it(
     start_worker, send, fake_server, make_job
 ):
@@ -254,7 +254,7 @@ def test_sigterm_ends_the_training_at_once_and_reports_it(
     assert report["failure"]["code"] == "worker_stopped"
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
     start_worker, send, fake_server, make_job, monkeypatch
 ):
@@ -285,7 +285,7 @@ def work(fake_server, make_job, monkeypatch):
     return offer
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_worker_that_pulls_makes_its_attempts_and_ends_once_it_is_idle(
     start_worker, work, fake_server
 ):
@@ -297,7 +297,7 @@ def test_a_worker_that_pulls_makes_its_attempts_and_ends_once_it_is_idle(
     assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.parametrize("pulls", [True, False])
 def test_a_worker_ends_after_as_many_attempts_as_it_may_make(
     pulls, start_worker, work, send, fake_server, make_job
@@ -317,7 +317,7 @@ def test_a_worker_ends_after_as_many_attempts_as_it_may_make(
     assert len(fake_server.bodies("report")) == 1
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_sigterm_ends_a_worker_that_pulls_as_any_other(start_worker, work, fake_server):
     work("hang")
     worker = start_worker("--pull")
@@ -341,7 +341,7 @@ def test_a_limit_that_is_none_stops_the_start(options, capsys):
     assert options[0] in capsys.readouterr().err
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_message_is_gone_from_the_broker_when_its_worker_is_killed(
     start_worker, send, fake_server, make_job
 ):

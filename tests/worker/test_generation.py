@@ -161,7 +161,7 @@ def own(tmp_path):
     return str(path)
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_model_of_ones_own_answers_as_one_document(own, capfd):
     given = ["--model", f"{own}:own", "--scenario", "offline", "--requests", "3"]
     more = ["--batch-sizes", "2", "--output-tokens", "4", "--device", "cpu", "--json"]

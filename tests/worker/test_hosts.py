@@ -179,7 +179,7 @@ def start(arguments, *, name, url, tmp_path):
         )
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_lost_host_costs_the_attempt_and_the_worker_asks_again_once_it_is_back(
     fake_server, make_job, tmp_path

@@ -60,7 +60,7 @@ def small(tmp_path):
     return path
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_kernels_are_measured_as_one_document(small, capfd):
     given = ["--kernels", str(small), "--seconds", "0.1", "--device", "cpu"]
     assert main(["bench", *given, "--json"]) == 0

@@ -77,7 +77,7 @@ def test_multiply_adds_are_those_counted_by_hand(models, function, macs, backwar
         assert 2 * 2 * macs < counted <= 3.5 * 2 * macs
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
     out, table = tmp_path / "new" / "result.json", tmp_path / "rows.csv"
     arguments = ["--batch-sizes", "4", "--phase", "training", "--seconds", "0.2"]

@@ -71,7 +71,7 @@ def submitted(script, folder, url):
         job.stdout.close()
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("place", "names"), [(0, []), (1, ["slurm-4711", "node-2"])])
 def test_a_job_script_finishes_its_attempt_at_the_signal_and_ends(

@@ -11,7 +11,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from tests.server.browser.test_every_page import OVERFLOW, RULES_ON_COLOURS, RUN_AXE
 from tests.support.firefox import running_firefox
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.nightly, pytest.mark.timeout(300)]
 WIDTHS = (390, 1280)
 PUBLIC = (
     "/",

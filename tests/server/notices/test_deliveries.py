@@ -349,7 +349,7 @@ def _seconds_between(tried, waits):
     return (datetime.fromisoformat(waits["due_at"]) - latest).total_seconds()
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @on_sqlite
 def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(hooks, receiver, alice, settings):
     hook = hooks.make(alice, receiver.url)

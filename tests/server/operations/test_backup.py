@@ -88,7 +88,7 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tm
         assert check_server(services_of(second), files=True, proofs=True).faults == []
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 @on_sqlite
 def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
     served, another_postgresql_url, tmp_path, alice
@@ -304,7 +304,7 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
         assert check_server(empty, files=True, proofs=True).faults == []
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url):
     other = Database(another_postgresql_url)
     closing = threading.Timer(0.3, other.close)

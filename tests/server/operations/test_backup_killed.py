@@ -19,7 +19,7 @@ from tests.support.copies import answers, ids_in, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(look, monkeypatch)
     assert "database is read-only" in found(answer, "database")["detail"]
 
 
-@pytest.mark.processes
+@pytest.mark.nightly
 def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
     postgresql_url, settings, monkeypatch
 ):
