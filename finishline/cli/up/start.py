@@ -19,11 +19,10 @@ from finishline.cli.training import require_training_packages
 from finishline.cli.up.lifecycle import last_line
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from finishline.cli.up.services import (
-    STAND_IN,
     Plan,
+    broker_executable,
     choose_redis_address,
     read_token,
-    redis_executable,
     redis_service,
     server_service,
     url_of,
@@ -133,8 +132,7 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     if options.devices is not None:
         require_training_packages("up")
         workers = choose_workers(options.devices)
-    if redis_executable() is None:
-        screen.say(STAND_IN)
+    broker_executable()  # A machine without one is told before a folder is made.
     os.umask(0o077)
     paths = prepare_var(options.var)
     with lock_var(paths, url=url_of(options.host, options.port)):
