@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 CARD_NAMES = ("GPU-", "MIG-")
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A device by the `uuid` that CUDA or ROCm knows it by; `board` is that of its card."""
+    """A device by the `uuid` that CUDA_VISIBLE_DEVICES takes; `board` is that of its card."""
 
     uuid: str
     name: str
     board: str
-    vendor: Literal["nvidia", "amd"] = "nvidia"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Trouble of accelerators as their makers tell it: busy, uncorrected memory errors, slowed down.
+"""Trouble of accelerators as NVIDIA's tool tells it: busy, uncorrected memory errors, slowed down.
 
 Absent answers are none: a field that a driver or a card does not know says nothing about it.
 """
@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Sequence
 
 from finishline.accelerators import Accelerator
-from finishline.amd import amd_memory_bytes, amd_problems
 from finishline.devices import TOOL, TOOL_SECONDS, torch_platforms
 
 # Bits of clocks_event_reasons.active that slow a card down against its will.
@@ -21,16 +20,11 @@ SLOWED = {
     0x80: "by its power supply",
 }
 MIB = 2**20
-_BUILDS = {
-    "nvidia": ("cuda", "CUDA", "make install GPU=1"),
-    "amd": ("hip", "ROCm", "install a build of torch for ROCm"),
-}
+WITHOUT_CUDA = "torch is installed without CUDA and cannot use the accelerator: make install GPU=1"
 
 
 def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
     """Memory of whole cards by UUID; a slice's is not told."""
-    if found and found[0].vendor == "amd":
-        return amd_memory_bytes([each.uuid for each in found])
     rows = _ask("--query-gpu=uuid,memory.total")
     whole = {each.uuid for each in found}
     return {
@@ -43,10 +37,7 @@ def problems_of(found: Sequence[Accelerator]) -> list[str]:
     boards = {each.board: each.name for each in found}
     if not found:
         return []
-    vendor = found[0].vendor
-    if vendor == "amd":
-        return [*amd_problems(boards), *without_platform(vendor)]
-    return [*_busy(boards), *_errors(boards), *_slowed(boards), *without_platform(vendor)]
+    return [*_busy(boards), *_errors(boards), *_slowed(boards), *without_platform()]
 
 
 def _busy(boards: dict[str, str]) -> list[str]:
@@ -81,12 +72,11 @@ def _slowed(boards: dict[str, str]) -> list[str]:
     return found
 
 
-def without_platform(vendor: str) -> list[str]:
-    """Return the trouble of torch as it is installed with a maker's accelerators."""
-    platform, words, remedy = _BUILDS[vendor]
-    if importlib.util.find_spec("torch") is None or platform in torch_platforms():
+def without_platform() -> list[str]:
+    """Return the trouble of torch as it is installed with the accelerators that were found."""
+    if importlib.util.find_spec("torch") is None or torch_platforms():
         return []
-    return [f"torch is installed without {words} and cannot use the accelerator: {remedy}"]
+    return [WITHOUT_CUDA]
 
 
 def _ask(query: str) -> list[list[str]]:

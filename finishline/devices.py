@@ -1,8 +1,8 @@
-"""Accelerators of this host as their makers' tools list them, and the one that a training uses.
+"""Accelerators of this host, and the one that a training uses.
 
-A number such as that of cuda:1 counts those that CUDA_VISIBLE_DEVICES shows, in the order of their
-PCI slots; torch names AMD's alike, where ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show them.
-`finishline up` shows each of its workers one of them, by its UUID. No torch is loaded.
+NVIDIA's tool lists its accelerators. A number such as that of cuda:1 counts those that
+CUDA_VISIBLE_DEVICES shows, in the order of their PCI slots. A build of torch for ROCm lists AMD's,
+in a process of its own. `finishline up` shows each of its workers one accelerator.
 """
 
 import importlib.util
@@ -14,14 +14,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from finishline.accelerators import Accelerator, Devices, shown_of, unknown_in
-from finishline.amd import find_amd
 from finishline.rules.errors import RuleError
 
 TOOL = "nvidia-smi"
 TOOL_SECONDS = 10.0
+TORCH_SECONDS = 25.0
+TORCH_LIST = (
+    "import json, torch; "
+    "names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]; "
+    "print(json.dumps(names))"
+)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LISTED = re.compile(r"GPU (?P<number>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[\w-]+)\)")
 _PLATFORM = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*(.+)$", re.MULTILINE)
@@ -29,16 +35,8 @@ _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-
 
 
 def find_devices() -> Devices:
-    """The accelerators of this host that its variables show: those that torch is built for first.
-
-    Without any of one maker those of the other count: a build of torch may be a wrong one.
-    """
-    makers = [find_amd, find_nvidia] if "hip" in torch_platforms() else [find_nvidia, find_amd]
-    first = makers[0]()
-    other = Devices(()) if first.accelerators else makers[1]()
-    return (
-        other if other.accelerators else Devices(first.accelerators, first.problem or other.problem)
-    )
+    """The accelerators of this host that its variables show: AMD's for a torch for ROCm."""
+    return find_by_torch() if "hip" in torch_platforms() else find_nvidia()
 
 
 def torch_platforms() -> set[str]:
@@ -51,6 +49,23 @@ def torch_platforms() -> set[str]:
     except OSError:
         return set()
     return {name for name, version in _PLATFORM.findall(text) if version.strip() != "None"}
+
+
+@cache
+def find_by_torch() -> Devices:
+    """The accelerators that torch names; each has its number in place of a UUID."""
+    command = [sys.executable, "-c", TORCH_LIST]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=TORCH_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Devices((), f"torch gives no answer: {error}")
+    if answer.returncode:
+        said = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
+        return Devices((), f"torch lists none: {said[-1]}")
+    names = json.loads(answer.stdout)
+    return Devices(tuple(Accelerator(str(at), name, str(at)) for at, name in enumerate(names)))
 
 
 def find_nvidia() -> Devices:

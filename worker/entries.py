@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from finishline.accelerators import CARD_NAMES
 from finishline.client.transport import FinishlineError
 from finishline.devices import accelerators_of, find_devices
 from finishline.package_folder import package_folder
@@ -178,14 +179,14 @@ def open_entries(
 
 
 def gpus_of(host: Host) -> tuple[str, ...]:
-    """The GPU of a host's containers, by its UUID; bubblewrap's boxes and other makers' have none.
+    """The GPU of a host's containers, by its UUID; bubblewrap's boxes and AMD's have none.
 
     A number would count all GPUs of the host, and a device counts those that a variable shows.
     """
     if host.box != "oci" or not host.device.startswith("cuda"):
         return ()
     found = accelerators_of(host.device, find_devices().accelerators)[:1]
-    return tuple(each.uuid for each in found if each.vendor == "nvidia")
+    return tuple(each.uuid for each in found if each.uuid.startswith(CARD_NAMES))
 
 
 def _bytes(content: PackageContent) -> dict[str, bytes]:

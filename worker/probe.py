@@ -8,7 +8,6 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from finishline.amd import amd_facts
 from finishline.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
 from finishline.machine import hardware_class_of, memory_gib, processor_count, processor_name
 from finishline.rules.verification.messages import Node, WorkerSystem
@@ -140,8 +139,6 @@ def processor_power_limit(root: Path) -> str | None:
 def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
     """Driver, memory and power limit of a device's first accelerator by the driver's own tool."""
     found = accelerators_of(device, find_devices().accelerators)
-    if found and found[0].vendor == "amd":
-        return dict.fromkeys(ACCELERATOR_FIELDS) | amd_facts(found[0].uuid)
     said = _ask_driver(tuple(ACCELERATOR_FIELDS.values()), found[0].board) if found else []
     values = said if len(said) == len(ACCELERATOR_FIELDS) else [None] * len(ACCELERATOR_FIELDS)
     return dict(zip(ACCELERATOR_FIELDS, values, strict=True))

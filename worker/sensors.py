@@ -1,11 +1,10 @@
-"""Energy and clocks of this machine: the libraries of NVIDIA and AMD, and powercap of Linux."""
+"""Energy and clocks of this machine: NVIDIA's library, and powercap of Linux."""
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from finishline.amd import handles_of, number, open_library, read
 from finishline.devices import accelerators_of, find_devices
 from finishline.rules.scoring.utilisation import counted_since
 from worker.telemetry import Reading, Sensors
@@ -124,66 +123,6 @@ def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | Non
     return Nvml(library, handles) if handles else None
 
 
-class Amdsmi:
-    """AMD's accelerators, as one; see Nvml."""
-
-    source = "amdsmi"
-
-    def __init__(self, library: Any, handles: Sequence[Any]) -> None:
-        self._library = library
-        self._handles = handles
-
-    def energy_joules(self) -> float | None:
-        """The counters of all accelerators; each counts in microjoules times its resolution."""
-        counts = self._answers("amdsmi_get_energy_count")
-        return _scaled(_all([_microjoules(count) for count in counts]), MICRO, sum)
-
-    def read(self) -> Reading:
-        """Every other sensor at this moment."""
-        library = self._library
-        watts = ("current_socket_power", "average_socket_power")
-        clock = self._numbers("amdsmi_get_clock_info", ("clk",), library.AmdSmiClkType.GFX)
-        activity = self._numbers("amdsmi_get_gpu_activity", ("gfx_activity",))
-        celsius = self._answers(
-            "amdsmi_get_temp_metric",
-            library.AmdSmiTemperatureType.JUNCTION,
-            library.AmdSmiTemperatureMetric.CURRENT,
-        )
-        return Reading(
-            watts=_scaled(self._numbers("amdsmi_get_power_info", watts), 1.0, sum),
-            clock_mhz=_scaled(clock, 1.0, _mean),
-            celsius=_scaled(_all(celsius), 1.0, max),
-            utilisation_percent=_scaled(activity, 1.0, _mean),
-        )
-
-    def _answers(self, name: str, *arguments: Any) -> list[Any]:
-        return [read(self._library, name, handle, *arguments) for handle in self._handles]
-
-    def _numbers(self, name: str, fields: Sequence[str], *arguments: Any) -> list[float] | None:
-        return _all([number(each, *fields) for each in self._answers(name, *arguments)])
-
-
-def open_amdsmi(uuids: Sequence[str]) -> Amdsmi | None:
-    """The accelerators of these UUIDs; None without library, driver or one of them."""
-    try:
-        library = open_library()
-    except RuntimeError:
-        return None
-    handles = [] if library is None else handles_of(library, uuids)
-    return Amdsmi(library, handles) if handles and len(handles) == len(uuids) else None
-
-
-def _microjoules(count: Any) -> float | None:
-    steps, resolution = number(count, "energy_accumulator"), number(count, "counter_resolution")
-    return None if steps is None or not resolution else steps * resolution
-
-
-def _all(values: Sequence[float | None]) -> list[float] | None:
-    """The values, None if one is absent: a part of a sum is no sum."""
-    present = [value for value in values if value is not None]
-    return present if len(present) == len(values) else None
-
-
 def _library() -> Any | None:
     try:
         return importlib.import_module("pynvml")
@@ -209,6 +148,5 @@ def open_sensors(device: str) -> Sensors | None:
     """
     if device.startswith("cuda"):
         found = accelerators_of(device, find_devices().accelerators)
-        uuids = [each.uuid for each in found]
-        return open_amdsmi(uuids) if found and found[0].vendor == "amd" else open_nvml(uuids)
+        return open_nvml([each.uuid for each in found])
     return open_powercap()

@@ -15,7 +15,7 @@ from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay_screen import Target
 from finishline.device_health import without_platform
-from finishline.devices import accelerators_of, choose_device, find_devices
+from finishline.devices import choose_device, find_devices
 from finishline.machine import local_system
 from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -179,7 +179,7 @@ def require_device(device: str | None) -> None:
         ) from error
     if chosen == "cpu":
         return
-    for trouble in without_platform(accelerators_of(chosen, found.accelerators)[0].vendor):
+    for trouble in without_platform():
         raise CliError(
             f"--device {chosen}: {trouble}, or train on the processor with --device cpu.",
             exit_code=ExitCode.REFUSED,

@@ -1,4 +1,9 @@
-"""Devices as NVIDIA's tool lists them: whole cards, slices, a driver that is gone."""
+"""Devices as NVIDIA's tool or torch lists them: whole cards, slices, a driver that is gone."""
+
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -131,3 +136,28 @@ def test_a_list_that_never_ends_is_given_up(listing, tmp_path, monkeypatch):
     listing("")
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 30\n")
     assert "no answer" in (find_devices().problem or "")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "listed", "problem"),
+    [
+        ("get_device_name = staticmethod('AMD Instinct {}'.format)", ["0", "1"], None),
+        ("get_device_name = None", [], "torch lists none"),
+    ],
+)
+def test_torch_for_rocm_lists_devices(tmp_path, cuda, listed, problem):
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    (torch / "version.py").write_text("cuda: str | None = None\nhip: str | None = '7.0'\n")
+    (torch / "__init__.py").write_text(
+        f"class cuda:\n    device_count = staticmethod(lambda: 2)\n    {cuda}\n"
+    )
+    command = [sys.executable, "-m", "finishline.devices"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    said = subprocess.run(command, env=environment, capture_output=True, check=True)
+    found = json.loads(said.stdout)
+
+    names = [(each["uuid"], each["name"]) for each in found["accelerators"]]
+    assert names == [(number, f"AMD Instinct {number}") for number in listed]
+    assert (problem or "") in (found["problem"] or "")
+    assert (problem is None) == (found["problem"] is None)

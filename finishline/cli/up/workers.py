@@ -17,14 +17,12 @@ LIST_SECONDS = 30.0
 class LocalWorker:
     """A worker by the suffix of its names; `shown` is the UUID of its accelerator, None for none.
 
-    CUDA or ROCm shows it that one alone, so that it trains on it, reads its sensors and is of its
-    class.
+    CUDA shows it that one alone, so that it trains on it, reads its sensors and is of its class.
     """
 
     suffix: str
     words: str
     shown: str | None = None
-    vendor: str = "nvidia"
 
     @property
     def name(self) -> str:
@@ -42,13 +40,8 @@ class LocalWorker:
             "FINISHLINE_WORKER_NAME": self.name,
             "FINISHLINE_DEVICE": "cpu" if self.shown is None else "cuda:0",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            **self._visible(),
+            "CUDA_VISIBLE_DEVICES": self.shown or "",
         }
-
-    def _visible(self) -> dict[str, str]:
-        if self.vendor == "amd":  # The second variable counts those that the first one shows.
-            return {"ROCR_VISIBLE_DEVICES": self.shown or "", "HIP_VISIBLE_DEVICES": "0"}
-        return {"CUDA_VISIBLE_DEVICES": self.shown or ""}
 
 
 def choose_workers(devices: str) -> list[LocalWorker]:
@@ -86,7 +79,7 @@ def _workers(
             raise _refused(f"no {name} on this machine; it has {', '.join(['cpu', *here])}{why}")
         found = accelerators[int(number)]
         words = f"{name}, {found['name']}"
-        yield LocalWorker(f"-cuda-{number}", words, found["uuid"], found["vendor"])
+        yield LocalWorker(f"-cuda-{number}", words, found["uuid"])
 
 
 def _list_accelerators() -> tuple[list[dict[str, str]], str | None]:

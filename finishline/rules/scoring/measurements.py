@@ -22,7 +22,7 @@ class RunTelemetry:
     """Sensor readings over one run.
 
     `energy_joules` counts over the phases that are on the benchmark's clock and no others;
-    `energy_source` says which counter it is: "nvml" or "amdsmi" that of the accelerators,
+    `energy_source` says which counter it is: "nvml" that of the accelerators,
     "powercap" that of the processor packages. `samples_per_joule` has the samples trained on up to
     the last evaluation. Power, clock, temperature and utilisation are those of the accelerators
     from the start of the clock on; `readings` says how often they were asked. `memory_peak_bytes`
