@@ -37,7 +37,7 @@ from server.people.accounts import (
 )
 from server.people.audit import Administrator
 from server.reactions import connect_rooms
-from server.submissions.rescoring import Choice, rescore_submissions
+from server.submissions.rescoring import rescore_submissions
 from server.verifications.worker_probes import confirm_worker
 
 # It makes a database from a copy, which may be of an earlier schema.
@@ -204,12 +204,13 @@ def _services_with_archives(database: Database) -> Services:
 def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     """Print the changes as a JSON line; return 1 if a submission could not be scored again."""
     services = _services_with_archives(database)
-    choice = Choice(
+    summary = rescore_submissions(
+        services,
         benchmark_id=arguments.benchmark,
         current=arguments.definition == "current",
         dry_run=arguments.dry_run,
+        progress=copying.say,
     )
-    summary = rescore_submissions(services, choice, lambda line: print(line, file=sys.stderr))
     print(json.dumps(asdict(summary)))
     return 1 if summary.failed else 0
 

@@ -18,7 +18,6 @@ GROUPS = {
     "prices": "Read and extend the price book.",
     "workers": "Read workers and queues; pause them. Workers report here.",
     "calibrations": "Measure how a reference converges, and adopt it.",
-    "rescoring": "Score stored submissions again.",
     "users": "Manage users and organisations.",
     "audit": "Read the log of actions and check its chain.",
     "health": "Ask whether the server is up and ready.",

@@ -60,7 +60,7 @@ from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import package_endpoints as packages
 from server.submissions import quota_admin as quotas
-from server.submissions import rescoring, tickets, waivers, withdrawals
+from server.submissions import tickets, waivers, withdrawals
 from server.submissions.quotas import MEASURES
 from server.submissions.upload import move_what_waits
 from server.verifications import calibration_endpoints as calibrations
@@ -91,7 +91,6 @@ FEATURES = (
     verifications,
     proofs,
     calibrations,
-    rescoring,
     quotas,
     prices,
     audit,

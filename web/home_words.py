@@ -118,7 +118,6 @@ CONSOLE = (
             ("benchmarks", "/console/benchmarks", "Definitions"),
             ("calibrations", "/console/calibrations", "Calibrations"),
             ("prices", "/console/prices", "Prices"),
-            ("rescore", "/console/rescore", "Rescore & export"),
         ),
     ),
     ("Workers", (("workers", "/console/workers", "Workers"),)),

@@ -77,7 +77,6 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   submissions.html    as submissions.html
   benchmarks.html     benchmarks (id, title, version, entries, is_added), chosen (one or None),
                       problems (of the files)
-  rescore.html        benchmarks, batch (RescoreView or None)
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
   duels.html          duels, sides (challenger and holder, "id" and "words", or None), offered

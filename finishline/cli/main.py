@@ -37,10 +37,9 @@ from finishline.cli.commands.challenge import challenge
 from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
 from finishline.cli.commands.convert import convert
-from finishline.cli.commands.copies import backup, restore
+from finishline.cli.commands.copies import backup, rescore, restore
 from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.login import login, logout
-from finishline.cli.commands.rescore import rescore
 from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
 from finishline.cli.commands.season import season
@@ -83,7 +82,7 @@ def options(
 
 
 for command in (
-    up, demo, season, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
+    up, demo, season, run, bench, check, score, submit, verify, duel, calibrate, decide,
     withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     completion.completion, probe.probe, scale, profile,
@@ -102,6 +101,7 @@ training.app.command("challenge")(challenge)
 for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
+admin.app.command("rescore")(rescore)
 app.add_typer(admin.app, name="admin")
 benchmark.app.command("init")(own_benchmark.init)
 benchmark.app.command("check")(own_benchmark.check)

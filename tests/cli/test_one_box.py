@@ -207,6 +207,34 @@ def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_not
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
 
+def test_server_of_a_folder_is_rescored(served, finishline, tmp_path):
+    ran = finishline("admin", "rescore", "--var", str(served), "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out) == {
+        "definition": "stored", "dry_run": True, "submissions": 0, "unchanged": 0, "changed": [],
+        "failed": [],
+    }  # fmt: skip
+    ran = finishline("admin", "rescore", "--var", str(served), "--benchmark", "mnist")
+    assert ran.code == 1
+    assert ran.err.startswith("error: Nothing was rescored: There is no benchmark 'mnist'")
+    assert finishline("admin", "rescore", "--var", str(tmp_path)).code == 6
+
+
+def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
+    failed = {"id": "b", "error": "run_0.log cannot be read"}
+    answer = {"submissions": 2, "unchanged": 0, "changed": [{"id": "a"}], "failed": [failed]}
+    monkeypatch.setattr(
+        "finishline.cli.commands.copies.python_module",
+        lambda *_: ["sh", "-c", 'echo "b: not read" >&2; echo "$0"; exit 1', json.dumps(answer)],
+    )
+    ran = finishline("admin", "rescore", "--var", str(served), "--definition", "current")
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        "b: not read",
+        "2 submissions rescored under the current definitions: 1 changed, 0 unchanged, 1 failed.",
+    ]
+
+
 def test_a_server_that_runs_is_not_restored_over(served, finishline):
     from finishline.cli.up.paths import lock_var
 

@@ -183,8 +183,8 @@ def test_no_figure_fills_a_terminal_with_digits(figure):
         (["check"], "Missing argument 'PATH'. See `finishline check --help`."),
         (["admin", "user", "disable"], "Missing argument 'NAME'. See `finishline admin user disable"
          " --help`."),
-        (["rescore", "--definition", "x"], "Invalid value for '--definition': 'x' is not one of "
-         "'stored', 'current'. See `finishline rescore --help`."),
+        (["admin", "rescore", "--definition", "x"], "Invalid value for '--definition': 'x' is not "
+         "one of 'stored', 'current'. See `finishline admin rescore --help`."),
         (["run", "digits", "--runs", "0"], "Invalid value for '--runs': Input should be greater "
          "than or equal to 1. See `finishline run --help`."),
     ],

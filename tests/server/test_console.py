@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import Attempt, Calibration, Submission, WorkerRow
+from server.base.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
@@ -25,7 +25,7 @@ PRICE = {
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
     "/console/phases", "/console/prices", "/console/quotas", "/console/workers", "/console/audit",
-    "/console/audit/log.json", "/console/submissions", "/console/rescore", "/console/benchmarks",
+    "/console/audit/log.json", "/console/submissions", "/console/benchmarks",
     "/console/tokens",
 )  # fmt: skip
 
@@ -373,29 +373,6 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert twice.status_code == 409
     assert "throttled host" in twice.text
     assert "The decision on this verdict was" in console.get(path).text
-
-
-def test_a_benchmark_is_rescored_after_a_preview(console, digits_submission, submit, database):
-    one = submit(digits_submission).json()["id"]
-    with database.write() as session:
-        session.get_one(Submission, one).tta_seconds = 99.0
-    fields = {"benchmark": "digits", "definition": "stored"}
-    assert error_of(console.post("/console/rescore", act="preview").text, "benchmark")
-
-    def stored():
-        with database.read() as session:
-            return session.get_one(Submission, one).tta_seconds
-
-    preview = console.post("/console/rescore", **fields, act="preview").text
-    assert "Would change 1 of 1 submission" in preview
-    assert stored() == 99.0
-    assert (
-        "Changed 1 of 1 submission"
-        in console.post("/console/rescore", **fields, act="rescore").text
-    )
-    assert stored() != 99.0
-    unknown = console.post("/console/rescore", **fields | {"benchmark": "nothing"}, act="preview")
-    assert unknown.status_code == 404
 
 
 def test_a_duel_is_asked_for(console, digits_submission, submit, records):

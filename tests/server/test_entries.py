@@ -24,6 +24,7 @@ from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
+from server.submissions.rescoring import rescore_submissions
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
@@ -207,9 +208,10 @@ def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
     records = client.get("/api/v1/benchmarks/digits/records").json()
     assert entry["id"] in str(records)
     # It has no logs of its own to score again.
-    wanted = {"benchmark": "digits", "definition": "current"}
-    rescored = client.post("/api/v1/rescore", json=wanted, headers=olivia.headers).json()
-    assert (rescored["submissions"], rescored["failed"]) == (0, [])
+    rescored = rescore_submissions(
+        services_of(client), benchmark_id="digits", current=True, progress=print
+    )
+    assert (rescored.submissions, rescored.failed) == (0, [])
 
 
 def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, client, database):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from server.base.models import Submission
-from server.submissions.rescoring import Choice, rescore_submissions
+from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import without_place
 from tests.support.services import services_of
 
@@ -260,7 +260,7 @@ def test_rescoring_derives_an_inference_again_from_its_entry(send, client, datab
 
     def rescore():
         services = services_of(client)
-        return rescore_submissions(services, Choice(), lambda _line: None)
+        return rescore_submissions(services, progress=print)
 
     summary = rescore()
     assert (summary.failed, len(summary.changed)) == ([], 1)

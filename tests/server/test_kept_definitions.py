@@ -11,6 +11,7 @@ from finishline.rules.errors import BenchmarkError
 from server.benchmarks import queries
 from server.operations.backup import Choice, back_up
 from server.operations.restore import restore
+from server.submissions.rescoring import rescore_submissions
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.services import services_of
 
@@ -107,10 +108,8 @@ def test_its_proof_is_audited(published, upgraded, tmp_path, capsys):
     assert code == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("definition", ["stored", "current"])
-def test_it_is_scored_again(published, upgraded, olivia, definition):
-    asked = {"benchmark": "digits", "definition": definition}
-    answer = upgraded.post("/api/v1/rescore", json=asked, headers=olivia.headers)
+@pytest.mark.parametrize("current", [False, True])
+def test_it_is_scored_again(published, upgraded, current):
+    summary = rescore_submissions(services_of(upgraded), current=current, progress=print)
 
-    assert answer.status_code == 200, answer.text
-    assert (answer.json()["submissions"], answer.json()["failed"]) == (1, [])
+    assert (summary.submissions, summary.failed) == (1, [])

@@ -23,7 +23,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.benchmarks.queries import keep_definition
-from server.submissions.rescoring import Choice, rescore_submissions
+from server.submissions.rescoring import rescore_submissions
 from server.verifications.dispatch import take_due
 from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
@@ -482,7 +482,7 @@ def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
     assert judged["judged_on"] is None
     assert "Judged on figures" not in client.get(address).text
 
-    assert len(rescore_submissions(services, Choice(), print).changed) == 1
+    assert len(rescore_submissions(services, progress=print).changed) == 1
     view = client.get(f"/api/v1{address}").json()
 
     assert view["status"] == judged["status"] != "claimed"

@@ -174,7 +174,6 @@ def test_what_takes_a_token_says_so(schema):
         "GET /api/v1/attempts/{attempt_id}/task/{name}",
         "POST /api/v1/attempts/{attempt_id}/evaluations",
         "POST /api/v1/attempts/{attempt_id}/report",
-        "POST /api/v1/rescore",
         "POST /api/v1/prices",
         "POST /api/v1/prices/import",
         "GET /api/v1/webhooks",

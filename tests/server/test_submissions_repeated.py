@@ -12,6 +12,7 @@ import pytest
 from server.base.database import utc_now
 from server.base.models import Submission, TicketRow
 from server.operations.integrity import Findings, check_evidence
+from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import Replay, without_place
 from tests.support.run_logs import make_run_log
 from tests.support.services import services_of
@@ -348,10 +349,10 @@ def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
     replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof")  # Lists the key.
     findings = Findings()
     check_evidence(services_of(replay.client), findings)
-    again = replay.client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
+    again = rescore_submissions(services_of(replay.client), progress=print)
 
     assert (findings.looked_at["proofs"], findings.faults) == (1, [])
-    assert (again["unchanged"], again["changed"], again["failed"]) == (2, [], [])
+    assert (again.unchanged, again.changed, again.failed) == (2, [], [])
 
 
 def test_two_unfinished_seeds_of_three_leave_no_time(get_ticket, claim_with, submit):

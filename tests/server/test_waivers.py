@@ -9,7 +9,7 @@ import pytest
 from finishline.cli.bundles import check_bundle, keys_in
 from finishline.cli.commands.check_proof import waiver_lines
 from server.base.models import Submission
-from server.submissions.rescoring import Choice, rescore_submissions
+from server.submissions.rescoring import rescore_submissions
 from tests.server.test_phases import ORIGIN, sign_in
 from tests.support.services import services_of
 
@@ -72,7 +72,7 @@ def test_a_waived_rule_no_longer_keeps_a_result_off_the_ranking_and_stands_besid
 
 def test_a_waiver_outlives_a_rescoring_and_ends_by_its_revocation(short, waive, client, olivia):
     waive(short, "too_few_runs")
-    summary = rescore_submissions(services_of(client), Choice(), lambda _: None)
+    summary = rescore_submissions(services_of(client), progress=print)
     assert (summary.unchanged, summary.changed, summary.failed) == (1, [], [])
 
     assert waive(short, "too_few_runs", back=True).json()["waivers"] == []

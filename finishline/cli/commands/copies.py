@@ -1,11 +1,11 @@
-"""`finishline backup` and `restore`: a server of `finishline up`, found by its folder."""
+"""`finishline backup`, `restore`, `admin rescore`: a server of `finishline up`, by its folder."""
 
 import json
 import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import require_server
 from finishline.cli.up.paths import VarPaths, lock_var
+from finishline.rules.text import count_text
 
 Backups = Annotated[
     Path | None,
@@ -81,6 +82,44 @@ def restore(
     return int(ExitCode.OK)
 
 
+def rescore(
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="Only submissions of this benchmark.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the changes without storing them.")
+    ] = False,
+    definition: Annotated[
+        Literal["stored", "current"],
+        typer.Option(
+            "--definition", help="Score by each result's own definition, or the server's."
+        ),
+    ] = "stored",
+    var: Var = DEFAULT_VAR,
+    as_json: Json = False,
+) -> int:
+    """Score the results of a server of `finishline up` again from their raw logs.
+
+    Run it on the server's machine. A second run changes nothing.
+    """
+    require_server("admin rescore")
+    screen = open_screen(as_json=as_json)
+    options = [
+        *(["--benchmark", benchmark] if benchmark is not None else []),
+        *(["--dry-run"] if dry_run else []),
+    ]
+    command = ["rescore", "--definition", definition, *options]
+    made = _administer(_paths_of(var), command, screen, what="Nothing was rescored")
+    verb = "would change" if dry_run else "changed"
+    told = (
+        f"{count_text(made['submissions'], 'submission')} rescored under the {definition} "
+        f"definitions: {len(made['changed'])} {verb}, {made['unchanged']} unchanged, "
+        f"{len(made['failed'])} failed."
+    )
+    screen.answer(made, [told])
+    return int(ExitCode.REFUSED if made["failed"] else ExitCode.OK)
+
+
 def _paths_of(var: Path) -> VarPaths:
     paths = VarPaths(var.absolute())
     if not paths.database.is_file():
@@ -101,7 +140,7 @@ def _administer(
 ) -> Mapping[str, Any]:
     """Run the server's administration in this folder and tell its progress; its answer.
 
-    Raises CliError with its last sentence if it fails.
+    Raises CliError with its last sentence if it has no answer.
     """
     child = spawn(
         python_module("server.admin", *command),
@@ -123,7 +162,7 @@ def _administer(
         for stream in (child.stdout, child.stderr):
             if stream is not None:
                 stream.close()
-    if code != 0:
+    if code != 0 and not answer:
         why = said[-1] if said else f"exit code {code}"
         raise CliError(f"{what}: {why}", exit_code=ExitCode.REFUSED)
     screen.say(*said[-1:])
