@@ -19,12 +19,11 @@ from finishline.rules.proof.envelope import (
     LOGS_FOLDER,
     Envelope,
     check_subjects,
-    is_envelope,
     read_envelope,
     read_statement,
 )
 from finishline.rules.proof.hash_chain import read_json
-from finishline.rules.proof.proof import PROOF_NAME, key_id_of, signed_bytes
+from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.proof.score import WITHOUT_LOGS
 
 MIB = 1024 * 1024
@@ -32,24 +31,20 @@ PROOF_LIMIT_BYTES = 32 * MIB
 FILE_LIMIT_BYTES = 64 * MIB
 BUNDLE_LIMIT_BYTES = 512 * MIB  # of the zip, and of all that is in it
 FILES_LIMIT = 110  # a proof, a claim, and as many run logs as a submission may have
-PROOF_NAMES = (ENVELOPE_NAME, PROOF_NAME)
 LOG_NAME = re.compile(f"{LOGS_FOLDER}[0-9a-f]{{64}}")
 Logs = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A proof's JSON, an envelope or a document of format 1, and its files by hash.
-
-    The files are None if it came without.
-    """
+    """A proof's envelope, as JSON, and its files by hash: None if it came without."""
 
     proof: dict[str, Any]
     logs: dict[str, bytes] | None
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a proof.zip, proof.json or proof.dsse.json. Raises CliError."""
+    """The content of a proof.zip or proof.dsse.json. Raises CliError."""
     try:
         with path.open("rb") as file:
             return file.read(BUNDLE_LIMIT_BYTES + 1)
@@ -70,19 +65,14 @@ def read_bundle(content: bytes) -> Bundle:
     files = read_zip(
         content, limit_of=_limit_of, most_files=FILES_LIMIT, most_bytes=BUNDLE_LIMIT_BYTES
     )
-    names = [name for name in PROOF_NAMES if name in files]
-    if len(names) != 1:
-        raise RuleError(
-            f"has {len(names)} proofs", expected=f"one {ENVELOPE_NAME}, or one {PROOF_NAME}"
-        )
-    proof = read_json(files.pop(names[0]), file=names[0])
-    if is_envelope(proof) != (names[0] == ENVELOPE_NAME):
-        raise RuleError("of another format", file=names[0], expected="the format of its name")
+    if ENVELOPE_NAME not in files:
+        raise RuleError("has no proof", expected=f"one {ENVELOPE_NAME}")
+    proof = read_json(files.pop(ENVELOPE_NAME), file=ENVELOPE_NAME)
     return Bundle(proof, {name.removeprefix(LOGS_FOLDER): found for name, found in files.items()})
 
 
 def _limit_of(name: str) -> int:
-    if name in PROOF_NAMES:
+    if name == ENVELOPE_NAME:
         return PROOF_LIMIT_BYTES
     if LOG_NAME.fullmatch(name):
         return FILE_LIMIT_BYTES
@@ -104,7 +94,7 @@ class Checked:
 
 
 def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
-    """Check a proof of any format with the keys to trust.
+    """Check a proof with the keys to trust.
 
     A check that leaves nothing to go on with is the last.
     """
@@ -114,13 +104,6 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
     except RuleError as error:
         return Checked([Check("bundle", "fail", compared, str(error))], {})
     checks = [Check("bundle", "pass", compared)]
-    if is_envelope(bundle.proof):
-        return _check_envelope(bundle, keys, checks)
-    checks += [*check_signature(bundle.proof, keys), *check_proof(bundle.proof, bundle.logs)]
-    return Checked(checks, bundle.proof)
-
-
-def _check_envelope(bundle: Bundle, keys: Sequence[bytes], checks: list[Check]) -> Checked:
     compared = "type of the payload, its base64, its signatures"
     try:
         envelope = read_envelope(bundle.proof)
@@ -207,7 +190,7 @@ def _key(text: str) -> bytes:
 
 
 def check_signature(document: Mapping[str, Any], keys: Sequence[bytes]) -> list[Check]:
-    """Two checks of format 1: the document is as it was signed, and one of `keys` signed it."""
+    """Two checks of a manifest: it is as it was signed, and one of `keys` signed it."""
     signature = document.get("signature")
     table = signature if isinstance(signature, Mapping) else {}
     return [_intact(document, table), _signer(table, keys)]

@@ -17,7 +17,7 @@ from server.base.models import SigningKey
 from server.base.services import ServicesDep
 from server.base.settings import MIB
 from server.people.signed_in import ViewerDep
-from server.verifications.proofs import current_signer, known_keys, sign_document, sign_proof
+from server.verifications.proofs import current_signer, known_keys, sign_proof
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:
@@ -40,16 +40,11 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         "content": {
             "application/zip": {"schema": {"type": "string", "format": "binary"}},
             DSSE: {"schema": {"type": "object"}},
-            "application/json": {"schema": {"type": "object"}},
         },
     }
 }
 Format = Annotated[
-    Literal["zip", "dsse", "json"],
-    Query(
-        alias="format",
-        description="dsse: the envelope alone; json: the same evidence as a document of format 1.",
-    ),
+    Literal["zip", "dsse"], Query(alias="format", description="dsse: the envelope alone.")
 ]
 
 
@@ -58,9 +53,6 @@ def get_proof(
     verification_id: str, services: ServicesDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
     """Download the signed evidence of a verdict. `finishline check-proof` checks it anywhere."""
-    if kind == "json":
-        document = sign_document(services, verification_id, viewer)
-        return Response(document, media_type="application/json")
     signed = sign_proof(services, verification_id, viewer)
     if kind == "dsse":
         return Response(signed.content, media_type=DSSE)

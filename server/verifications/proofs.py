@@ -10,9 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.proof import envelope
 from finishline.rules.proof.envelope import pre_authentication, statement_of, write_envelope
-from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import (
-    FORMAT_1,
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
@@ -23,8 +21,6 @@ from finishline.rules.proof.proof import (
     PostedEvaluation,
     SubmissionPart,
     VerificationPart,
-    part_hashes,
-    signed_bytes,
 )
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
@@ -45,7 +41,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.services import Services
-from server.base.signing import ALGORITHM, Signer, load_signer
+from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
@@ -266,20 +262,6 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
     signature = signer.sign(pre_authentication(payload))
     content = write_envelope(payload, key_id=signer.key_id, signature=signature)
     return SignedProof(content, files)
-
-
-def sign_document(services: Services, verification_id: str, viewer: Viewer) -> bytes:
-    """Sign the same evidence as a document of format 1. Raises as `sign_proof` does."""
-    document = {"format": FORMAT_1, **_ended_parts(services, verification_id, viewer)}
-    document["parts"] = part_hashes(document)
-    signer = current_signer(services)
-    document["signature"] = {
-        "algorithm": ALGORITHM,
-        "key_id": signer.key_id,
-        "public_key": signer.public_key,
-        "value": signer.sign(signed_bytes(document)).hex(),
-    }
-    return canonical(document)
 
 
 def _ended_parts(services: Services, verification_id: str, viewer: Viewer) -> Table:

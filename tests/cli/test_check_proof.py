@@ -14,6 +14,7 @@ from finishline.cli.submission_tables import find_submission_files
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key
+from finishline.rules.proof.envelope import canonical, statement_of, write_envelope
 from tests.support.proofs import zip_of
 
 SHA = "ab" * 32
@@ -30,7 +31,7 @@ def refused(content):
 
 
 def test_a_bundle_is_its_document_and_its_files_by_hash():
-    found = read_bundle(zip_of(("proof.json", b'{"a": 1}'), (f"logs/{SHA}", b"x")))
+    found = read_bundle(zip_of(("proof.dsse.json", b'{"a": 1}'), (f"logs/{SHA}", b"x")))
 
     assert (found.proof, found.logs) == ({"a": 1}, {SHA: b"x"})
     assert read_bundle(b'{"a": 1}').logs is None
@@ -39,25 +40,28 @@ def test_a_bundle_is_its_document_and_its_files_by_hash():
 @pytest.mark.parametrize(
     "name",
     ["../evil", "/etc/passwd", f"logs/../{SHA}", f"logs/{SHA}/", "logs/", f"logs/{SHA.upper()}",
-     f"logs\\{SHA}", "proof.json/x", "PROOF.JSON", f"logs/{SHA}x", f"logs/{SHA}\n"],
+     f"logs\\{SHA}", "proof.dsse.json/x", "PROOF.DSSE.JSON", "proof.json", f"logs/{SHA}x",
+     f"logs/{SHA}\n"],
 )  # fmt: skip
 def test_no_other_name_is_read(name):
-    assert "unexpected file name" in refused(zip_of(("proof.json", b"{}"), (name, b"x")))
+    assert "unexpected file name" in refused(zip_of(("proof.dsse.json", b"{}"), (name, b"x")))
 
 
 def test_a_file_that_is_there_twice_is_refused():
-    assert "appears twice" in refused(zip_of(("proof.json", b"{}"), ("proof.json", b"{}")))
+    assert "appears twice" in refused(
+        zip_of(("proof.dsse.json", b"{}"), ("proof.dsse.json", b"{}"))
+    )
 
 
 def test_too_many_files_are_refused():
     names = [f"logs/{number:064x}" for number in range(bundles.FILES_LIMIT)]
-    content = zip_of(("proof.json", b"{}"), *((name, b"") for name in names))
+    content = zip_of(("proof.dsse.json", b"{}"), *((name, b"") for name in names))
 
     assert "111 files; expected at most 110" in refused(content)
 
 
 def test_a_bomb_is_not_unpacked_beyond_the_limit():
-    bomb = zip_of(("proof.json", bytes(bundles.PROOF_LIMIT_BYTES + 1)))
+    bomb = zip_of(("proof.dsse.json", bytes(bundles.PROOF_LIMIT_BYTES + 1)))
 
     assert len(bomb) < 100_000
     assert "too large unpacked" in refused(bomb)
@@ -67,11 +71,11 @@ def test_many_files_within_their_limits_may_not_be_too_much_together(monkeypatch
     monkeypatch.setattr(bundles, "BUNDLE_LIMIT_BYTES", 1000)
     entries = [(f"logs/{number:064x}", bytes(400)) for number in range(3)]
 
-    assert "expected at most 198 bytes" in refused(zip_of(("proof.json", b"{}"), *entries))
+    assert "expected at most 198 bytes" in refused(zip_of(("proof.dsse.json", b"{}"), *entries))
 
 
 def test_a_size_that_is_a_lie_is_refused():
-    content = bytearray(zip_of(("proof.json", b"{}" * 50), method=zipfile.ZIP_STORED))
+    content = bytearray(zip_of(("proof.dsse.json", b"{}" * 50), method=zipfile.ZIP_STORED))
     for mark, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         place = content.index(mark) + offset
         content[place : place + 4] = (2).to_bytes(4, "little")
@@ -80,22 +84,20 @@ def test_a_size_that_is_a_lie_is_refused():
 
 
 def test_what_cannot_be_unpacked_is_refused():
-    good = zip_of(("proof.json", b'{"a": 1}' * 20), method=zipfile.ZIP_STORED)
+    good = zip_of(("proof.dsse.json", b'{"a": 1}' * 20), method=zipfile.ZIP_STORED)
     unknown = bytearray(good)
     for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         unknown[good.index(mark) + offset] = 99
     for content in (b"PK", b"PK\x03\x04rubbish", good[:-30], good + b"x"):
         assert "not a readable zip" in refused(content)
     assert "packed in another way" in refused(bytes(unknown))
-    assert "has 0 proofs" in refused(zip_of((f"logs/{SHA}", b"x")))
-    assert "has 2 proofs" in refused(zip_of(("proof.json", b"{}"), ("proof.dsse.json", b"{}")))
-    assert "of another format" in refused(zip_of(("proof.dsse.json", b"{}")))
-    assert "not JSON" in refused(zip_of(("proof.json", b"{")))
+    assert "has no proof" in refused(zip_of((f"logs/{SHA}", b"x")))
+    assert "not JSON" in refused(zip_of(("proof.dsse.json", b"{")))
     assert "given twice" in refused(b'{"a": 1, "a": 2}')
 
 
 def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(finishline, standin):
-    standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b'{"a": 1}')))
+    standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.dsse.json", b'{"a": 1}')))
     standin.answer("GET /api/v1/keys", KEYS)
     ran = finishline("check-proof", "v1")
 
@@ -103,17 +105,16 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(finishline, s
     assert ran.err == ""
     lines = ran.out.splitlines()
     assert lines[0] == "Verification ? of submission ?, ?: ?"
-    assert [line.split()[:2] for line in lines[2:6]] == [
-        ["bundle", "pass"], ["signature", "fail"], ["signer", "fail"], ["format", "fail"],
-    ]  # fmt: skip
-    assert "expected 2 or finishline-proof/1" in ran.out
-    assert lines[-1] == "Do not rely on this: signature, signer, format failed."
+    assert [line.split()[:2] for line in lines[2:4]] == [["bundle", "pass"], ["envelope", "fail"]]
+    assert "expected application/vnd.in-toto+json" in ran.out
+    assert lines[-1] == "Do not rely on this: envelope failed."
 
 
 def test_the_proof_of_another_verification_answers_nothing(finishline, standin):
     """Each of its checks may pass: it is as sound as it ever was, of something else."""
-    proof = {"format": "finishline-proof/1", "verification": {"id": "v2"}}
-    standin.answer("GET /api/v1/verifications/v1/proof", json.dumps(proof).encode())
+    payload = canonical(statement_of({"verification": {"id": "v2"}}, []))
+    content = write_envelope(payload, key_id="x", signature=b"x")
+    standin.answer("GET /api/v1/verifications/v1/proof", content)
     standin.answer("GET /api/v1/keys", KEYS)
     ran = finishline("check-proof", "v1", "--json")
 
@@ -122,19 +123,21 @@ def test_the_proof_of_another_verification_answers_nothing(finishline, standin):
 
 
 def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(finishline, tmp_path):
-    path = tmp_path / "proof.json"
-    path.write_text('{"format": "finishline-proof/1", "verdict": [], "signature": 3}')
+    path = tmp_path / "proof.dsse.json"
+    payload = canonical(statement_of({"verdict": [], "draw": 3}, []))
+    path.write_bytes(write_envelope(payload, key_id="x", signature=b"x"))
     view = finishline("check-proof", str(path), "--json")
 
     assert view.code == 1
-    assert {check["result"] for check in view.json()["checks"][1:]} == {"fail"}
+    results = {check["name"]: check["result"] for check in view.json()["checks"]}
+    assert [results[name] for name in ("signature", "signer", "format")] == ["fail"] * 3
 
 
 @pytest.mark.parametrize(
     "keys", [{"keys": [{"id": "x"}]}, {"keys": [{"public_key": "zz"}]}, {"strange": 1}]
 )
 def test_a_server_without_keys_is_said(finishline, standin, keys):
-    standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.json", b"{}")))
+    standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.dsse.json", b"{}")))
     standin.answer("GET /api/v1/keys", keys)
 
     assert finishline("check-proof", "v1").code == 4
@@ -157,11 +160,11 @@ def test_an_answer_beyond_the_limit_is_not_read_to_its_end(finishline, standin, 
 
 def test_files_that_are_not_there_and_keys_that_are_none_are_named(finishline, tmp_path):
     assert finishline("check-proof", str(tmp_path / "gone.zip")).code == 1
-    (tmp_path / "proof.json").write_text("{}")
+    (tmp_path / "proof.dsse.json").write_text("{}")
     for content in ("", "zz", "ab" * 31, "{", json.dumps({"keys": [{}]}), "\xff"):
         (tmp_path / "key").write_bytes(content.encode("latin-1"))
         key = str(tmp_path / "key")
-        ran = finishline("check-proof", str(tmp_path / "proof.json"), "--key", key)
+        ran = finishline("check-proof", str(tmp_path / "proof.dsse.json"), "--key", key)
         assert ran.code == 2, content
         assert "No public key in" in ran.err
 

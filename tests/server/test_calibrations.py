@@ -15,6 +15,7 @@ from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from tests.support.pages import BROWSER, HOSTILE, words_of
+from tests.support.proofs import predicate_in
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
 
@@ -266,7 +267,8 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     runs = get(client, calibrated["id"], "/runs")
     assert planned["seal"] == _seal_of(replay.view(), calibrated, runs["runs_sha256"])
 
-    proof = client.get(f"/api/v1/verifications/{replay.verification_id}/proof?format=json").json()
+    address = f"/api/v1/verifications/{replay.verification_id}/proof?format=dsse"
+    proof = predicate_in(client.get(address))
     judged_by = {"seal", "calibration", "band", "runs", "verdict"}
     assert judged_by <= {check.name for check in check_proof(proof, None) if check.result == "pass"}
     proof["calibration"]["runs"][0]["quality"][0] += 0.5
@@ -364,7 +366,8 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
         assert {training.precision for training in trainings} == {"bf16"}
         assert {t.precision for t in session.get_one(Verification, chunk).trainings} == {"bf16"}
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=late))
-    proof = client.get(f"/api/v1/verifications/{replay.verification_id}/proof?format=json").json()
+    address = f"/api/v1/verifications/{replay.verification_id}/proof?format=dsse"
+    proof = predicate_in(client.get(address))
     passed = {check.name for check in check_proof(proof, None) if check.result == "pass"}
     assert {"seal", "seeds", "calibration", "band", "verdict"} <= passed
 

@@ -34,7 +34,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
 )
 from tests.support.pages import words_of
-from tests.support.proofs import seal_again
+from tests.support.proofs import predicate_in, seal_again
 from tests.support.statements import statements_of
 
 RECORDS = "/api/v1/benchmarks/digits/records"
@@ -278,7 +278,7 @@ def test_a_challenger_that_is_withdrawn_while_it_is_trained_has_lost(
 
     assert (ended["state"], ended["duel"]["won"]) == ("cancelled", False)
     assert [reason["code"] for reason in ended["reasons"]] == ["duel_withdrawn"]
-    document = client.get(f"/api/v1/verifications/{duel}/proof?format=json").json()
+    document = predicate_in(client.get(f"/api/v1/verifications/{duel}/proof?format=dsse"))
     assert "fail" not in {check.result for check in check_proof(document, None)}
     page = client.get(f"/verifications/{duel}").text
     assert "The challenge is lost: the challenger was withdrawn while it was trained." in page
@@ -319,7 +319,7 @@ def test_the_proof_of_an_organisers_duel_of_packages_does_not_name_an_erased_hol
     answer = client.post("/api/v1/users/alice/erasure", json={"name": "alice"}, headers=ada.headers)
 
     assert answer.status_code == 200, answer.text
-    document = client.get(f"{proof}?format=json").json()
+    document = predicate_in(client.get(f"{proof}?format=dsse"))
     sides = (document["submission"], document["submission"]["against"])
     assert [side["submitter"] for side in sides] == ["bob", answer.json()["name"]]
     checked = {check.name: check.result for check in check_proof(document, None)}

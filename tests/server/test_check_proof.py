@@ -22,7 +22,6 @@ from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.envelope import PAYLOAD_TYPE
-from finishline.rules.proof.proof import part_hashes, signed_bytes
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Draw, seal
 from server.base.models import Evidence, Verification
@@ -65,7 +64,7 @@ class Bundle:
         return code, {name: check["result"] for name, check in self.checks.items()}
 
     def failed(self):
-        """The names of the checks that fail; a format 2 alone has subjects, which logs are too."""
+        """The names of the checks that fail, without the subjects, which are the logs too."""
         code, results = self.audit()
         found = {name for name, result in results.items() if result == "fail"}
         assert code == (1 if found else 0)
@@ -81,68 +80,50 @@ def ended(replay, make_report):
 
 @pytest.fixture(scope="module")
 def honest():
-    """Bundles of honest verifications by format: the first test of each makes one for all."""
-    return {}
-
-
-@pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
-def bundle(request, honest, tmp_path, capsys):
-    """The bundle of an honest verification, and the server's public key in a file."""
-    return own_copy(request, honest, tmp_path, capsys, kind=request.param)
+    """The bundle of an honest verification: the first test makes it for all."""
+    return []
 
 
 @pytest.fixture
-def old_bundle(request, honest, tmp_path, capsys):
-    """A bundle of format 1, whose signature is part of the document."""
-    return own_copy(request, honest, tmp_path, capsys, kind=1)
-
-
-def own_copy(request, honest, folder, capsys, *, kind):
-    if kind not in honest:
+def bundle(request, honest, tmp_path, capsys):
+    """The bundle of an honest verification, and the server's public key in a file."""
+    if not honest:
         ended, settings = (request.getfixturevalue(name) for name in ("ended", "settings"))
-        (kept := folder / "kept").mkdir()
-        honest[kind] = fetch(ended, settings, kept, capsys, kind=kind)
-    key = Path(shutil.copy(honest[kind].key, folder))
-    return Bundle(deepcopy(honest[kind].proof), key, folder, capsys)
+        (kept := tmp_path / "kept").mkdir()
+        honest.append(fetch(ended, settings, kept, capsys))
+    key = Path(shutil.copy(honest[0].key, tmp_path))
+    return Bundle(deepcopy(honest[0].proof), key, tmp_path, capsys)
 
 
-def fetch(replay, settings, folder, capsys, *, kind=2):
+def fetch(replay, settings, folder, capsys):
     key = folder / "keys.json"
-    proof = take_apart(
-        replay.client, replay.verification_id, signing_key=settings.signing_key_path, kind=kind
-    )
+    proof = take_apart(replay.client, replay.verification_id, signing_key=settings.signing_key_path)
     key.write_bytes(replay.client.get("/api/v1/keys").content)
     return Bundle(proof, key, folder, capsys)
 
 
-OF_BOTH = (
-    "format", "parts", "definition", "logs", "score", "seal", "seeds", "calibration", "band",
-    "runs", "times", "posted", "curves", "attempts", "verdict",
+CHECKS = (
+    "bundle", "envelope", "signature", "signer", "statement", "subjects", "format", "parts",
+    "definition", "logs", "score", "seal", "seeds", "calibration", "band", "runs", "times",
+    "posted", "curves", "attempts", "verdict",
 )  # fmt: skip
-FIRST = {
-    1: ("bundle", "signature", "signer"),
-    2: ("bundle", "envelope", "signature", "signer", "statement", "subjects"),
-}
 
 
 def test_an_honest_bundle_passes_every_check(bundle):
     code, results = bundle.audit()
 
     assert code == 0, bundle.checks
-    kind = 2 if bundle.proof.statement else 1
-    assert results == dict.fromkeys((*FIRST[kind], *OF_BOTH), "pass")
+    assert results == dict.fromkeys(CHECKS, "pass")
     page = (Path(__file__).parents[2] / "docs" / "verifying.md").read_text()
     rows = re.findall(r"^\| `?([a-z]+)`? \|", page, re.MULTILINE)
     parts = rows.index("part")
-    assert rows[1:parts] == [*FIRST[2], *OF_BOTH], "the page lists every check, in order"
+    assert rows[1:parts] == list(CHECKS), "the page lists every check, in order"
     named = set(rows[parts + 1 :])
-    assert set(bundle.document) == named | {"format"} | ({"signature"} if kind == 1 else set()), (
-        "the page lists every part"
-    )
+    assert set(bundle.document) == named | {"format"}, "the page lists every part"
 
 
 def test_without_the_logs_what_needs_them_is_open(bundle):
-    code, results = bundle.audit(name="proof.json")
+    code, results = bundle.audit(name="proof.dsse.json")
 
     assert code == 0
     needed = {"logs", "score", "subjects"} & set(results)
@@ -158,22 +139,17 @@ def test_a_key_in_hex_will_do_and_another_one_will_not(bundle):
     bundle.key.write_text(f"\n{listed}")
     assert bundle.failed() == set()
     bundle.key.write_text("ab" * 32)
-    # Format 1 names the key itself, so that its signature can be checked without trust.
-    assert bundle.failed() == ({"signer", "signature"} if bundle.proof.statement else {"signer"})
+    assert bundle.failed() == {"signer", "signature"}
 
 
-def test_without_a_key_nobody_vouches_for_a_file(old_bundle, tmp_path):
-    """Whoever signs a forgery with a key of their own passes the signature, not the signer."""
-    forger = load_signer(tmp_path / "forger.pem")
-    old_bundle.document["verdict"]["outcome"] = "rejected"
-    old_bundle.document["signature"] |= {"key_id": forger.key_id, "public_key": forger.public_key}
-    old_bundle.document["parts"] = part_hashes(old_bundle.document)
-    old_bundle.document["signature"]["value"] = forger.sign(signed_bytes(old_bundle.document)).hex()
+def test_forgery_fails_its_signer(bundle, tmp_path):
+    bundle.proof.signing_key = tmp_path / "forger.pem"
+    bundle.document["verdict"]["outcome"] = "rejected"
+    bundle.sign()
 
-    assert old_bundle.failed() == {"signer", "verdict"}
-    _, results = old_bundle.audit("--json")
-    assert (results["signature"], results["signer"]) == ("pass", "fail")
-    assert "pass the server's public key with --key" in old_bundle.checks["signer"]["why"]
+    assert bundle.failed() == {"signature", "signer", "verdict"}
+    bundle.audit("--json")
+    assert "pass the server's public key with --key" in bundle.checks["signer"]["why"]
 
 
 Change = Callable[[dict[str, Any]], None]
@@ -418,36 +394,11 @@ def test_by_another_definition_nothing_more_is_judged(bundle, change):
     assert list(bundle.checks)[-1] == "definition"
 
 
-def test_a_flipped_signature_fails_alone(old_bundle):
-    value = old_bundle.document["signature"]["value"]
-    old_bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
+def test_flipped_signature_fails_alone(bundle):
+    key_id, value = bundle.proof.signed
+    bundle.proof.signed = (key_id, bytes([value[0] ^ 1]) + value[1:])
 
-    assert old_bundle.failed() == {"signature"}
-
-
-def test_a_key_id_that_is_another_keys_fails_alone(old_bundle):
-    """It is what people compare, and no part of what is signed."""
-    old_bundle.document["signature"]["key_id"] = "ab" * 8
-
-    assert old_bundle.failed() == {"signature"}
-
-
-@pytest.mark.parametrize(
-    "signature",
-    [
-        None,
-        {},
-        [],
-        {"value": 1},
-        {"public_key": []},
-        {"public_key": "zz"},
-        {"public_key": "ab" * 32, "value": "x"},
-    ],
-)
-def test_a_signature_that_is_none_fails(old_bundle, signature):
-    old_bundle.document["signature"] = signature
-
-    assert {"signature", "signer", "format"} <= old_bundle.failed()
+    assert bundle.failed() == {"signature"}
 
 
 @pytest.mark.parametrize(
@@ -473,17 +424,18 @@ def nested(document):
 
 
 @pytest.mark.parametrize("change", [nested, lambda document: {"waivers": 7}])
-def test_a_document_that_no_server_writes_fails_its_format(old_bundle, change):
-    old_bundle.document["submission"] |= change(old_bundle.document)
+def test_a_document_that_no_server_writes_fails_its_format(bundle, change):
+    bundle.document["submission"] |= change(bundle.document)
 
-    assert "format" in old_bundle.failed()
+    (check,) = check_proof(bundle.document, bundle.files)
+    assert (check.name, check.result) == ("format", "fail")
 
 
-def test_a_document_of_a_format_to_come_fails_its_format(old_bundle):
-    old_bundle.document["format"] = "finishline-proof/3"
-    old_bundle.sign()
+def test_later_format_fails_its_statement(bundle):
+    bundle.document["format"] = 3
+    bundle.sign()
 
-    assert old_bundle.failed() == {"format"}
+    assert bundle.failed() == {"statement"}
 
 
 def test_a_flipped_byte_of_a_log_is_named(bundle):
@@ -515,7 +467,7 @@ def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(bundle, digits)
     log = submission["logs"][0]
     first, rest = bundle.files[log["sha256"]].split(b"\n", 1)
     stamp = int(first.split(b'"time_ms":')[1].split(b",")[0])
-    told = mllog_line("submission_platform", "mainframe", time_ms=stamp)
+    told = mllog_line("accelerators_per_node", 8, time_ms=stamp)
     content = first + b"\n" + told + rest
     del bundle.files[log["sha256"]]
     log["sha256"] = hashlib.sha256(content).hexdigest()
@@ -523,7 +475,7 @@ def test_a_log_that_todays_door_would_refuse_is_scored_as_it_was(bundle, digits)
 
     claim = bundle.files[submission["claim_sha256"]]
     logs = {each["file"]: bundle.files[each["sha256"]] for each in submission["logs"]}
-    with pytest.raises(RuleError, match="mainframe"):
+    with pytest.raises(RuleError, match="8 accelerators"):
         score_submission(claim, logs, {"digits": digits})
     assert score_of(bundle, ("claim_sha256",), submission["claim_sha256"]) == ""
 
@@ -689,7 +641,7 @@ def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open
 def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(bundle):
     def told():
         bundle.sign()
-        path = bundle.folder / "proof.json"
+        path = bundle.folder / "proof.dsse.json"
         path.write_bytes(bundle.proof.proof()[1])
         main(["check-proof", str(path), "--key", str(bundle.key)])
         return " ".join(bundle.capsys.readouterr().out.split())

@@ -13,7 +13,8 @@ from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
-from tests.support.every_address import NAMES, addresses, ask
+from tests.support.every_address import NAMES, addresses, ask, text_of
+from tests.support.proofs import predicate_in
 from tests.support.services import services_of
 
 NAME = "qwyjibo.smith"
@@ -112,7 +113,7 @@ def found_in_routes(client, known, by):
     return {
         path
         for path, address in addresses(client, known)
-        if not path.endswith("/events") and WORD.search(ask(client, address, headers).text)
+        if not path.endswith("/events") and WORD.search(text_of(ask(client, address, headers)))
     }
 
 
@@ -160,8 +161,8 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert head["sha256"] in {record["sha256"] for record in log}
     findings = check_server(services, files=True, proofs=True)
     assert findings.faults == []
-    proof = client.get(f"/api/v1/verifications/{traces['verification_id']}/proof?format=json")
-    assert proof.json()["submission"]["submitter"] == former
+    proof = client.get(f"/api/v1/verifications/{traces['verification_id']}/proof?format=dsse")
+    assert predicate_in(proof)["submission"]["submitter"] == former
 
 
 def test_nothing_of_theirs_opens_anything_afterwards(traces, client, database, person, ada):

@@ -18,7 +18,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
 )
 from tests.server.test_lineage import child_of
-from tests.support.every_address import NAMES, addresses, ask
+from tests.support.every_address import NAMES, addresses, ask, text_of
 from tests.support.services import services_of
 
 # Nothing else has it: in a factor, in a file and in what the runs wrote.
@@ -84,7 +84,7 @@ def test_a_source_under_embargo_is_told_at_no_address_until_its_day(
     everywhere = {address for _, address in addresses(client, known)}
     everywhere |= {f"/submissions/{entry['id']}?tab={tab}" for tab in ("runs", "system")}
     for address in sorted(everywhere):
-        assert WORD not in ask(client, address, bob.headers).text, address
+        assert WORD not in text_of(ask(client, address, bob.headers)), address
     export_everything(services_of(client), tmp_path / "all")
     exported = (each for each in (tmp_path / "all").rglob("*") if each.is_file())
     assert WORD.encode() not in b"".join(each.read_bytes() for each in exported)

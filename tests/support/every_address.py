@@ -3,6 +3,7 @@
 A test file that imports the fixtures names them in its own.
 """
 
+import json
 from collections import defaultdict
 from dataclasses import asdict
 from datetime import timedelta
@@ -13,6 +14,7 @@ from sqlalchemy import select
 from server.base.database import utc_now
 from server.base.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
+from tests.support.proofs import predicate_in
 from web.charts import CHARTS
 
 # Words that nothing else has: in the model's name, a file's, the notes, the system and the code.
@@ -47,7 +49,7 @@ REPLACED = {
         *(f"@{chart.name}" for chart in CHARTS),
         "@runs?select={submission_id}",
     ),
-    "/api/v1/verifications/{verification_id}/proof": ("", "?format=json"),
+    "/api/v1/verifications/{verification_id}/proof": ("", "?format=dsse"),
 }
 
 
@@ -191,6 +193,12 @@ def addresses(client, known):
 def ask(client, address, headers):
     """An answer in JSON or as a page; of an endless stream a cancelled client reads its start."""
     return client.get(address, headers={"Accept": "text/html, */*"} | headers)
+
+
+def text_of(answer):
+    """Text of an answer, with the predicate of a proof, which is base64 in its envelope."""
+    is_proof = answer.headers.get("content-type", "").startswith("application/vnd.dsse")
+    return json.dumps(predicate_in(answer), ensure_ascii=False) if is_proof else answer.text
 
 
 def told(known):

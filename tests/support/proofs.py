@@ -1,10 +1,11 @@
 """Proof bundles taken apart, so that a test can change them, sign them again and pack them."""
 
+import base64
 import io
 import json
 import warnings
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from finishline.rules.proof.envelope import (
     statement_of,
     write_envelope,
 )
-from finishline.rules.proof.proof import PARTS, part_hashes, signed_bytes
+from finishline.rules.proof.proof import PARTS, part_hashes
 from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
 
@@ -49,18 +50,20 @@ def seal_again(document):
     draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"])
 
 
+def predicate_in(answer):
+    """The predicate of a fetched envelope."""
+    return json.loads(base64.b64decode(answer.json()["payload"]))["predicate"]
+
+
 @dataclass
 class TakenApart:
-    """A proof's document, a predicate in format 2, and its files by hash.
-
-    `statement` and `signed` (key id and signature) are those of format 2.
-    """
+    """A proof's document (the predicate), its files by hash, its key id and its signature."""
 
     document: dict[str, Any]
     files: dict[str, bytes]
     signing_key: Path
-    statement: dict[str, Any] = field(default_factory=dict)
-    signed: tuple[str, bytes] = ("", b"")
+    statement: dict[str, Any]
+    signed: tuple[str, bytes]
 
     def payload(self):
         """The RFC 8785 form of the statement."""
@@ -68,14 +71,9 @@ class TakenApart:
 
     def sign(self):
         """Hash and sign the document as it is, as only the server can."""
-        signer = load_signer(self.signing_key)
         self.document["parts"] = part_hashes(self.document)
-        if self.statement:
-            subject = statement_of({}, self.files)["subject"]
-            self.statement["subject"] = subject
-            self.sign_payload()
-        else:
-            self.document["signature"]["value"] = signer.sign(signed_bytes(self.document)).hex()
+        self.statement["subject"] = statement_of({}, self.files)["subject"]
+        self.sign_payload()
 
     def sign_payload(self):
         """Sign the statement as it is."""
@@ -84,8 +82,6 @@ class TakenApart:
 
     def proof(self):
         """Name and content of the proof's JSON."""
-        if not self.statement:
-            return "proof.json", json.dumps(self.document).encode()
         key_id, signature = self.signed
         return ENVELOPE_NAME, write_envelope(self.payload(), key_id=key_id, signature=signature)
 
@@ -95,17 +91,14 @@ class TakenApart:
         return [self.proof(), *logs]
 
 
-def take_apart(client, verification_id, *, signing_key, kind=2):
-    """Fetch a proof of a format from a server; with the files of its zip in both."""
+def take_apart(client, verification_id, *, signing_key):
+    """Fetch a proof from a server, with the files of its zip."""
     address = f"/api/v1/verifications/{verification_id}/proof"
     answer = client.get(address)
     assert answer.status_code == 200, answer.text
     files = files_of(answer.content)
     envelope = read_envelope(json.loads(files.pop(ENVELOPE_NAME)))
     logs = {name.removeprefix("logs/"): content for name, content in files.items()}
-    if kind == 1:
-        document = client.get(address, params={"format": "json"}).json()
-        return TakenApart(document, logs, signing_key)
     document = read_statement(envelope.payload).predicate
     assert set(document) == {"format", "parts", *PARTS}
     return TakenApart(

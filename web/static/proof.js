@@ -8,7 +8,7 @@ const COMPARED = {
   signer: "The key that signed, and the trusted keys",
   statement: "The payload: RFC 8785 form, types and fields of an in-toto statement",
   subjects: "SHA-256 of every file, and the subjects that name them",
-  format: "The parts of a proof of format 2",
+  format: "The parts of a proof",
   parts: "SHA-256 of each part",
   definition: "SHA-256 of the benchmark's text",
   logs: "The files of the claim: their hashes and sizes",

@@ -1,4 +1,4 @@
-// Checks a Finishline proof of format 2 from its bytes alone, in a browser or in Node 20:
+// Checks a Finishline proof from its bytes alone, in a browser or in Node 20:
 //   const { ok, checks } = await verify(bytesOfTheZip, answerOfApiV1Keys);
 // The checks are those of the same names in `finishline check-proof`; scores, seeds and the verdict
 // are derived again by that command alone.
@@ -6,7 +6,7 @@
 const [PROOF_BYTES, FILE_BYTES, BUNDLE_BYTES] = [32, 64, 512].map((mib) => mib * 1024 * 1024); // unpacked
 const [MOST_FILES, DEEPEST] = [110, 100];
 const ENVELOPE_NAME = "proof.dsse.json";
-const FILE_NAME = /^(proof(\.dsse)?\.json|logs\/[0-9a-f]{64})$/;
+const FILE_NAME = /^(proof\.dsse\.json|logs\/[0-9a-f]{64})$/;
 const PAYLOAD_TYPE = "application/vnd.in-toto+json";
 const [STATEMENT_TYPE, PREDICATE_TYPE] = ["https://in-toto.io/Statement/v1", "urn:finishline:proof:2"];
 const PARTS = "verification benchmark calibration submission draw plan attempts report verdict code".split(" ");
@@ -52,7 +52,6 @@ const sha256 = async (bytes) => hex(await crypto.subtle.digest("SHA-256", bytes)
 async function readBundle(found) {
   demand(globalThis.crypto?.subtle, NO_SUBTLE);
   found.files = await readZip(found.bytes);
-  demand(!found.files.has("proof.json"), "a proof of format 1: `finishline check-proof` checks it");
   demand(found.files.has(ENVELOPE_NAME), `contains no ${ENVELOPE_NAME}`);
   const text = textOf(found.files.get(ENVELOPE_NAME));
   found.files.delete(ENVELOPE_NAME);

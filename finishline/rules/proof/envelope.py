@@ -1,4 +1,4 @@
-"""Proofs of format 2: an in-toto statement in RFC 8785 form, in a DSSE envelope.
+"""Proofs: an in-toto statement in RFC 8785 form, in a DSSE envelope.
 
 The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
@@ -18,7 +18,7 @@ from finishline.rules.proof.hash_chain import read_json
 
 ENVELOPE_NAME = "proof.dsse.json"
 LOGS_FOLDER = "logs/"
-FORMAT_2 = 2
+FORMAT = 2
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:finishline:proof:2"
@@ -90,11 +90,6 @@ def write_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
     )
 
 
-def is_envelope(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON document means to be an envelope."""
-    return "payload" in document or "payloadType" in document
-
-
 def read_envelope(document: Mapping[str, Any]) -> Envelope:
     """Read an envelope; fields beyond DSSE's are ignored, as it asks. Raises RuleError."""
     found = document.get("payloadType")
@@ -135,7 +130,7 @@ def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
         ],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "format": FORMAT_2,
+            "format": FORMAT,
             **parts,
             "parts": {name: sha256_of(part) for name, part in parts.items()},
         },
@@ -164,9 +159,9 @@ def read_statement(payload: bytes) -> Statement:
     if set(document) != STATEMENT_FIELDS or not isinstance(predicate, dict):
         names = ", ".join(sorted(STATEMENT_FIELDS))
         raise RuleError("other fields", field="statement", expected=names)
-    if predicate.get("format") != FORMAT_2:
+    if predicate.get("format") != FORMAT:
         found = str(predicate.get("format"))[:60]
-        raise RuleError(f"got {found!r}", field="predicate.format", expected=f"{FORMAT_2}")
+        raise RuleError(f"got {found!r}", field="predicate.format", expected=f"{FORMAT}")
     listed = document["subject"]
     if not isinstance(listed, list):
         raise RuleError("not a list", field="subject", expected="files with their SHA-256")

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from finishline.rules.errors import RuleError
-from finishline.rules.proof import envelope
-from finishline.rules.proof.envelope import FORMAT_2
-from finishline.rules.proof.hash_chain import canonical, sha256_of
+from finishline.rules.proof.envelope import sha256_of
+from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
@@ -16,10 +14,7 @@ from finishline.rules.untrusted import read_plain
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_stream import StreamedEvent
 
-FORMAT_1 = "finishline-proof/1"
-PROOF_NAME = "proof.json"
-# Every part has its hash in `parts`; the rest of a document is its format, the hashes and, in
-# format 1, the signature.
+# Every part has its hash in `parts`. The rest of a document is its format and the hashes.
 PARTS = (
     "verification", "benchmark", "calibration", "submission", "draw", "plan", "attempts", "report",
     "verdict", "code",
@@ -207,7 +202,7 @@ class CodePart:
 
 @dataclass(frozen=True)
 class SignaturePart:
-    """The signer, and the signature over all but itself; key and value in hex."""
+    """The signer of a manifest, and the signature over all but itself; key and value in hex."""
 
     key_id: str
     algorithm: Literal["ed25519"]
@@ -217,7 +212,7 @@ class SignaturePart:
 
 @dataclass(frozen=True)
 class Proof:
-    """A proof bundle's document, read: all but its format and signature."""
+    """A proof's document, read: all but its format."""
 
     verification: VerificationPart
     benchmark: BenchmarkPart
@@ -233,28 +228,18 @@ class Proof:
 
 
 def read_proof(document: Mapping[str, Any]) -> Proof:
-    """Read a proof field by field: one of format 1, or the predicate of format 2.
-
-    Raises RuleError naming the faulty field.
-    """
-    fields = dict(document)
-    found = fields.pop("format", None)
-    if found == FORMAT_1:
-        read_plain(SignaturePart, fields.pop("signature", None), path="signature")
-    elif found != FORMAT_2:
-        expected = f"{FORMAT_2} or {FORMAT_1}"
-        raise RuleError(f"got {str(found)[:60]!r}", field="format", expected=expected)
+    """Read a proof, the predicate of its statement. Raises RuleError naming the faulty field."""
+    fields = {name: value for name, value in document.items() if name != "format"}
     return read_plain(Proof, fields, path="")
 
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the canonical JSON of each part, as its format writes it."""
-    hashed = envelope.sha256_of if document.get("format") == FORMAT_2 else sha256_of
-    return {name: hashed(document.get(name)) for name in PARTS}
+    """SHA-256 over the RFC 8785 form of each part."""
+    return {name: sha256_of(document.get(name)) for name in PARTS}
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """Bytes that format 1 signs: the canonical JSON of everything but the signature."""
+    """Bytes of a manifest that are signed: the canonical JSON of all but the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 
