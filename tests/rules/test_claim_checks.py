@@ -1,11 +1,10 @@
 """Checks of a claim and its logs at the door."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
@@ -18,7 +17,6 @@ from finishline.rules.submissions.claim_checks import (
     check_same_logs,
     check_times,
 )
-from finishline.rules.submissions.claim_checks_log import check_log
 from finishline.rules.submissions.submission import score_submission
 
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
@@ -63,18 +61,6 @@ def claim_checks(benchmark, system, *runs):
     return [(found.code, found.file) for found in check_claim(claim, runs, benchmark)]
 
 
-def test_more_runs_than_count_are_listed_as_they_were_started(make_benchmark):
-    """Of three runs two count; what tells no start may stand anywhere."""
-    laptop = System("laptop", "cpu", "any")
-    starts = [1000.0, None, 3000.0, 2000.0, 2000.0]
-    runs = [Run(f"run_{i}.log", "mlperf", (), started_ms=at) for i, at in enumerate(starts)]
-
-    found = claim_checks(make_benchmark(runs=RunsRule(2, 0)), laptop, *runs)
-    assert found == [("runs_out_of_order", "run_3.log")]
-    assert claim_checks(make_benchmark(runs=RunsRule(5, 0)), laptop, *runs) == []
-    assert claim_checks(make_benchmark(runs=RunsRule(2, 0)), laptop, *runs[:3]) == []
-
-
 def test_where_no_claim_tells_the_batch_size_all_logs_have_one(make_benchmark):
     runs = [
         Run(f"run_{i}.log", "mlperf", (), batch_size=size)
@@ -87,18 +73,17 @@ def test_where_no_claim_tells_the_batch_size_all_logs_have_one(make_benchmark):
 
 
 @pytest.mark.parametrize(
-    ("platform", "logged", "codes"),
+    ("logged", "codes"),
     [
-        ("DGX-1 of 2019", {"accelerators_per_node": 8, "number_of_nodes": 2}, []),
-        ("the 8xdgx", {"accelerators_per_node": 16}, []),
-        (None, {"accelerators_per_node": 8}, ["accelerators_contradict_claim"]),
-        ("box 2024", {}, ["system_contradicts_claim"]),  # a year alone tells no systems apart
-        ("of me", {}, ["system_contradicts_claim"]),  # nor does a short word
+        ({"accelerators_per_node": 8, "number_of_nodes": 2}, []),
+        ({"accelerators_per_node": 16}, []),
+        ({"number_of_nodes": 2}, []),
+        ({"accelerators_per_node": 8}, ["accelerators_contradict_claim"]),
     ],
 )
-def test_a_log_names_the_system_of_its_claim(make_benchmark, platform, logged, codes):
+def test_log_has_the_claimed_accelerators(make_benchmark, logged, codes):
     system = System("my dgx of 2024", "16x-v100", "any", "V100", accelerator_count=16)
-    run = Run("run_0.log", "mlperf", (), platform=platform, hyperparameters=logged)
+    run = Run("run_0.log", "mlperf", (), hyperparameters=logged)
 
     assert [code for code, _ in claim_checks(make_benchmark(), system, run)] == codes
 
@@ -229,33 +214,16 @@ def run_at(epochs, *, seconds=None, samples=None, clock="mlperf"):
     return Run("run_0.log", clock, tuple(evaluations))
 
 
-def found_in_log(run, benchmark, division="closed"):
-    return [(v.code, v.line) for v in check_log(run, benchmark, division=division)]
+def found_in_log(run, benchmark):
+    system = System("laptop", "cpu", "any")
+    claim = Claim("cifar10", "closed", "m", "f", system, ("run_0.log",))
+    return [(v.code, v.line) for v in check_claim(claim, [run], benchmark)]
 
 
 def test_an_even_log_breaks_nothing(digits):
     run = run_at([1, 2, 3, 4, 5, 6], samples=[1152 * j for j in range(1, 7)])
 
     assert found_in_log(run, digits) == []
-
-
-def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(digits):
-    assert found_in_log(run_at([2, 3, 4]), digits) == [("evaluations_missing", 20)]
-    assert found_in_log(run_at([1, 2, 4]), digits) == [("evaluations_missing", 22)]
-    assert found_in_log(run_at([1, 2, 4]), digits, "open") == []
-    assert found_in_log(run_at([0.5, 1, 1.5, 2]), digits) == []
-
-
-def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits):
-    """Else the last alone may tell an epoch, and nothing of the curve before it is judged."""
-    samples = [1152 * j for j in range(1, 8)]
-
-    hidden = run_at([None] * 6 + [7], samples=samples)
-    assert found_in_log(hidden, digits) == [("evaluations_missing", 20)]
-    one = run_at([1, 2, None, 4, 5, 6, 7], samples=samples)
-    assert ("evaluations_missing", 22) in found_in_log(one, digits)
-    assert found_in_log(run_at([None] * 7, samples=samples), digits) == []
-    assert found_in_log(hidden, digits, "open") == []
 
 
 def prepared(seconds, *, ledger, clock="mlperf"):
@@ -267,23 +235,10 @@ def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(make_benchmar
     counted, free = make_benchmark(clock="dawnbench"), make_benchmark(clock="mlperf")
     ledger = Ledger(train=10.0)
 
-    (violation,) = check_log(prepared(None, ledger=ledger), counted, division="open")
-    assert (violation.code, violation.field) == ("preparation_missing", "init_start")
-    assert check_log(prepared(0.0, ledger=ledger), counted, division="open") == []
-    assert check_log(prepared(None, ledger=ledger), free, division="open") == []
-    assert check_log(prepared(None, ledger=None, clock="dawnbench"), counted, division="open") == []
-
-
-def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(make_benchmark):
-    benchmark = make_benchmark()
-
-    gap = [4, 8, 12, 20, 24, 28, 32]
-    assert found_in_log(run_at(gap), benchmark) == [("evaluations_missing", 23)]
-    assert found_in_log(run_at([4, 8, 12, 16, 17, 18, 19]), benchmark) == []  # finer at the end
-    assert found_in_log(run_at([None] * 7, samples=gap), benchmark) == [("evaluations_missing", 23)]
-    assert found_in_log(run_at([4, 8, 16]), benchmark) == []  # too few to know what is even
-    uneven = [4, 8, 12, 16, 17, 19, 28]
-    assert found_in_log(run_at(uneven), benchmark) == []
+    assert found_in_log(prepared(None, ledger=ledger), counted) == [("preparation_missing", None)]
+    assert found_in_log(prepared(0.0, ledger=ledger), counted) == []
+    assert found_in_log(prepared(None, ledger=ledger), free) == []
+    assert found_in_log(prepared(None, ledger=None, clock="dawnbench"), counted) == []
 
 
 def test_a_log_that_goes_back_is_told_once_for_each_place(digits):
@@ -293,90 +248,21 @@ def test_a_log_that_goes_back_is_told_once_for_each_place(digits):
     ]
 
 
-def test_a_rounded_epoch_may_repeat_where_not_each_has_its_evaluation(digits, make_benchmark):
-    assert found_in_log(run_at([1, 1, 2, 2]), make_benchmark()) == []
-    assert found_in_log(run_at([1, 2, 2, 3]), digits) == [("epochs_go_back", 22)]
-
-
-def test_samples_must_fit_the_epochs(digits):
-    run = run_at([1, 2, 3, 4], samples=[1152, 2304, 4608, 4608 + 1])
-
-    assert found_in_log(run, digits) == [("samples_contradict_epochs", 22)]
-
-
-@pytest.mark.parametrize("step", [0.0, 1.9])
-def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(digits, step):
-    times = [10.0, 20.0, 20.0 + step, 30.0 + step, 40.0 + step, 50.0 + step]
-
-    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == [
-        ("time_steps_differ", 22)
-    ]
-
-
-def test_a_machine_that_becomes_free_may_train_ten_times_faster(digits):
-    # Measured: a small net on two processors whose other programs ended in its fifth epoch.
-    times = [2.233, 4.041, 6.867, 8.961, 9.500, 9.689]
-
-    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
-
-
-@pytest.mark.parametrize(("late", "lines"), [(0.049, []), (0.051, [22])])
-def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(digits, late, lines):
-    times = [0.06, 0.12 + late, 0.18, 0.24, 0.30, 0.36]
-
-    found = found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits)
-    assert found == [("time_steps_differ", line) for line in lines]
-
-
-def test_a_host_may_be_slow_for_a_while(digits):
-    times = [10.0, 20.0, 120.0, 130.0, 140.0, 142.5]
-
-    assert found_in_log(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
-
-
-def test_a_dawnbench_curve_is_held_to_its_order_alone(make_benchmark):
-    times = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
-    good = run_at([1, 1, 2, 5, 6, 7], seconds=times, clock="dawnbench")
-    bad = run_at([1, 2, 1], clock="dawnbench")
-
-    at_once = [10.0, 20.0, 20.001, 30.0, 40.0, 50.0]
-    assert found_in_log(good, make_benchmark()) == []
-    assert (
-        found_in_log(
-            run_at([1, 2, 3, 4, 5, 6], seconds=at_once, clock="dawnbench"), make_benchmark()
-        )
-        == []
-    )
-    assert found_in_log(bad, make_benchmark()) == [("epochs_go_back", 22)]
-
-
-@pytest.mark.parametrize("samples", [[None] * 6, [100, None, 300, 400, 500, 600]])
-def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(make_benchmark, samples):
-    at_once = [10.0, 20.0, 30.0, 30.001, 40.0, 50.0]
-
-    assert (
-        found_in_log(run_at([None] * 6, seconds=at_once, samples=samples), make_benchmark()) == []
-    )
+def test_rounded_epoch_may_repeat(digits):
+    assert found_in_log(run_at([1, 1, 2, 2]), digits) == []
 
 
 @pytest.mark.parametrize(
-    ("seconds", "lines"),
+    ("epochs", "seconds"),
     [
-        ([10.0], []),
-        ([10.0, 20.0, 30.0, 30.001], []),  # three steps are too few to know the usual one
-        ([10.0, 20.0, 30.0, 40.0, 40.001], [24]),
+        ([2, 3, 5, 6, 7, 8], None),  # evaluations left out
+        ([1, 2, None, 4, 5, 6], None),  # an epoch that is not told
+        ([1, 2, 3, 4, 5, 6], [2.0, 4.0, 16.0, 28.0, 40.0, 52.0]),  # small pictures at first
+        ([1, 2, 3, 4, 5, 6], [10.0, 20.0, 20.0, 30.0, 40.0, 50.0]),  # one step without time
     ],
 )
-def test_the_usual_time_of_a_step_is_known_from_four(digits, seconds, lines):
-    run = run_at([float(j) for j in range(1, len(seconds) + 1)], seconds=seconds)
-
-    assert found_in_log(run, digits) == [("time_steps_differ", line) for line in lines]
-
-
-MakeRun = Callable[..., Run]
-
-
-MakeBenchmark = Callable[..., Benchmark]
+def test_uneven_log_is_taken(digits, epochs, seconds):
+    assert found_in_log(run_at(epochs, seconds=seconds), digits) == []
 
 
 def codes(runs, benchmark, *, division="closed"):

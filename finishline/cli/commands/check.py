@@ -38,7 +38,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.scoring.utilisation import find_shared
 from finishline.rules.statistics.significance import has_scipy
-from finishline.rules.submissions.claim_checks_log import find_cut_off
+from finishline.rules.submissions.claim_checks import find_cut_off
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
 

@@ -13,8 +13,6 @@ WaivableRule = Literal[
     "missing_rcp",
     "converges_too_fast",
     "preparation_missing",
-    "evaluations_missing",
-    "time_steps_differ",
     "same_program",
 ]
 WAIVABLE: dict[WaivableRule, str] = {
@@ -25,8 +23,6 @@ WAIVABLE: dict[WaivableRule, str] = {
     "missing_rcp": "no reference convergence points to judge it by",
     "converges_too_fast": "convergence faster than the reference points allow",
     "preparation_missing": "a log without the start of its preparation",
-    "evaluations_missing": "a log with evaluations left out",
-    "time_steps_differ": "evaluations at uneven steps of time",
     "same_program": "a package that is the same program as an earlier entry",
 }
 

@@ -1,20 +1,18 @@
 """Contradictions in a submission, found before anything is trained again."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import LogFormatError
 from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.scoring.violations import Violation, find_gone_back
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.submissions.claim_checks_log import check_log
 
-SHORTEST_WORD = 3
 # Curves with fewer evaluations may agree by chance.
 FEWEST_EVALUATIONS = 4
 
@@ -22,14 +20,14 @@ FEWEST_EVALUATIONS = 4
 def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
     """Every rule that claim and logs break together, each with its log, line and field."""
     claimed = benchmark.defaults() | dict(claim.hyperparameters)
-    found = [*check_same_logs(runs), *_check_one(runs, "platform", "submission_platform")]
-    found += _check_order_of_runs(runs, benchmark)
+    found = check_same_logs(runs)
     if "batch_size" not in claimed:
-        found += _check_one(runs, "batch_size", "global_batch_size")
+        found += _check_batch_sizes(runs)
     for run in runs:
-        found += check_log(run, benchmark, division=claim.division)
+        found += _check_order(run)
+        found += _check_preparation(run, benchmark)
         found += _check_settings(run, claimed)
-        found += _check_system(run, claim)
+        found += _check_accelerators(run, claim)
     return found
 
 
@@ -67,44 +65,62 @@ def _training_of(run: Run) -> tuple[object, ...]:
     )
 
 
-def _check_order_of_runs(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """Check that runs beyond the counted ones are listed in the order of their start.
-
-    The order decides the median window and which runs reach first: of 100 runs that vary by 7 % the
-    result gets 3 % faster.
-    """
-    if len(runs) <= benchmark.runs.count:
-        return []
-    started = [(run.started_ms, run.name) for run in runs if run.started_ms is not None]
-    return [
-        Violation(
-            "runs_out_of_order",
-            f"it started before {before}, which is listed first",
-            file=name,
-            field="runs",
-            expected=f"more than {benchmark.runs.count} runs, listed in the order of their starts",
-        )
-        for (first, before), (second, name) in pairwise(started)
-        if second < first
-    ]
-
-
-def _check_one(runs: Sequence[Run], name: str, key: str) -> list[Violation]:
-    """A setting has one value in a set."""
-    first = next((run for run in runs if getattr(run, name) is not None), None)
+def _check_batch_sizes(runs: Sequence[Run]) -> list[Violation]:
+    """The batch size has one value in a set."""
+    first = next((run for run in runs if run.batch_size is not None), None)
     if first is None:
         return []
-    said = getattr(first, name)
     return [
         Violation(
-            f"{name}_differs",
-            f"{getattr(run, name)!r}, but {said!r} in {first.name}",
+            "batch_size_differs",
+            f"{run.batch_size!r}, but {first.batch_size!r} in {first.name}",
             file=run.name,
-            field=key,
+            field="global_batch_size",
             expected="one in a set",
         )
         for run in runs
-        if getattr(run, name) not in (None, said)
+        if run.batch_size not in (None, first.batch_size)
+    ]
+
+
+def _check_order(run: Run) -> list[Violation]:
+    """Epochs and samples never fall: where they go back, another run begins."""
+    found = []
+    for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
+        counts = [getattr(evaluation, name) for evaluation in run.evaluations]
+        for after, first, second in zip(run.evaluations[1:], counts, counts[1:], strict=False):
+            if first is None or second is None or second >= first:
+                continue
+            found.append(
+                Violation(
+                    "epochs_go_back",
+                    f"{name} {second:g} after {first:g}",
+                    file=run.name,
+                    line=after.line,
+                    field=key,
+                    expected=f"at least {first:g}: the log of one run",
+                )
+            )
+    return found
+
+
+def _check_preparation(run: Run, benchmark: Benchmark) -> list[Violation]:
+    """Check that a log reports preparation if the clock counts it and the log's own does not.
+
+    Without init_start its time is unknown, and it must not count as zero.
+    """
+    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
+    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
+    if not is_counted or not has_ledger or run.preparation_seconds is not None:
+        return []
+    return [
+        Violation(
+            "preparation_missing",
+            "no init_start, and preparing is on the clock of this benchmark",
+            file=run.name,
+            field="init_start",
+            expected="init_start where the process starts, before run_start",
+        )
     ]
 
 
@@ -123,54 +139,23 @@ def _check_settings(run: Run, claimed: Mapping[str, float]) -> list[Violation]:
     ]
 
 
-def _check_system(run: Run, claim: Claim) -> list[Violation]:
-    """The system a log was written on, where it tells, against the claimed one."""
-    system = claim.system
-    found = []
-    texts = (system.name, system.hardware_class, system.processor, system.accelerator or "")
-    if run.platform is not None and not _names_one_thing(run.platform, texts):
-        found.append(
-            Violation(
-                "system_contradicts_claim",
-                f"the log was written on {run.platform!r}",
-                file=run.name,
-                field="submission_platform",
-                expected=f"{system.name!r} as in the claim, or the log's value as system.name",
-            )
-        )
+def _check_accelerators(run: Run, claim: Claim) -> list[Violation]:
+    """The accelerators of a log, where it counts them, are the claimed ones."""
     logged = run.hyperparameters
-    if "accelerators_per_node" in logged:
-        count = logged["accelerators_per_node"] * logged.get("number_of_nodes", 1.0)
-        if count != system.accelerator_count:
-            found.append(
-                Violation(
-                    "accelerators_contradict_claim",
-                    f"the log has {count:g} accelerators",
-                    file=run.name,
-                    field="accelerators_per_node",
-                    expected=f"{system.accelerator_count} as in the claim",
-                )
-            )
-    return found
-
-
-def _names_one_thing(platform: str, texts: Sequence[str]) -> bool:
-    """Whether a platform has a word, or all its letters, in common with one of some names."""
-    words, plain = _words(platform), _plain(platform)
-    return any(
-        (text and (plain in _plain(text) or _plain(text) in plain)) or words & _words(text)
-        for text in texts
-    )
-
-
-def _words(text: str) -> set[str]:
-    """Words that can tell systems apart, without the count in front ("8xH200")."""
-    pieces = re.split(r"[^a-z0-9]+", re.sub(r"(?<![a-z0-9])\d+x(?=\w)", "", text.lower()))
-    return {piece for piece in pieces if len(piece) >= SHORTEST_WORD and not piece.isdigit()}
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    if "accelerators_per_node" not in logged:
+        return []
+    count = logged["accelerators_per_node"] * logged.get("number_of_nodes", 1.0)
+    if count == claim.system.accelerator_count:
+        return []
+    return [
+        Violation(
+            "accelerators_contradict_claim",
+            f"the log has {count:g} accelerators",
+            file=run.name,
+            field="accelerators_per_node",
+            expected=f"{claim.system.accelerator_count} as in the claim",
+        )
+    ]
 
 
 # No count of epochs is near these.
@@ -260,3 +245,27 @@ def _field(run: Run, figure: str) -> str:
     """Name of a figure in the format of a log."""
     names = ("epoch", "hours") if run.clock == "dawnbench" else ("epoch_num", "time_ms")
     return names[0] if figure == "epoch" else names[1]
+
+
+def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]:
+    """A remark for each log of MLPerf's that has a run_start and no run_stop.
+
+    It counts as far as it goes (rules.tta), so the fault is reported and nothing refused.
+    """
+    return [
+        LogFormatError(
+            f"the log ends without run_stop, so it was probably cut off; {_meaning(score)}",
+            file=run.name,
+            field="run_stop",
+            expected="a run_stop with its status at the end of a whole log",
+            code="no_run_stop",
+        )
+        for run, score in scored
+        if run.clock == "mlperf" and run.stop_seconds is None
+    ]
+
+
+def _meaning(score: RunScore) -> str:
+    if score.reached:
+        return "its time is that of the evaluation that reached the target"
+    return "its run counts as one that did not reach the target"

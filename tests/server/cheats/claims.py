@@ -18,6 +18,13 @@ def one_edited(scene, edit, *, at="run_0.log"):
     return scene.at_the_door(parts)
 
 
+def measured(scene, edit):
+    """The rank of a submission whose logs were edited."""
+    sent = scene.stored(scene.parts(edit=edit))
+    _, seconds = scene.trained(sent)
+    return scene.ranked_at_our_time(sent, seconds)
+
+
 def at_epoch(epoch, key, **changes):
     """Changes the lines of one key at one epoch; those of its metadata by their own names."""
 
@@ -79,9 +86,7 @@ def one_interval_cut(scene):
         late = line["metadata"].get("epoch_num", 0) > 6 or line["key"] == "run_stop"
         return line | {"time_ms": line["time_ms"] - 50} if late else line
 
-    sent = scene.stored(scene.parts(edit=edit))
-    _, seconds = scene.trained(sent)
-    return scene.ranked_at_our_time(sent, seconds)
+    return measured(scene, edit)
 
 
 @cheat("C05")
@@ -103,12 +108,12 @@ def two_logs_with_headers(scene):
 
 @cheat("C07")
 def an_evaluation_left_out(scene):
-    return one_edited(scene, without("eval_start", "eval_accuracy", "eval_stop", epoch=5.0))
+    return measured(scene, without("eval_start", "eval_accuracy", "eval_stop", epoch=5.0))
 
 
 @cheat("C08")
 def epochs_without_samples(scene):
-    return one_edited(scene, at_epoch(8.0, "eval_accuracy", samples_count=8500))
+    return measured(scene, at_epoch(8.0, "eval_accuracy", samples_count=8500))
 
 
 @cheat("C09")
@@ -147,22 +152,16 @@ def another_batch_size_than_logged(scene):
 
 
 @cheat("C20")
-def another_system_than_logged(scene):
-    def with_line(key, value):
-        parts = scene.parts()
-        for name, log in parts.logs.items():
-            line = {
-                "time_ms": 1790000000000, "event_type": "POINT_IN_TIME",
-                "key": key, "value": value, "metadata": {},
-            }  # fmt: skip
-            first, rest = log.split(b"\n", 1)
-            made = edited(first, lambda line: line)
-            parts.logs[name] = made + edited(made, lambda _, line=line: line) + rest
-        return scene.at_the_door(parts)
-
-    platform = with_line("submission_platform", "dgx-h100")
-    accelerators = with_line("accelerators_per_node", 8)
-    return Met("refused (422)", platform.said + accelerators.said)
+def other_accelerators_than_logged(scene):
+    parts = scene.parts()
+    for name, log in parts.logs.items():
+        line = {
+            "time_ms": 1790000000000, "event_type": "POINT_IN_TIME",
+            "key": "accelerators_per_node", "value": 8, "metadata": {},
+        }  # fmt: skip
+        first, rest = log.split(b"\n", 1)
+        parts.logs[name] = first + b"\n" + edited(first, lambda _, line=line: line) + rest
+    return scene.at_the_door(parts)
 
 
 @cheat("C24")
@@ -196,21 +195,7 @@ def epochs_relabelled(scene):
             return line
         return line | {"metadata": line["metadata"] | {"epoch_num": 1 + epoch / 1000}}
 
-    return one_edited(scene, edit)
-
-
-@cheat("C69")
-def epochs_and_samples_relabelled(scene):
-    def edit(line):
-        epoch = line["metadata"].get("epoch_num")
-        if epoch is None:
-            return line
-        less = {"epoch_num": 1 + epoch / 1000, "samples_count": 1152 + int(epoch)}
-        return line | {"metadata": line["metadata"] | less}
-
-    sent = scene.stored(scene.parts(edit=edit))
-    _, seconds = scene.trained(sent)
-    return scene.ranked_at_our_time(sent, seconds)
+    return measured(scene, edit)
 
 
 @cheat("C70")
