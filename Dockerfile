@@ -19,7 +19,7 @@ RUN python -m venv /opt/finishline
 COPY constraints.txt ./
 
 FROM builder AS server-builder
-COPY pyproject.toml setup.py README.md LICENSE alembic.ini ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY finishline/ ./finishline/
 COPY server/ ./server/
 COPY web/ ./web/

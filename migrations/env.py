@@ -1,63 +1,21 @@
-"""Runs migrations on the database that server.base.schema hands over, or that the settings name."""
+"""Runs migrations on the database that server.base.schema hands over."""
 
 from alembic import context
-from sqlalchemy import Connection
+from sqlalchemy import text
 
-from server.base.database import Database, UtcDateTime
-from server.base.models import Base
-from server.base.schema import LOCK_SECONDS, MIGRATION_LOCK
-from server.base.settings import get_settings
-from server.base.take_over import take_over
+from server.base.database import Database
+from server.base.revision import require_no_other
 
+# Of PostgreSQL, held while a migration runs: any number that no other program takes there.
+MIGRATION_LOCK = 7_270_011
 
-def render_type(kind: str, item: object, _context: object) -> str | bool:
-    """How a column type of ours is written in a migration: as what the database keeps."""
-    if kind == "type" and isinstance(item, UtcDateTime):
-        return "sa.DateTime(timezone=True)"
-    return False
-
-
-database: Database = context.config.attributes.get("database") or Database(
-    get_settings().database_url
-)
-
-
-def prepare(connection: Connection) -> None:
-    """Wait for no lock for long, and let only one migration run at a time.
-
-    SQLite has one writer anyway. To change a table there it is built anew and the old one dropped,
-    which takes what refers to it along or fails: so foreign keys are off, which SQLite does outside
-    a transaction only. Hence the driver's own connection, because ours begins one first.
-    """
-    if not database.is_sqlite:
-        connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:g}s'")
-        connection.exec_driver_sql(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
-        connection.commit()
-        return
+database: Database = context.config.attributes["database"]
+with database.engine.connect() as connection:
     # A transaction that began as a reader's could not go on once somebody else wrote.
     connection.execution_options(finishline_write=True)
-    for pragma in ("foreign_keys=OFF", f"busy_timeout={LOCK_SECONDS * 1000:.0f}"):
-        connection.connection.driver_connection.execute(f"PRAGMA {pragma}").close()  # type: ignore[union-attr]
-
-
-with database.engine.connect() as connection:
-    try:
-        prepare(connection)
-        scripts = {each.revision: each.module for each in context.script.walk_revisions()}
-        with connection.begin():
-            take_over(connection, scripts[str(context.script.get_base())].tables, scripts)
-        context.configure(
-            connection=connection,
-            target_metadata=Base.metadata,
-            render_as_batch=database.is_sqlite,
-            render_item=render_type,
-            compare_type=True,
-            transaction_per_migration=True,
-        )
-        with context.begin_transaction():
-            context.run_migrations()
-        connection.commit()
-    finally:
-        connection.rollback()
-        # The lock and the settings belong to the connection, which nobody else gets.
-        connection.invalidate()
+    with connection.begin():
+        if not database.is_sqlite:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"))
+        require_no_other(connection, database.name)
+        context.configure(connection=connection)
+        context.run_migrations()

@@ -18,15 +18,14 @@ from server.base.artifacts import make_store
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ServerError
-from server.base.revision import current_revision, require_current_schema
-from server.base.schema import is_behind, migrate
+from server.base.revision import newest_revision, require_current_schema
+from server.base.schema import migrate
 from server.base.services import Services
 from server.base.settings import get_settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import install_archives, load_definitions, offer_added
 from server.operations import commands as copying
-from server.operations.backup import back_up_before_migration
-from server.operations.integrity import look_first, require_its_logs
+from server.operations.integrity import look_first
 from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
@@ -39,9 +38,6 @@ from server.people.audit import Administrator
 from server.reactions import connect_rooms
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.worker_probes import confirm_worker
-
-# It makes a database from a copy, which may be of an earlier schema.
-ANY_SCHEMA = "restore"
 
 
 def main() -> int:
@@ -57,7 +53,8 @@ def main() -> int:
         return 1
     try:
         if arguments.command == "migrate":
-            print(json.dumps(_migrate(database, backup=not arguments.no_backup)))
+            migrate(database)
+            print(json.dumps({"revision": newest_revision()}))
             return 0
         if arguments.command in copying.COMMANDS:
             return _run_copying(database, arguments)
@@ -98,10 +95,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m server.admin", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    migration = commands.add_parser("migrate", help="bring the database's schema up to date")
-    migration.add_argument(
-        "--no-backup", action="store_true", help="make no backup of a database that it changes"
-    )
+    commands.add_parser("migrate", help="make the tables of an empty database")
     token = commands.add_parser("token", help="make an API token and print it, once")
     token.add_argument("--user", required=True)
     token.add_argument("--role", required=True, choices=ROLES)
@@ -158,23 +152,9 @@ def _user_and_role(text: str) -> tuple[str, str]:
     return user, role
 
 
-def _migrate(database: Database, *, backup: bool) -> dict[str, str | None]:
-    """Migrate, after a backup of a database that has tables already; the revision, and the backup.
-
-    The backup is signed, so the settings must be those of the database's server.
-    """
-    made = {}
-    if is_behind(database) and backup:
-        services = _services(database)
-        require_its_logs(services)
-        made["backup"] = str(back_up_before_migration(services, copying.say))
-    migrate(database)
-    return {"revision": current_revision(database), **made}
-
-
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
-    """Run a command of exports, backups or their checks; some work on an older schema."""
-    if arguments.command == ANY_SCHEMA:
+    """Run a command of exports, backups or their checks."""
+    if arguments.command == "restore":  # It makes the database, or replaces it.
         services = _services(database)
     else:
         require_current_schema(database)

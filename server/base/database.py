@@ -16,6 +16,7 @@ from sqlalchemy import (
     Dialect,
     Engine,
     ExceptionContext,
+    NullPool,
     TypeDecorator,
     create_engine,
     event,
@@ -213,6 +214,17 @@ class Database:
             session.commit()
             for call in session.info.pop(AFTER_COMMIT, ()):
                 call()
+
+    @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """A connection that changes no byte of a file of SQLite, whatever program made it."""
+        if self._file() is None:
+            with self.engine.connect() as connection:
+                yield connection
+            return
+        # Without the settings of `_prepare_sqlite`, one of which the file keeps.
+        with create_engine(self.url, poolclass=NullPool).connect() as connection:
+            yield connection
 
     @property
     def name(self) -> str:

@@ -1,50 +1,36 @@
-"""Which revision the database is at, and which one this code was written for.
+"""Which schema the database has, and which one this code was written for.
 
 A server asks both at its start. Alembic would answer too, but importing it takes a twelfth of the
 start's time, so only migrations use it (server.base.schema), and a test checks that both agree.
 """
 
-import re
-from collections.abc import Iterable
-from pathlib import Path
+import hashlib
+from functools import cache
 
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import OperationalError
 
+from finishline.rules.text import names_text
 from server.base.database import Database
 from server.base.places import MIGRATIONS
 
-# As migrations/script.py.mako writes them: `revision: str = "0007"`.
-_REVISION = re.compile(r"^revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
-_DOWN_REVISION = re.compile(r"^down_revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
+FIRST_MIGRATION = MIGRATIONS / "versions" / "first_tables.py"
+HEX_DIGITS = 12
+VERSIONS = "alembic_version"
+# The last commit whose migrations had numbers.
+NUMBERED = "0a22c18d"
 
 
-def newest_revision(folder: Path = MIGRATIONS) -> str:
-    """Newest revision: the one that no other migration of the folder comes after.
-
-    Raises RuntimeError if there is none, or more than one.
-    """
-    texts = [path.read_text(encoding="utf-8") for path in (folder / "versions").glob("*.py")]
-    heads = set(_found(_REVISION, texts)) - set(_found(_DOWN_REVISION, texts))
-    if len(heads) != 1:
-        raise RuntimeError(
-            f"{folder / 'versions'} must have one newest migration, it has: "
-            f"{', '.join(sorted(heads)) or 'none'}."
-        )
-    return heads.pop()
-
-
-def _found(pattern: re.Pattern[str], texts: Iterable[str]) -> Iterable[str]:
-    return (match[1] for text in texts if (match := pattern.search(text)) is not None)
+@cache
+def newest_revision() -> str:
+    """The beginning of the first migration's hash: another file makes another schema."""
+    return hashlib.sha256(FIRST_MIGRATION.read_bytes()).hexdigest()[:HEX_DIGITS]
 
 
 def current_revision(database: Database) -> str | None:
     """The revision the database is at, None if it is empty."""
-    with database.engine.connect() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-        return found
+    with database.look() as connection:
+        return _revision_in(connection)
 
 
 def require_current_schema(database: Database) -> str:
@@ -59,13 +45,64 @@ def require_current_schema(database: Database) -> str:
             "makes one."
         )
     try:
-        wanted, found = newest_revision(), current_revision(database)
+        with database.look() as connection:
+            found = require_no_other(connection, database.name)
     except OperationalError as error:
         told = " ".join(str(error.orig).split())
         raise RuntimeError(f"T{named[1:]}, does not answer: {told}") from error
-    if found is None or found != wanted:
+    if found is None:
         raise RuntimeError(
-            f"T{named[1:]}, is at revision {found or '(empty)'}, this server needs {wanted}: "
+            f"T{named[1:]}, is at revision (empty), this server needs {newest_revision()}: "
             "run 'python -m server.admin migrate' first."
         )
+    return found
+
+
+def require_no_other(connection: Connection, name: str) -> str | None:
+    """The revision of a database: this code's, or None of an empty one.
+
+    Raises RuntimeError if somebody else made its tables, or another commit.
+    """
+    found, wanted = _revision_in(connection), newest_revision()
+    if found is None:
+        tables = sorted(set(inspect(connection).get_table_names()) - {VERSIONS})
+        if tables:
+            raise RuntimeError(
+                f"The database {name} was not changed: it has tables that Finishline did not make: "
+                f"{names_text(tables)}. Hint: name an empty database in "
+                "FINISHLINE_DATABASE_URL."
+            )
+    elif found != wanted:
+        raise RuntimeError(
+            f"The database {name} was not changed: its schema is {found}, this Finishline needs "
+            f"{wanted}. {_hint(connection, found)}"
+        )
+    return found
+
+
+def _revision_in(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSIONS):
+        return None
+    found: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSIONS}"))  # noqa: S608
+    return found
+
+
+def _hint(connection: Connection, revision: str) -> str:
+    commit = NUMBERED if len(revision) == 4 and revision.isdigit() else _commit_in(connection)
+    if commit is None:
+        return (
+            "The database does not say which commit made it. Hint: start the Finishline that it "
+            "was made with, and export there with `python -m server.admin export`."
+        )
+    return (
+        f"Hint: commit {commit} reads it. Run `git checkout {commit}`, and export there with "
+        "`python -m server.admin export`, or back up with `finishline backup`."
+    )
+
+
+def _commit_in(connection: Connection) -> str | None:
+    """The commit that made the tables, as far as it was known then."""
+    if "code_commit" not in {each["name"] for each in inspect(connection).get_columns(VERSIONS)}:
+        return None
+    found: str | None = connection.scalar(text(f"SELECT code_commit FROM {VERSIONS}"))  # noqa: S608
     return found

@@ -17,7 +17,7 @@ from finishline.rules.proof.hash_chain import Head
 from server.base.artifacts import ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import Database, moment_text, utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.errors import ContentError, NotFoundError
 from server.base.services import Services
 from server.operations.copies import (
     Copied,
@@ -54,7 +54,6 @@ from server.verifications.proofs import current_signer
 POOL = "logs"
 KEY = "signing-key.pem"
 SQLITE_FILE = "finishline.db"
-BEFORE_MIGRATION = "before-migration"
 SESSIONS = "console_sessions"
 LEFT_OUT = {SESSIONS: "users sign in again"}
 
@@ -100,24 +99,6 @@ def back_up(
     ):
         manifest = _fill(services, root, folder, choice, say)
     return path, manifest
-
-
-def back_up_before_migration(services: Services, say: Progress = silent) -> Path:
-    """Back up database and key; no migration changes a log.
-
-    It goes beside the nightly backups, which it does not stand for. Raises ConflictError if no
-    setting says where these are.
-    """
-    root, url = services.settings.backups_dir, services.database.url
-    if root is None and services.database.is_sqlite:
-        root = Path(str(url.database)).parent / "backups"
-    if root is None:
-        raise ConflictError(
-            "A migration backs up the database first, and FINISHLINE_BACKUPS_DIR is not set: name "
-            "a folder there, or migrate with --no-backup if you have made a backup."
-        )
-    path, _ = back_up(services, root / BEFORE_MIGRATION, Choice(logs=False), say)
-    return path
 
 
 def find_backup(root: Path, name: str | None) -> Path:

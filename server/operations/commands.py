@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from server.base.errors import ContentError
-from server.base.schema import is_behind
 from server.base.services import Services
 from server.operations.backup import Choice, back_up
 from server.operations.export import Wanted, export_everything, export_nightly
@@ -131,11 +130,6 @@ def run_restore(services: Services, arguments: argparse.Namespace) -> int:
     path, manifest = restore(
         services, arguments.path, name=arguments.at, force=arguments.force, say=say
     )
-    if is_behind(services.database):
-        say(
-            "Its schema is of an earlier version: `finishline up` migrates it by itself; before "
-            "any other start run 'python -m server.admin migrate'."
-        )
     print_summary(path, manifest, made_at=manifest.made_at)
     return 0
 

@@ -232,6 +232,6 @@ def require_its_logs(services: Services) -> None:
         raise RuntimeError(
             f"No log that {services.database.name} names is in {store.folder}: "
             "is FINISHLINE_ARTIFACTS_DIR the server's? Nothing was done. Where they are lost, "
-            "restore a backup. `check --no-files`, `migrate --no-backup` and `--keep-missing` of "
-            "the others do without."
+            "restore a backup. `check --no-files` and `--keep-missing` of the others do "
+            "without."
         )

@@ -13,7 +13,8 @@ from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore, sync
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError
-from server.base.schema import known_revisions, migrate
+from server.base.revision import newest_revision
+from server.base.schema import migrate
 from server.base.services import Services
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
@@ -137,6 +138,12 @@ def restore(
 def _verified(folder: Path, root: Path, say: Progress) -> Manifest:
     refuse(check_plain(folder), folder)
     manifest = read_manifest(folder, wanted=BACKUP_FORMAT)
+    if manifest.schema_revision != newest_revision():
+        raise ConflictError(
+            f"{folder} has tables of schema {manifest.schema_revision}, this Finishline needs "
+            f"{newest_revision()}. Hint: restore it with the one that made it "
+            f"({manifest.code.version}, commit {manifest.code.commit or 'unknown'})."
+        )
     refuse(check_files(folder, manifest), folder)
     progress = now_and_then(say, what="checked")
     refuse(check_log_files(folder, manifest, root / POOL, progress), folder)
@@ -167,13 +174,7 @@ def _fill(database: Database, folder: Path, manifest: Manifest, say: Progress) -
             )
         shutil.copyfile(folder / SQLITE_FILE, database.url.database)
         return
-    if manifest.schema_revision not in known_revisions(database):
-        raise ConflictError(
-            f"This backup has tables of revision {manifest.schema_revision}, which this Finishline "
-            "cannot make. Restore it with the one that made it "
-            f"({manifest.code.version}, commit {manifest.code.commit or 'unknown'})."
-        )
-    migrate(database, manifest.schema_revision)
+    migrate(database)
     try:
         with database.write() as session:
             load_tables(session.connection(), folder, manifest, now_and_then(say, what="restored"))

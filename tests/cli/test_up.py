@@ -216,13 +216,6 @@ def test_a_second_up_in_the_same_var_is_told_of_the_first(start_up):
     assert f"http://127.0.0.1:{first.port}" in message
 
 
-def test_the_backup_from_before_a_migration_is_named(start_up):
-    up = start_up("--no-worker", STANDIN_MIGRATE="backs up")
-    assert up.process.stdout is not None
-    said = "the database as it was before is in a/backup"
-    assert any(said in line for line in up.process.stdout)
-
-
 def test_a_database_that_cannot_be_migrated_stops_the_start(start_up):
     code, _, err = start_up(STANDIN_MIGRATE="fails").outcome()
     assert code == 4

@@ -115,13 +115,6 @@ def by_alembic(database):
         return newest, MigrationContext.configure(connection).get_current_revision()
 
 
-def migration(folder, name, revision, after):
-    """A file with nothing in it but its place."""
-    folder.joinpath("versions").mkdir(exist_ok=True)
-    text = f"revision: str = {revision!r}\ndown_revision: str | None = {after!r}\n"
-    folder.joinpath("versions", name).write_text(text)
-
-
 def test_a_migrated_database_is_at_the_newest_revision(database):
     assert (newest_revision(), current_revision(database)) == by_alembic(database)
     assert require_current_schema(database) == newest_revision()
@@ -151,22 +144,6 @@ def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_passwor
     away.close()
     assert "secret" not in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_are_called(tmp_path):
-    migration(tmp_path, "a_last.py", "0003", "0002")
-    migration(tmp_path, "b_first.py", "0001", None)
-    migration(tmp_path, "c_middle.py", "0002", "0001")
-    assert newest_revision(tmp_path) == "0003"
-
-    migration(tmp_path, "d_beside.py", "0004", "0002")
-    with pytest.raises(RuntimeError, match="one newest migration, it has: 0003, 0004"):
-        newest_revision(tmp_path)
-
-
-def test_no_migration_at_all_is_refused(tmp_path):
-    with pytest.raises(RuntimeError, match="it has: none"):
-        newest_revision(tmp_path)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"

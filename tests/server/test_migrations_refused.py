@@ -1,150 +1,144 @@
-"""Migrations that meet others at work, or fail: what was there stays there."""
+"""Migrations of databases that others made, or work on: what was there stays as it was."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import MetaData, NullPool, create_engine, select
 
-from server.base import schema
 from server.base.database import Database
-from server.base.revision import current_revision
-from server.base.schema import known_revisions, migrate
+from tests.support.admin import run_admin
 from tests.support.both_databases import wait_until_blocked
 
-FAILING = '''
-"""A migration that fails after it has changed something."""
-
-import sqlalchemy as sa
-from alembic import op
-
-revision = "9999"
-down_revision = "HEAD"
-branch_labels = depends_on = None
+VERSIONS = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+COMMIT = "ALTER TABLE alembic_version ADD COLUMN code_commit VARCHAR(64) DEFAULT '5f3c9d1'"
+SERVER = ("-c", "import server.app; server.app.app")
 
 
-def upgrade() -> None:
-    op.create_table("half_done", sa.Column("id", sa.Integer(), primary_key=True))
-    op.add_column("users", sa.Column("half_done", sa.Integer()))
-    op.execute("INSERT INTO half_done (id) VALUES (1)")
-    op.execute("SELECT no_such_column FROM users")
-'''
+def at_revision(revision):
+    """A statement."""
+    return f"INSERT INTO alembic_version (version_num) VALUES ('{revision}')"  # noqa: S608
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
-def database(request):
-    """A migrated database."""
-    opened = Database(request.getfixturevalue(f"{request.param}_url"))
-    yield opened
-    opened.close()
+def url(request, tmp_path):
+    """The address of an empty database."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("empty_postgresql_url")
+    return f"sqlite:///{tmp_path / 'a.db'}"
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(database, tmp_path, monkeypatch):
-    scripts = tmp_path / "migrations"
-    shutil.copytree(schema.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    head = known_revisions(database)[0]
-    (scripts / "versions" / "9999_failing.py").write_text(FAILING.replace("HEAD", head))
-    with database.engine.begin() as connection:
-        connection.execute(
-            text("INSERT INTO users (name, created_at) VALUES ('ada', '2026-11-20 10:00:00')")
-        )
-    monkeypatch.setattr(schema, "MIGRATIONS", scripts)
-
-    with pytest.raises(Exception, match="no_such_column"):
-        migrate(database)
-
-    assert current_revision(database) == head
-    inspector = inspect(database.engine)
-    assert "half_done" not in inspector.get_table_names()
-    assert "half_done" not in {column["name"] for column in inspector.get_columns("users")}
-    with database.engine.connect() as connection:
-        assert connection.execute(text("SELECT name FROM users")).scalars().all() == ["ada"]
-        if database.is_sqlite:
-            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
-        else:
-            assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "0"
+def fill(url, *statements):
+    """Run statements, as a program that knows nothing of Finishline."""
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
 
 
-def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(empty_database, monkeypatch):
-    database = empty_database
-    head, before, *_ = known_revisions(database)
-    migrate(database, before)
-    monkeypatch.setattr(schema, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.2)
-    statement = "SELECT count(*) FROM submissions"
-    refused = threading.Event()
-    monkeypatch.setattr(schema.log, "warning", lambda *_: refused.set())
-    with database.engine.connect() as busy, ThreadPoolExecutor() as threads:
-        # A writer: readers hold nobody up on SQLite, nor who makes an index on PostgreSQL.
-        if database.is_sqlite:
-            busy.execution_options(finishline_write=True)
-            busy.execute(text(statement))
-        else:
-            # Every table, as no two newest migrations change the same one.
-            tables = ", ".join(inspect(database.engine).get_table_names())
-            busy.execute(text(f"LOCK TABLE {tables} IN ROW EXCLUSIVE MODE"))
-        with pytest.raises(RuntimeError, match=rf"revision {before}.*half done"):
-            migrate(database, patience_seconds=0)
-        assert current_revision(database) == before
-        refused.clear()
-        migrating = threads.submit(migrate, database)
-        assert refused.wait(20)
-        with database.engine.connect() as reader:
-            reader.execute(text(statement))
-        busy.rollback()
-        migrating.result(timeout=30)
-    assert current_revision(database) == head
-
-
-@pytest.mark.nightly
-def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url):
-    head = known_revisions(Database(empty_postgresql_url))[0]
-    both = [migrating(empty_postgresql_url) for _ in range(2)]
-    for each in both:
-        printed, errors = each.communicate(timeout=60)
-        assert each.returncode == 0, errors
-        assert json.loads(printed) == {"revision": head}
-
-
-@pytest.mark.nightly
-def test_a_migration_that_comes_amid_another_waits_before_it_looks_for_tables_to_back_up(
-    empty_postgresql_url,
-):
-    database = Database(empty_postgresql_url)
-    migrate(database)
-    head, before, *_ = known_revisions(database)
-    with database.engine.connect() as first:
-        first.exec_driver_sql(f"SELECT pg_advisory_lock({schema.MIGRATION_LOCK})")
-        be_at(first, before)
-        second = migrating(empty_postgresql_url)
-        wait_until_blocked(database)
-        be_at(first, head)
-        first.invalidate()
-    printed, errors = second.communicate(timeout=60)
-    database.close()
-    assert second.returncode == 0, errors
-    assert json.loads(printed) == {"revision": head}
+def content(url):
+    """Every byte of a file, every row of a server's database."""
+    if url.startswith("sqlite"):
+        folder = Path(url.removeprefix("sqlite:///")).parent
+        return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+    engine, found = create_engine(url, poolclass=NullPool), MetaData()
+    found.reflect(engine)
+    with engine.connect() as connection:
+        return {each.name: connection.execute(select(each)).all() for each in found.sorted_tables}
 
 
 def migrating(url):
-    """The command at work on a database, without a folder for backups."""
-    environment = os.environ | {"FINISHLINE_DATABASE_URL": url}
-    environment.pop("FINISHLINE_BACKUPS_DIR", None)
+    """The command at work on a database."""
     return subprocess.Popen(
         [sys.executable, "-m", "server.admin", "migrate"],
-        env=environment,
+        env=os.environ | {"FINISHLINE_DATABASE_URL": url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def be_at(connection, revision):
-    """Say that the database is at a revision, and let others see it."""
-    connection.execute(text("UPDATE alembic_version SET version_num = :at"), {"at": revision})
-    connection.commit()
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        ((at_revision("0061"),), "git checkout 0a22c18d"),
+        ((COMMIT, at_revision("0123456789ab")), "git checkout 5f3c9d1"),
+        ((at_revision("0123456789ab"),), "does not say which commit"),
+    ],
+    ids=["numbered", "of a commit", "unknown"],
+)
+def test_other_schema_is_left_unchanged(url, statements, told):
+    fill(url, VERSIONS, "CREATE TABLE users (name TEXT)", *statements)
+    before = content(url)
+    environment = {"FINISHLINE_DATABASE_URL": url}
+
+    for command in (("migrate",), ("export", "copy"), ("token", "--user", "a", "--role", "admin")):
+        said = run_admin(environment, *command)
+        assert (said.code, said.out, content(url)) == (1, "", before)
+        assert "was not changed" in said.err
+        assert "server.admin export" in said.err
+        assert told in said.err
+
+
+def test_server_refuses_another_schema(url, tmp_path):
+    fill(url, VERSIONS, at_revision("0061"))
+    before = content(url)
+    environment = os.environ | {
+        "FINISHLINE_DATABASE_URL": url,
+        "FINISHLINE_ARTIFACTS_DIR": str(tmp_path / "artifacts"),
+    }
+    command = (sys.executable, *SERVER)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 1
+    assert "git checkout 0a22c18d" in done.stderr
+    assert content(url) == before
+
+
+def test_tables_of_others_are_left_alone(url):
+    fill(url, "CREATE TABLE cats (name TEXT)", "INSERT INTO cats VALUES ('Tom')")
+    before = content(url)
+    said = run_admin({"FINISHLINE_DATABASE_URL": url}, "migrate")
+
+    assert (said.code, content(url)) == (1, before)
+    assert "tables that Finishline did not make: cats. Hint: name an empty" in said.err
+
+
+def test_failed_migration_changes_nothing(url):
+    fill(url, "CREATE VIEW workers AS SELECT 1 AS name")
+    said = run_admin({"FINISHLINE_DATABASE_URL": url}, "migrate")
+
+    assert said.code == 1
+    assert "workers" in said.err
+    engine = create_engine(url, poolclass=NullPool)
+    found = MetaData()
+    found.reflect(engine)
+    assert not found.tables
+
+
+def test_migrations_come_one_after_another(url):
+    both = [migrating(url) for _ in range(2)]
+    said = [each.communicate(timeout=60) for each in both]
+
+    assert [each.returncode for each in both] == [0, 0], said
+    assert len({json.loads(printed)["revision"] for printed, _ in said}) == 1
+
+
+@pytest.mark.nightly
+def test_waiting_migration_looks_again(empty_postgresql_url):
+    database = Database(empty_postgresql_url)
+    with database.engine.connect() as other:
+        other.exec_driver_sql("SELECT pg_advisory_xact_lock(7270011)")
+        waiting = migrating(empty_postgresql_url)
+        wait_until_blocked(database)
+        for statement in (VERSIONS, at_revision("0061")):
+            other.exec_driver_sql(statement)
+        other.commit()
+    _, errors = waiting.communicate(timeout=60)
+    database.close()
+
+    assert waiting.returncode == 1
+    assert "git checkout 0a22c18d" in errors

@@ -240,17 +240,6 @@ def _migrate(plan: Plan, supervisor: Supervisor) -> None:
             exit_code=ExitCode.SERVER,
         )
     supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
-    if (backup := _backup_in(last_line(log))) is not None:
-        supervisor.say(f"the database as it was before is in {backup}")
-
-
-def _backup_in(line: str) -> str | None:
-    """The backup that the JSON line of a migration names, None if it made none."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found.get("backup") if isinstance(found, dict) else None
 
 
 def _make_tokens(

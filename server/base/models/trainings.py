@@ -27,7 +27,7 @@ class TrainingPackage(Base):
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
     package_sha256: Mapped[str] = mapped_column(String(64))
     hardware_class: Mapped[str] = mapped_column(String(200))
-    program_sha256: Mapped[str] = mapped_column(String(64), index=True, server_default="")
+    program_sha256: Mapped[str] = mapped_column(String(64), index=True)
     same_program_as: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     environment: Mapped[str] = mapped_column(String(64))
     environment_sha256: Mapped[str] = mapped_column(String(64))

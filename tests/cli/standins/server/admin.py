@@ -11,8 +11,6 @@ if __name__ == "__main__":
         if os.environ.get("STANDIN_MIGRATE") == "fails":
             sys.exit("the database is from a newer version")
         database.touch()
-        if os.environ.get("STANDIN_MIGRATE") == "backs up":
-            print(json.dumps({"revision": "2", "backup": "a/backup"}))
     elif sys.argv[1] == "worker-account":
         for _ in sys.argv[2:]:
             print(os.environ["FINISHLINE_BROKER_URL"])
