@@ -20,7 +20,7 @@ from server.base.broker import Broker
 from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
-from server.base.middleware import Admission, HeadAnswers, SecurityHeaders
+from server.base.middleware import HeadAnswers, SecurityHeaders
 from server.base.request_context import SignedIn
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
@@ -183,12 +183,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.router.routes.extend(_all_routes())
     app.mount(docs.ASSETS, docs.reference_assets())
     add_error_handlers(app)
-    app.router.middleware_stack = Admission(
-        app.router.middleware_stack,
-        benchmarks=benchmarks,
-        always=settings.reads == "members",
-        admit=Membership(services).admit,
-    )
+    if settings.reads == "members":
+        app.router.middleware_stack = Membership(app.router.middleware_stack, services)
     app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
     _add_limits(app, services)
     app.add_middleware(SecurityHeaders, private=settings.reads == "members")

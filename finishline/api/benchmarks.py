@@ -41,8 +41,7 @@ class BenchmarkView(Schema):
     """A benchmark: task, data set, target and rules version.
 
     `convergence_unit`, "epochs" or "samples", is the unit of a training's length, `time_unit` the
-    unit that pages show times in, None where the times of a board choose it. Who has no account
-    finds nothing of one that is `visible` to members. `submissions`
+    unit that pages show times in, None where the times of a board choose it. `submissions`
     counts all, `inference_submissions` those of inference. `phases` are as of the response, and
     None if the benchmark is only named in it.
     """
@@ -60,7 +59,6 @@ class BenchmarkView(Schema):
     replayable: bool
     convergence_unit: Literal["epochs", "samples"] = "epochs"
     time_unit: str | None = None
-    visible: Literal["public", "members"] = "public"
     sha256: str
     submissions: int
     inference_submissions: int

@@ -67,7 +67,6 @@ class ServerClient(Transport):
     ) -> None:
         try:
             token = chosen_server(url, token).token
-            self.has_token = bool(token)
             super().__init__(url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD)
         except ValueError as error:
             raise CliError(str(error), exit_code=ExitCode.USAGE) from error

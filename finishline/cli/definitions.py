@@ -75,15 +75,7 @@ def _not_found(name: str, folders: list[Path]) -> CliError:
 def download_definition(server: ServerClient, benchmark_id: str) -> tuple[bytes, Benchmark]:
     """A server's definition, its bytes and parsed. Raises CliError."""
     path = f"/benchmarks/{segment(benchmark_id)}.toml"
-    try:
-        content = server.download(path, limit_bytes=LARGEST_DEFINITION_BYTES)
-    except CliError as error:
-        if error.exit_code is not ExitCode.NOT_FOUND or server.has_token:
-            raise
-        raise CliError(
-            f"{error.message} One for members alone needs a token: `finishline login URL`.",
-            exit_code=ExitCode.NOT_FOUND,
-        ) from error
+    content = server.download(path, limit_bytes=LARGEST_DEFINITION_BYTES)
     try:
         # The file's name is the id that it must have.
         return content, parse_benchmark(content, file=f"{benchmark_id}.toml")

@@ -1,13 +1,11 @@
 """Headers of every response, answers to HEAD, and conditional requests."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from fastapi import Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from server.base.services import OfferedBenchmarks
 
 # A page may load from, and send to, this server alone; nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -76,31 +74,6 @@ def _name_once(headers: MutableHeaders, name: str) -> None:
     """Remove what a list repeats: a route and the compression around it both vary by encoding."""
     if value := headers.get(name):
         headers[name] = ", ".join(dict.fromkeys(each.strip() for each in value.split(",")))
-
-
-class Admission:
-    """Ask who reads, where a server or some of its benchmarks are for members alone.
-
-    It stands inside the error handlers, which answer what `admit` raises.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        benchmarks: OfferedBenchmarks,
-        always: bool,
-        admit: Callable[[Scope], Awaitable[None]],
-    ) -> None:
-        self._app = app
-        self._benchmarks = benchmarks
-        self._always = always
-        self._admit = admit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (self._always or self._benchmarks.for_members):
-            await self._admit(scope)
-        await self._app(scope, receive, send)
 
 
 FOR_PAGES = (

@@ -13,43 +13,31 @@ from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.models import Submission
 from server.base.settings import Settings
-from server.base.viewer import closed_benchmarks
 
 Kind = TypeVar("Kind")
 
 
 class OfferedBenchmarks(Mapping[str, Benchmark]):
-    """Benchmarks in the order of their ids; one may be added during an iteration.
-
-    A request of somebody who is no member finds none that only members see.
-    """
+    """Benchmarks in the order of their ids; one may be added during an iteration."""
 
     def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
         self._lock = Lock()
-        self._set({each.benchmark_id: each for each in benchmarks})
-
-    def _set(self, by_id: dict[str, Benchmark]) -> None:
-        self._by_id = by_id
-        closed = (name for name, each in by_id.items() if each.visible == "members")
-        self.for_members = frozenset(closed)
+        self._by_id = {each.benchmark_id: each for each in benchmarks}
 
     def __getitem__(self, benchmark_id: str) -> Benchmark:
-        if self.for_members and benchmark_id in closed_benchmarks():
-            raise KeyError(benchmark_id)
         return self._by_id[benchmark_id]
 
     def __iter__(self) -> Iterator[str]:
-        closed = closed_benchmarks() if self.for_members else frozenset()
-        return iter([name for name in self._by_id if name not in closed])
+        return iter(self._by_id)
 
     def __len__(self) -> int:
-        return len(self._by_id.keys() - closed_benchmarks())
+        return len(self._by_id)
 
     def offer(self, benchmark: Benchmark) -> None:
         """Add a benchmark, or replace its definition."""
         with self._lock:
             changed = self._by_id | {benchmark.benchmark_id: benchmark}
-            self._set(dict(sorted(changed.items())))
+            self._by_id = dict(sorted(changed.items()))
 
 
 def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:

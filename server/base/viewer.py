@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -66,20 +65,3 @@ def seeing_figures(session: Session) -> Iterator[None]:
     """Read columns of runs with hidden seeds, curves and logs; show only figures of them."""
     with seeing(session, replace(viewer_of(session), sees_figures=True)):
         yield
-
-
-# Benchmarks that the request under way may know nothing of; outside of one there is none.
-_CLOSED: ContextVar[frozenset[str]] = ContextVar("closed", default=frozenset())
-
-
-def closed_benchmarks() -> frozenset[str]:
-    """Ids of the benchmarks that only members see, and the reader of this request is none."""
-    return _CLOSED.get()
-
-
-def close_benchmarks(benchmark_ids: frozenset[str]) -> None:
-    """Hide benchmarks, and all that hangs on them, from the request under way.
-
-    A server runs each request in a context of its own, so nothing is undone at its end.
-    """
-    _CLOSED.set(benchmark_ids)

@@ -65,7 +65,6 @@ def benchmark_view(
         replayable=benchmark.replay is not None,
         convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
         time_unit=benchmark.time_unit,
-        visible="members" if benchmark.visible == "members" else "public",
         sha256=benchmark.sha256,
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,

@@ -152,19 +152,17 @@ def answer_board(
 ) -> Response:
     """Respond with the board that `make` reads, marked as cacheable: it is the same for all.
 
-    It names no other benchmark. The board of one that only members see is cached by nobody.
+    It names no other benchmark.
     """
     with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)
     content, etag = encoded.content, encoded.etag
-    is_public = benchmark_id not in services.benchmarks.for_members
-    if is_public:
-        hint = hint_of(request.scope)
-        hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
+    hint = hint_of(request.scope)
+    hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
     headers = {
         "ETag": etag,
-        "Cache-Control": "no-cache" if is_public else "private, no-cache",
+        "Cache-Control": "no-cache",
         "Vary": "Accept, Accept-Encoding",
         **place_headers(request, encoded),
     }

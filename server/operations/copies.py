@@ -1,7 +1,7 @@
 """Copies of one moment: tables of the database as files, and the logs that their rows name."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +19,6 @@ from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
 from server.base.models import (
     AuditRecord,
-    BenchmarkDefinition,
     BenchmarkFile,
     RunRow,
     Submission,
@@ -171,33 +170,25 @@ class Copied:
         return sum(self.sizes.values())
 
 
-def named_logs(
-    *, public: bool = False, for_members: Collection[str] = (), of_benchmarks: bool = True
-) -> CompoundSelect[Any]:
+def named_logs(*, public: bool = False, of_benchmarks: bool = True) -> CompoundSelect[Any]:
     """The hashes of all files that rows name, once each, in order."""
     claims = select(Submission.claim_sha256.label("sha256"))
     runs = select(RunRow.log_sha256.label("sha256"))
     own = select(BenchmarkFile.file_sha256.label("sha256"))
     if public:
-        hidden = hidden_submissions(for_members)
+        hidden = hidden_submissions()
         claims = claims.where(~hidden)
         runs = runs.where(RunRow.submission_id.in_(select(Submission.id).where(~hidden)))
-        closed = select(BenchmarkDefinition.sha256).where(
-            BenchmarkDefinition.benchmark_id.in_(for_members)
-        )
-        own = own.where(BenchmarkFile.definition_sha256.not_in(closed))
     return union(claims, runs, *([own] if of_benchmarks else [])).order_by("sha256")
 
 
-def list_logs(
-    connection: Connection, *, public: bool = False, for_members: Collection[str] = ()
-) -> list[str]:
+def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
     """The hashes of all files that rows name at the moment of a snapshot.
 
     A backup before a migration reads a database that may lack the table of benchmarks' files.
     """
     of_benchmarks = inspect(connection).has_table(BenchmarkFile.__tablename__)
-    named = named_logs(public=public, for_members=for_members, of_benchmarks=of_benchmarks)
+    named = named_logs(public=public, of_benchmarks=of_benchmarks)
     return list(connection.scalars(named))
 
 

@@ -1,6 +1,5 @@
 """Export of a server's public data, or of everything but secrets, for others to study."""
 
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,25 +66,21 @@ def export_everything(
     taken, RuleError naming a log that the store has lost or that has changed.
     """
     wanted = wanted or Wanted()
-    signer, for_members = current_signer(services), services.benchmarks.for_members
+    signer = current_signer(services)
     with whole_or_not(path) as folder:
         made_at = moment_text(utc_now())
         with snapshot(services.database) as connection:
             revision, head = revision_of(connection), audit_head(connection)
             written = write_tables(
                 connection,
-                select_export(public=wanted.public, for_members=for_members),
+                select_export(public=wanted.public),
                 folder,
                 parquet=has_parquet(),
                 progress=now_and_then(say, what="tables"),
             )
-            names = list_logs(connection, public=wanted.public, for_members=for_members)
+            names = list_logs(connection, public=wanted.public)
         logs, listed = _write_logs(services.artifacts, folder, names, wanted, say)
-        files = (
-            written.files
-            | {LOG_LIST: listed}
-            | _copy_benchmarks(services, folder, without=for_members if wanted.public else ())
-        )
+        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(services, folder)
         manifest = Manifest(
             format=EXPORT_FORMAT,
             content="public" if wanted.public else "everything",
@@ -140,15 +135,12 @@ def _write_logs(
     return LogsPart(True, len(copied.sizes), copied.size_bytes, copied.missing), listed
 
 
-def _copy_benchmarks(
-    services: Services, folder: Path, *, without: Collection[str]
-) -> dict[str, FilePart]:
+def _copy_benchmarks(services: Services, folder: Path) -> dict[str, FilePart]:
     (folder / BENCHMARKS).mkdir()
     files = {}
     source = services.settings.benchmarks_dir
     with services.database.read() as session:
-        for benchmark_id in sorted(services.benchmarks.keys() - set(without)):
-            benchmark = services.benchmarks[benchmark_id]
+        for benchmark_id, benchmark in sorted(services.benchmarks.items()):
             # A file of the folder that was lost since the start is left out.
             with suppress(FileNotFoundError):
                 path = folder / BENCHMARKS / f"{benchmark_id}.toml"

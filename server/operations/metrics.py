@@ -23,7 +23,6 @@ from server.base.errors import NotSignedInError
 from server.base.request_metrics import RequestMetrics
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
-from server.base.viewer import closed_benchmarks
 from server.operations.checks import Finding
 from server.operations.figures import CachedFigures, Figures, Queue
 from server.operations.folders import last_success
@@ -78,8 +77,7 @@ def figure_families(figures: Figures) -> Iterator[Metric]:
         labels=("benchmark",),
     )
     for benchmark, (count, seconds) in sorted(figures.replays.items()):
-        if benchmark not in closed_benchmarks():
-            replays.add_metric((benchmark,), count_value=count, sum_value=seconds)
+        replays.add_metric((benchmark,), count_value=count, sum_value=seconds)
     yield replays
     yield counter(
         "verdicts",

@@ -4,7 +4,7 @@ A test compares the decisions with the models: a table or column without one fai
 lets a person in, or reaches one, stays; a board, a record or a proof rests on the rest, which goes.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,16 +186,9 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
 }
 
 
-def hidden_submissions(for_members: Collection[str] = ()) -> ColumnElement[bool]:
-    """The condition of submissions that are not to be published at this moment.
-
-    Those of benchmarks that are `for_members` never are.
-    """
-    return or_(
-        Submission.embargoed.is_(True),
-        Submission.revealed_at > utc_now(),
-        Submission.benchmark_id.in_(for_members),
-    )
+def hidden_submissions() -> ColumnElement[bool]:
+    """The condition of submissions that are not to be published at this moment."""
+    return or_(Submission.embargoed.is_(True), Submission.revealed_at > utc_now())
 
 
 # Values that an export has in the place of a column's, by table and column.
@@ -221,13 +214,12 @@ class Selected:
     left_out: Mapping[str, str]
 
 
-def select_export(*, public: bool, for_members: Collection[str] = ()) -> Iterator[Selected]:
+def select_export(*, public: bool) -> Iterator[Selected]:
     """Tables and columns that leave the server; with `public` those that everybody may know.
 
-    A verification that has not ended is sealed: its draw is not in an export. Nothing public tells
-    of benchmarks that are `for_members`.
+    A verification that has not ended is sealed: its draw is not in an export.
     """
-    roots = _public_roots(for_members) if public else {}
+    roots = _public_roots() if public else {}
     overrides = {**_sealed(), "submissions": _published()}
     for table in Base.metadata.sorted_tables:
         decision = DECISIONS[table.name]
@@ -278,16 +270,11 @@ def _selected(
     return Selected(table.name, fields, query, decision.left_out)
 
 
-def _public_roots(for_members: Collection[str]) -> dict[str, ColumnElement[bool]]:
-    """Hide embargoed submissions, the pools that no other has, and all of closed benchmarks."""
-    shown = ~hidden_submissions(for_members)
+def _public_roots() -> dict[str, ColumnElement[bool]]:
+    """Hide embargoed submissions, and the pools that no other has."""
+    shown = ~hidden_submissions()
     named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
-    of_benchmarks = {
-        table.name: table.columns["benchmark_id"].not_in(for_members)
-        for table in Base.metadata.sorted_tables
-        if "benchmark_id" in table.columns and for_members
-    }
-    return of_benchmarks | {"submissions": shown, "pools": Pool.id.in_(named)}
+    return {"submissions": shown, "pools": Pool.id.in_(named)}
 
 
 def _field(name: str, table: Table, own: ColumnElement[Any] | None) -> Field:

@@ -69,7 +69,6 @@ def ask_to_challenge(
 @router.get("/benchmarks/{benchmark_id}/challenge", response_class=HTMLResponse)
 def entries_page(benchmark_id: str, services: ServicesDep, request: Request) -> str:
     """The reader's measured packages of a benchmark, each with its challenge or why it has none."""
-    # First, so that nobody is asked to sign in for a benchmark that is closed to them.
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     caller = _submitter(get_signed_in(request, services).caller, request)
     with services.database.read(viewer_for(caller)) as session:

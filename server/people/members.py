@@ -1,13 +1,11 @@
-"""Reads for members alone: of a whole server, or of some benchmarks."""
+"""A server that members alone read."""
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.base.errors import NotAllowedError, NotSignedInError
 from server.base.services import Services
-from server.base.viewer import close_benchmarks
 from server.people.accounts import find_holder
 from server.people.dependencies import READING, caller_of
 from server.people.signed_in import BEARER, SIGN_IN, sign_in_first, signed_in_or_none
@@ -18,7 +16,6 @@ OPEN = frozenset(
 # Signing in, joining and links in mails; a worker's lease is a secret of its own.
 OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
 METRICS = "/metrics"
-SECRETS = (b"authorization", b"cookie")
 # A token tells whose it is whatever its scopes.
 OWN = frozenset({"/api/v1/me", "/api/v1/me/quota"})
 # A stranger who asks for something else than a page gets no redirect.
@@ -28,44 +25,24 @@ NO_PAGE_WITHIN = ("/charts/", "/docs/images/")
 
 
 class Membership:
-    """Tell members, who have a valid token or the cookie of a session, from strangers.
+    """Refuse requests of strangers: members have a valid token or the cookie of a session.
 
-    Where members alone read a server, a stranger's request is refused; else it finds no benchmark
-    that only members see.
+    It stands inside the error handlers, which answer what it raises.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
         self._services = services
-        self._refuses = services.settings.reads == "members"
         metrics = {METRICS} if services.settings.metrics_token is not None else set()
         self._open = OPEN | metrics | {SIGN_IN}
 
-    async def admit(self, scope: Scope) -> None:
-        """Raise NotSignedInError, NotAllowedError, or a redirect; or hide benchmarks."""
-        if self._is_open(scope["path"]):
-            return  # They ask for a secret of their own, or tell of no benchmark.
-        if self._refuses:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_open(scope["path"]):
             await run_in_threadpool(require_member, Request(scope), self._services)
-        elif not await self._is_members(scope):
-            close_benchmarks(self._services.benchmarks.for_members)
+        await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
         return path in self._open or path.startswith(OPEN_UNDER)
-
-    async def _is_members(self, scope: Scope) -> bool:
-        headers = {name for name, _ in scope["headers"]}
-        if headers.isdisjoint(SECRETS):
-            return False
-        return await run_in_threadpool(is_member, Request(scope), self._services)
-
-
-def is_member(request: Request, services: Services) -> bool:
-    """Whether a request reads as a member."""
-    try:
-        require_member(request, services)
-    except (NotSignedInError, NotAllowedError, HTTPException):
-        return False
-    return True
 
 
 def require_member(request: Request, services: Services) -> None:

@@ -380,14 +380,6 @@ def test_a_file_that_says_otherwise_is_replaced_only_if_that_is_asked_for(
     assert mine.read_bytes() == SPRING
 
 
-def test_without_a_token_an_unknown_benchmark_may_be_one_for_members(finishline, standin):
-    standin.refuse("GET /api/v1/benchmarks/spring.toml", 404, "There is no benchmark 'spring'.")
-    hint = "One for members alone needs a token: `finishline login URL`."
-
-    assert hint in " ".join(finishline("benchmark", "fetch", "spring").err.split())
-    assert hint not in finishline("benchmark", "fetch", "spring", "--token", "fl_x").err
-
-
 def test_an_answer_that_is_no_definition_writes_nothing(finishline, standin, tmp_path):
     standin.answer(PATH, b"<html>")
     ran = finishline("benchmark", "fetch", "spring", "--benchmarks-dir", str(tmp_path))

@@ -124,14 +124,11 @@ def test_a_wrong_field_is_told_with_its_line(mine, finishline):
 @pytest.mark.usefixtures("boxed")
 def test_a_check_trains_the_reference_and_warns(mine, finishline):
     small(mine)
-    definition = mine / "benchmark.toml"
-    definition.write_text(f'visible = "members"\n{definition.read_text()}')
 
     ran = finishline("benchmark", "check", str(mine), "--runs", "2", "--json")
 
     assert ran.code == 0, ran.err
     found = ran.json()
-    assert found["visible"] == "members"
     assert found["unpinned"] == []
     assert found["task"]["is_drawn"] is True
     assert [each["status"] for each in found["runs"]] == ["reached", "reached"]

@@ -2,7 +2,7 @@
 
 `python -m tests.course.walk [--students 200] [--cheats 40] [--devices cpu,cpu]` starts `finishline
 up` in a folder of its own and goes on by the commands that an organiser types: a benchmark of her
-own for members alone, quotas, a closing date, and one link for the class. Each student joins by the
+own, quotas, a closing date, and one link for the class. Each student joins by the
 link and hands two training packages in; 40 of the 400 cheat (tests/course/packages.py). When every
 one has its verdict, the board and an export are made.
 
@@ -42,7 +42,7 @@ PACKAGES_EACH = 2
 LOOK_SECONDS, TELL_SECONDS = 30.0, 60.0
 MOST_HONEST_LOST = 0.01
 CHANGES = (
-    ('title = "Map"', 'title = "Map of the course"\nvisible = "members"'),
+    ('title = "Map"', 'title = "Map of the course"'),
     ("run_limit_seconds = 60", "run_limit_seconds = 20"),
     ("prepare_seconds = 20", "prepare_seconds = 5"),
     ("memory_mib = 3072", "memory_mib = 1024"),
@@ -171,7 +171,7 @@ def is_ready(url, devices):
 
 
 def prepare_benchmark(organiser, folder):
-    """Make a benchmark from the example, for members, with a reference of a third of its steps."""
+    """Make a benchmark from the example, with a reference of a third of its steps."""
     organiser.types("benchmark", "init", BENCHMARK)
     definition = folder / BENCHMARK / "benchmark.toml"
     text = definition.read_text()

@@ -446,13 +446,6 @@ def test_a_file_may_say_the_unit_of_times_and_a_wrong_one_names_the_choices():
         parse('time_unit = "hours"\n' + GOOD)
 
 
-def test_a_file_may_say_who_sees_it():
-    assert parse(GOOD).visible == "public"
-    assert parse('visible = "members"\n' + GOOD).visible == "members"
-    with pytest.raises(BenchmarkError, match=r"visible: unknown value 'me'.*public or members"):
-        parse('visible = "me"\n' + GOOD)
-
-
 def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole():
     protocol = parse(GOOD + LATENCY).latency
 

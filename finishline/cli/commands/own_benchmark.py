@@ -93,10 +93,6 @@ def check(
     target = own.benchmark.target
     screen.say(_fine(f"{name}, version {own.benchmark.version}, target {target.in_words}"))
     screen.say(_fine(f"{count_text(len(own.files), 'file')} as pinned"))
-    if own.benchmark.visible == "members":
-        screen.say(
-            _fine("visible to members: who has no account on the server finds nothing of it")
-        )
     if unpinned:
         screen.say(_warning(f"Not pinned, so no worker has it: {', '.join(unpinned)} (--write)."))
     with definition_file(name, laid_out(name, own.content, own.files)) as file:
@@ -108,7 +104,6 @@ def check(
     document = {
         "benchmark": name,
         "sha256": own.benchmark.sha256,
-        "visible": own.benchmark.visible,
         "unpinned": unpinned,
         "task": drawn,
         "guess": guessed,
@@ -229,7 +224,7 @@ def add(
 ) -> int:
     """Put a benchmark on a server, or a later version of it (organisers only).
 
-    It is offered at once. Its files become public, unless it is `visible` to members alone.
+    It is offered at once. Its files become public.
     """
     own, unpinned = open_own_benchmark(path)
     files = {FILE: own.content, **own.files}

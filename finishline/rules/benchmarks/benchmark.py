@@ -22,7 +22,6 @@ from finishline.rules.trainings.policy import TrainingPolicy, read_training_poli
 
 DIVISIONS = ("closed", "open")
 TIME_UNITS = ("s", "min", "h:mm:ss")
-AUDIENCES = ("public", "members")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
@@ -164,8 +163,7 @@ class Benchmark:
     `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
     reference convergence points are known, `latency` where the latency of its model is not
     measured, `trainings` where no package is trained, `time_unit` where the times of a board
-    choose the unit that pages show them in. `visible` is "members" where nobody reads of it without
-    an account.
+    choose the unit that pages show them in.
     """
 
     benchmark_id: str
@@ -190,7 +188,6 @@ class Benchmark:
     ranking: RankingRule = RankingRule()
     trainings: TrainingPolicy | None = None
     time_unit: str | None = None
-    visible: str = "public"
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -263,7 +260,6 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
             "time_unit": lambda: (
                 root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None
             ),
-            "visible": lambda: root.choice("visible", AUDIENCES, default="public"),
         },
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:

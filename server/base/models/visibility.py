@@ -5,7 +5,6 @@ gets the conditions below. So a query can forget to rank or to mark, never to hi
 write see everything; so a request that is answered from one has been checked.
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, cast
@@ -26,11 +25,10 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from server.base.database import UtcDateTime, utc_now
 from server.base.models.people import User
-from server.base.models.pools import Pool
 from server.base.models.submissions import RunRow, Submission
 from server.base.models.trainings import TrainingPackage
-from server.base.models.verifications import Calibration, Verification
-from server.base.viewer import ANYBODY, VIEWER, Viewer, closed_benchmarks
+from server.base.models.verifications import Verification
+from server.base.viewer import ANYBODY, VIEWER, Viewer
 
 KEPT_VIEWERS = 256
 # Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.
@@ -118,24 +116,20 @@ def _runs_hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
     return select(_rows.c.id).where(hides_runs(), _rows.c.user_id.not_in(viewer.user_ids))
 
 
-def _hidden_ids(viewer: Viewer, closed: frozenset[str]) -> Select[tuple[str]]:
+def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
     hidden: ColumnElement[bool] = _rows.c.embargoed.is_(true())
     if viewer != ANYBODY:
         hidden &= ~_is_theirs(viewer, _rows.c.user_id)
-    if closed:
-        hidden |= _rows.c.benchmark_id.in_(closed)
     return select(_rows.c.id).where(hidden)
 
 
 @lru_cache(maxsize=KEPT_VIEWERS)
-def _criteria(viewer: Viewer, closed: frozenset[str]) -> tuple[ExecutableOption, ...]:
-    """Conditions of what a viewer sees; nothing of the benchmarks that are closed to them."""
+def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
+    """Conditions of what a viewer sees."""
     seen: ColumnElement[bool] = ~Submission.embargoed
     if viewer != ANYBODY:
         seen = or_(seen, _is_theirs(viewer, Submission.user_id))
-    if closed:
-        seen &= Submission.benchmark_id.not_in(closed)
-    hidden = _hidden_ids(viewer, closed)
+    hidden = _hidden_ids(viewer)
     checked, against = Verification.submission_id, Verification.against_id
     runs: ColumnElement[bool] = RunRow.submission_id.not_in(hidden)
     if not viewer.sees_figures:
@@ -148,20 +142,7 @@ def _criteria(viewer: Viewer, closed: frozenset[str]) -> tuple[ExecutableOption,
             or_(checked.is_(None), checked.not_in(hidden))
             & or_(against.is_(None), against.not_in(hidden)),
         ),
-        *(_closed_criteria(closed) if closed else ()),
     )
-
-
-def _closed_criteria(closed: frozenset[str]) -> Iterator[ExecutableOption]:
-    """Conditions of calibrations and pools, and of the jobs of each, which have no submission."""
-    for model, column in (
-        (Calibration, Verification.calibration_id),
-        (Pool, Verification.pool_id),
-    ):
-        table = cast(Table, model.__table__)
-        of_closed = select(table.c.id).where(table.c.benchmark_id.in_(closed))
-        yield with_loader_criteria(model, model.benchmark_id.not_in(closed))
-        yield with_loader_criteria(Verification, or_(column.is_(None), column.not_in(of_closed)))
 
 
 @event.listens_for(Session, "do_orm_execute")
@@ -171,7 +152,7 @@ def _show_only_what_is_seen(state: ORMExecuteState) -> None:
         return
     # Related rows inherit the conditions of the statement that asked for the first row.
     if not state.is_column_load and not state.is_relationship_load:
-        state.statement = state.statement.options(*_criteria(viewer, closed_benchmarks()))
+        state.statement = state.statement.options(*_criteria(viewer))
 
 
 def hidden_runs(verification: Verification, viewer: Viewer) -> int:

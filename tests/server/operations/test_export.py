@@ -189,8 +189,8 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monke
 
 def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp_path, monkeypatch):
     hidden = Submission.model == "=1+1"
-    monkeypatch.setattr(selection, "hidden_submissions", lambda _for_members=(): hidden)
-    monkeypatch.setattr(copies, "hidden_submissions", lambda _for_members=(): hidden)
+    monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
+    monkeypatch.setattr(copies, "hidden_submissions", lambda: hidden)
     manifest = export_everything(services_of(full), tmp_path / "public", Wanted(public=True))
     with services_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))
