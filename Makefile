@@ -7,11 +7,15 @@ comma := ,
 # Both distributions, as pip installs them from a checkout.
 EDITABLE := -e ./finishline -e
 # With GPU=1 torch is of the index's own build, with torchvision and NVML beside it.
-EXTRAS := worker,test$(if $(filter 1 true yes,$(GPU)),$(comma)vision$(comma)gpu)
+EXTRAS := worker$(if $(filter 1 true yes,$(GPU)),$(comma)vision$(comma)gpu)
 CONSTRAINTS := $(if $(filter 1 true yes,$(GPU)),$(VENV)/constraints.txt,constraints.txt)
 PROJECTS := pyproject.toml setup.py finishline/pyproject.toml
 BIN := $(VENV)/bin
+# What `make run` needs, and the tests as well.
+RUN_STAMP := $(VENV)/.installed-to-run
 STAMP := $(VENV)/.installed
+# From wheels alone: nothing is compiled.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all:
 VISION_VENV := .venv-vision
 AUDIT_VENV := .venv-audit
 INTEGRATIONS_VENV := .venv-integrations
@@ -36,7 +40,7 @@ help:  ## list what can be made
 
 install: $(STAMP)  ## set up .venv with the command, a worker and the tests (GPU=1: torchvision, NVML)
 
-$(STAMP): $(PROJECTS) constraints.txt
+$(RUN_STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Finishline needs Python 3.11 or newer; install one, or name \
 	it with make PYTHON=/path/to/python install." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is no \
@@ -45,9 +49,12 @@ $(STAMP): $(PROJECTS) constraints.txt
 	@"$(PYTHON)" -m venv $(VENV) || { echo "Python cannot make a virtual environment; on Debian \
 	and Ubuntu install python3-venv." >&2; exit 1; }
 	@grep -vE '^(torch|torchvision)==' constraints.txt > $(VENV)/constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c $(CONSTRAINTS) $(EDITABLE) ".[$(EXTRAS)]"
-	@touch $(STAMP)
+	$(PIP_INSTALL) -c $(CONSTRAINTS) $(EDITABLE) ".[$(EXTRAS)]"
+	@touch $@
+
+$(STAMP): $(RUN_STAMP)
+	$(PIP_INSTALL) -c $(CONSTRAINTS) -e ".[$(EXTRAS),test]"
+	@touch $@
 
 wheels: $(STAMP)  ## build both distributions, wheels into dist/
 	@rm -rf dist build finishline/build
@@ -55,7 +62,7 @@ wheels: $(STAMP)  ## build both distributions, wheels into dist/
 		--wheel-dir dist ./finishline .
 	@rm -rf build finishline/build
 
-run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict; DEMO=season: training packages)
+run: $(RUN_STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict; DEMO=season: training packages)
 	@$(BIN)/finishline up --demo $(DEMO) $(if $(filter 1 true yes,$(ONCE)),--once)
 
 test: $(STAMP)  ## run the tests of every change (ARGS="tests/cli -k sse" for some of them)
