@@ -27,7 +27,6 @@ DOING = {
     "drifted": "Gets no work until its canary is back at its baseline.",
     "paused": "Is paused: it gets no work.",
     "draining": "Gets no more work, and stops after its current attempt.",
-    "drained": "Was drained: it gets no work until it is resumed.",
 }
 SOON_SECONDS = 3.0
 _SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -84,7 +83,7 @@ def roof_name(name: str) -> str:
 def class_sentence(one: View) -> str:
     """Describe the workers of a hardware class, and the consequence where it has none."""
     workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
-    others = [f"{out} offline"] * bool(out) + [f"{held} paused or drained"] * bool(held)
+    others = [f"{out} offline"] * bool(out) + [f"{held} paused"] * bool(held)
     if workers:
         there = f"{count_text(workers, 'worker')}, {free} free"
         return ", ".join([there, *others])

@@ -109,7 +109,7 @@ def run_worker(
 
 
 class Intake:
-    """Stops taking messages when the worker's state says so, and starts again; ends a drained one.
+    """Stops taking messages when the worker's state says so, and starts again; ends it at a limit.
 
     It gives up a connection on which nothing can come any more.
 
@@ -180,7 +180,7 @@ class Intake:
         self._is_closed = close
         if self._must_end():  # This loop is at no attempt, and takes none any more.
             self._is_ending = True
-            log.info("drained: ending" if self._state.drained else "at its limit: ending")
+            log.info("at its limit: ending")
             self._end()
 
     def _is_deaf(self, consumer: Any) -> bool:

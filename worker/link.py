@@ -257,10 +257,10 @@ class HelloThread:
         self._follow(answer)
 
     def _follow(self, answer: HelloAnswer) -> None:
-        paused, drained = answer.order == "pause", answer.order == "drain"
-        if (paused, drained) != (self._state.paused, self._state.drained):
+        paused = answer.order == "pause"
+        if paused != self._state.paused:
             log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
-        self._state.paused, self._state.drained = paused, drained
+        self._state.paused = paused
         self._state.roof_wanted = answer.roof_wanted
         if answer.unconfirmed != self._unconfirmed:
             log.info(self._words_on_confirmation(answer))

@@ -32,8 +32,8 @@ class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
     `incomplete` is whether one of several hosts that train together is missing.
-    `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
-    an organiser's orders. `leave_by`, on time.monotonic(), is the deadline for its present attempt
+    `out` is whether the server found this worker off its own baseline; `paused` is
+    an organiser's order. `leave_by`, on time.monotonic(), is the deadline for its present attempt
     once its own operator told it to stop. `refused` is the server's sentence where it refuses this
     worker's token: the worker ends. `roof_wanted` is whether the server knows no roof of this
     worker's hardware class. `made` counts the attempts that it leased, and `idle_since`, on
@@ -45,7 +45,6 @@ class WorkerState:
     out: bool = False
     incomplete: bool = False
     paused: bool = False
-    drained: bool = False
     leave_by: float | None = None
     refused: str | None = None
     roof_wanted: bool = False
@@ -65,10 +64,10 @@ class WorkerState:
 
     @property
     def is_done(self) -> bool:
-        """Whether the worker ends once it is free: it is drained, or at one of its limits."""
+        """Whether the worker ends once it is free: it is at one of its limits."""
         most = self.limits.attempts
         is_spent = most is not None and self.made >= most
-        return self.drained or is_spent or (not self.busy and self.seconds_left(1.0) <= 0)
+        return is_spent or (not self.busy and self.seconds_left(1.0) <= 0)
 
     def seconds_left(self, most: float) -> float:
         """Seconds until this worker has been idle for as long as it may, at most `most`."""

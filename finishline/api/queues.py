@@ -31,7 +31,7 @@ class QueuedView(Schema):
 
 
 class PauseView(Schema):
-    """A pause of a queue: who set it, since when and why."""
+    """The pause of everything: who set it, since when and why."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -44,11 +44,11 @@ class ClassQueueView(Schema):
     """Queue of one hardware class, and the workers of the class.
 
     `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
-    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused
-    or drained. `last_seen_at` is the last hello of a worker of the class, None if never. If no
+    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused.
+    `last_seen_at` is the last hello of a worker of the class, None if never. If no
     worker of a class is connected, any other takes its attempts, and times are not compared.
-    `waiting` has the next of `waiting_count` to start. While the class is `paused`, no attempt of
-    it starts. `under_embargo` of them have places of their own and are not shown.
+    `waiting` has the next of `waiting_count` to start. `under_embargo` of them have places of their
+    own and are not shown.
     """
 
     hardware_class: str | None
@@ -56,7 +56,6 @@ class ClassQueueView(Schema):
     free: int
     out: int
     held: int
-    paused: PauseView | None
     waiting_count: int
     last_seen_at: datetime | None
     waiting: list[QueuedView]
@@ -66,7 +65,7 @@ class ClassQueueView(Schema):
 class QueueView(Schema):
     """Queue of all attempts by hardware class; `as_of` is the time of the snapshot.
 
-    `paused` is the pause of everything.
+    While it is `paused`, no attempt starts.
     """
 
     as_of: datetime
@@ -80,7 +79,7 @@ REASON = r"\S"
 
 
 class Hold(Schema):
-    """Reason to hold a worker or a queue; shown with it and kept."""
+    """Reason to pause a worker or everything; shown with it and kept."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"reason": "new fans on Saturday"}]}
@@ -95,20 +94,3 @@ class Resume(Schema):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
 
     reason: str | None = Field(default=None, max_length=LONGEST_REASON)
-
-
-class QueueHold(Hold):
-    """Queue to pause: that of a hardware class, or all if none is named."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"hardware_class": None, "reason": "the database moves"}]},
-    )
-
-    hardware_class: str | None = Field(default=None, min_length=1, max_length=200)
-
-
-class QueueResume(Resume):
-    """Pause to end: that of a hardware class, or that of all if none is named."""
-
-    hardware_class: str | None = Field(default=None, min_length=1, max_length=200)

@@ -90,12 +90,12 @@ class WorkerView(Schema):
     """A worker, whether it is alive, and the system it reports.
 
     Its `state` is "drifted" if its canary is off its own baseline; it then gets no work, and
-    `drift` says how far it is off. It is "paused", "draining" or, once it ended for that,
-    "drained" by an organiser's order, which `held_by`, `held_at` and `held_because` explain. It is
-    "unconfirmed", and gets no work, until an organiser confirms it. A worker on a submitter's
-    machine serves only the submission `witness_for`, and is never confirmed. `probe` has its
-    latest roofs, `canary` its latest canary, `under_way` its current attempt. `box` tells
-    whose packages it trains, in which environments; null if it never said.
+    `drift` says how far it is off. It is "paused" by an organiser's order, which `held_by`,
+    `held_at` and `held_because` explain. It is "unconfirmed", and gets no work, until an organiser
+    confirms it. A worker on a submitter's machine serves only the submission `witness_for`, and is
+    never confirmed. `probe` has its latest roofs, `canary` its latest canary, `under_way` its
+    current attempt. `box` tells whose packages it trains, in which environments; null if it never
+    said.
     """
 
     name: str

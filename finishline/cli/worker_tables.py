@@ -44,7 +44,7 @@ def order_text(order: str, view: View) -> str:
 def _order_to_living(order: str, worker: View) -> str:
     if order == "resume" and worker.get("drift"):
         return "is resumed, and gets no work while its canary is off its baseline"
-    return {"pause": "is paused", "drain": "is draining", "resume": "is resumed"}[order]
+    return {"pause": "is paused", "resume": "is resumed"}[order]
 
 
 def _of_baseline(worker: View) -> str:
@@ -90,7 +90,7 @@ def queue_table(queue: View) -> RenderableType:
 
 
 def held_lines(view: View) -> Iterator[Text]:
-    """A line for each worker that an organiser paused or drained."""
+    """A line for each worker that an organiser paused."""
     for worker in view.get("workers") or []:
         if worker.get("held"):
             yield _line(
@@ -120,16 +120,14 @@ def box_lines(view: View) -> Iterator[Text]:
 
 
 def paused_lines(queue: View) -> Iterator[Text]:
-    """A line for each hardware class that is paused, and for all of them together."""
-    classes = [(str(one.get("hardware_class") or "any"), one) for one in queue.get("classes") or []]
-    for name, one in [("every queue", queue), *classes]:
-        if pause := one.get("paused"):
-            yield _line(
-                f"{name} paused",
-                by=pause.get("by"),
-                since=pause.get("since"),
-                why=pause.get("reason"),
-            )
+    """A line for the pause of everything."""
+    if pause := queue.get("paused"):
+        yield _line(
+            "every queue paused",
+            by=pause.get("by"),
+            since=pause.get("since"),
+            why=pause.get("reason"),
+        )
 
 
 def _line(what: str, *, by: str | None, since: str | None, why: str | None) -> Text:

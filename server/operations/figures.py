@@ -16,7 +16,7 @@ from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
-from server.verifications.holds import Pauses, read_pauses
+from server.verifications.holds import read_pause
 from server.verifications.workers import PAUSED
 
 ANY_CLASS = "any"
@@ -28,7 +28,7 @@ class WorkerSeen:
     """A worker's hardware class and how it is: idle, busy, stopping, drifted, held,
     unconfirmed or gone.
 
-    A worker is held where it is "paused", itself or its whole queue, "draining" or "drained".
+    A worker is held where it is "paused", itself or with everything.
     """
 
     hardware_class: str
@@ -62,7 +62,7 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
             WorkerRow.confirmed_at.is_(None) & WorkerRow.witness_for.is_(None),
         )
     )
-    pauses = read_pauses(session)
+    paused = None if read_pause(session) is None else PAUSED
     return [
         WorkerSeen(
             name,
@@ -70,15 +70,11 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
                 "unconfirmed" if unconfirmed and state != "stopping" else state,
                 gone=gone,
                 drifted=drifted,
-                held=_held(held, pauses, name),
+                held=held or paused,
             ),
         )
         for name, state, gone, drifted, held, unconfirmed in rows
     ]
-
-
-def _held(held: str | None, pauses: Pauses, hardware_class: str) -> str | None:
-    return held or (PAUSED if pauses.of(hardware_class) is not None else None)
 
 
 def _state(state: str, *, gone: bool, drifted: bool, held: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Confirming and holding workers from the console, holding queues, and letting them go on."""
+"""Confirming, pausing and resuming workers from the console, and pausing everything."""
 
 from functools import partial
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.dependencies import Caller
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications import holds, workers
+from server.verifications import holds
 from server.verifications.queue import read_queue
 from server.verifications.worker_endpoints import CursorDep
 from server.verifications.worker_probes import confirm_worker, set_baseline_anew
@@ -24,10 +24,9 @@ from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"
-EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
+EVERYTHING, WORKER = "everything", "worker:"
 DONE = {
     "pause": "paused",
-    "drain": "draining",
     "resume": "no longer paused",
     "confirm": "confirmed",
     "baseline": "measured anew from its next readings",
@@ -35,10 +34,10 @@ DONE = {
 
 
 class Order(BaseModel):
-    """An action on a worker, on the queue of a hardware class, or on every queue."""
+    """An action on a worker, or on every queue."""
 
-    what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
-    action: Literal["pause", "drain", "resume", "confirm", "baseline"]
+    what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{WORKER}.)")
+    action: Literal["pause", "resume", "confirm", "baseline"]
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
 
 
@@ -46,13 +45,13 @@ class Order(BaseModel):
 def workers_page(
     console: OrganiserDep, what: str = "", action: str = "pause", cursor: CursorDep = None
 ) -> HTMLResponse:
-    """A page of workers, every queue, and the form that holds them."""
+    """A page of workers, the queue, and the form that pauses them."""
     return _page(console, {"what": what, "action": action}, cursor=cursor)
 
 
 @router.post(ADDRESS)
 def change(console: OrganiserDep, form: FormDep) -> Response:
-    """Pause, drain, resume or confirm."""
+    """Pause, resume, confirm or measure anew."""
 
     def carry_out(session: Session, wanted: Order) -> Done:
         name = _carry_out(session, console.caller, wanted)
@@ -63,7 +62,7 @@ def change(console: OrganiserDep, form: FormDep) -> Response:
 
 
 def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
-    """Carry out an action; return the name of its worker or queue, for a sentence."""
+    """Carry out an action; return the name of its subject, for a sentence."""
     if wanted.what.startswith(WORKER):
         name = wanted.what.removeprefix(WORKER)
         if wanted.action == "confirm":
@@ -73,18 +72,16 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
         elif wanted.action == "resume":
             holds.resume_worker(session, caller, name, reason=wanted.reason)
         else:
-            held = workers.PAUSED if wanted.action == "pause" else workers.DRAINING
-            holds.hold_worker(session, caller, name, held=held, reason=wanted.reason)
+            holds.pause_worker(session, caller, name, reason=wanted.reason)
         return f"worker {name}"
-    hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None
-    if wanted.action in ("drain", "confirm", "baseline"):
+    if wanted.action in ("confirm", "baseline"):
         verb = "start a baseline" if wanted.action == "baseline" else wanted.action
         raise ConflictError(f"A queue cannot {verb}: choose a worker, or pause the queue.")
     if wanted.action == "pause":
-        holds.pause_queue(session, caller, hardware_class, reason=wanted.reason)
+        holds.pause_everything(session, caller, reason=wanted.reason)
     else:
-        holds.resume_queue(session, caller, hardware_class, reason=wanted.reason)
-    return "every queue" if hardware_class is None else f"the queue of {hardware_class}"
+        holds.resume_everything(session, caller, reason=wanted.reason)
+    return "every queue"
 
 
 def _page(
@@ -96,7 +93,6 @@ def _page(
             session, alive_seconds=alive_seconds, limit=SHOWN_PER_PAGE, cursor=cursor
         )
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
-    classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
     names = [worker.name for worker in page.workers]
     chosen = typed.get("what", "")
     if chosen.startswith(WORKER) and chosen.removeprefix(WORKER) not in names:
@@ -113,7 +109,6 @@ def _page(
         choices=[
             ("", "–"),
             (EVERYTHING, "every queue"),
-            *((f"{QUEUE}{name}", f"the queue of {name}") for name in classes),
             *((f"{WORKER}{name}", f"worker {name}") for name in names),
         ],
         **wrong,

@@ -56,7 +56,7 @@ def lease_attempt(
             "the worker, which then finds the attempt in its own queue."
         )
     _require_purpose(attempt.verification, caller)
-    refuse_held(session, request.worker, request.hardware_class)
+    refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds

@@ -15,7 +15,7 @@ from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting, 
 from server.base.database import state_of
 from server.base.models import WorkerRow
 from server.verifications.free_workers import FreeWorkers
-from server.verifications.holds import Pauses
+from server.verifications.holds import Pause
 from server.verifications.queue_order import read_turns
 from server.verifications.work import (
     AttemptWork,
@@ -192,7 +192,7 @@ class Situation:
     waiting: WaitingMark
     workers: tuple[WorkerThere, ...]
     running: tuple[AttemptWork, ...]
-    pauses: Pauses
+    pause: Pause | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +277,9 @@ def _foretell(
     waiting = waiting_attempts(session)
     typical = typical_seconds(recent_seconds(session))
     running = {attempt.worker: attempt for attempt in situation.running}
-    pauses, fit = situation.pauses, [one for one in situation.workers if one.is_fit]
-    at_it = [one for one in fit if one.held is None and pauses.of(one.hardware_class) is None]
-    idle = FreeWorkers({}, {one.hardware_class: [] for one in fit}, pauses)
+    fit = [one for one in situation.workers if one.is_fit]
+    at_it = [one for one in fit if one.held is None and situation.pause is None]
+    idle = FreeWorkers({}, {one.hardware_class: [] for one in fit})
     placed = expected_starts(
         waiting,
         [_taker_of(one, running.get(one.name), typical, now) for one in at_it],
@@ -288,7 +288,10 @@ def _foretell(
         may_take=idle.may_take,
         now=now,
     )
-    return [(one, _with_reason(expected, one.wanted, idle)) for one, expected in placed]
+    return [
+        (one, _with_reason(expected, situation.pause, is_held=one.wanted in idle.present))
+        for one, expected in placed
+    ]
 
 
 def _taker_of(one: WorkerThere, at: AttemptWork | None, typical: Typical, now: datetime) -> Taker:
@@ -298,10 +301,11 @@ def _taker_of(one: WorkerThere, at: AttemptWork | None, typical: Typical, now: d
     return busy_taker(taker, at.work, since=at.started_at, typical=typical)
 
 
-def _with_reason(expected: Expected, wanted: str | None, idle: FreeWorkers) -> Expected:
+def _with_reason(expected: Expected, pause: Pause | None, *, is_held: bool) -> Expected:
     """Replace "no worker" by a more exact reason, such as a pause, where there is one."""
     if expected.why_unknown != NO_WORKER:
         return expected
-    held = "every worker of its hardware class is paused or drained"
-    why = idle.pauses.why(wanted) or (held if wanted in idle.present else NO_WORKER)
-    return Expected(None, why)
+    if pause is not None:
+        return Expected(None, pause.sentence)
+    held = "every worker of its hardware class is paused"
+    return Expected(None, held if is_held else NO_WORKER)

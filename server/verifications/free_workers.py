@@ -24,7 +24,7 @@ from server.base.standing import purpose_of
 from server.benchmarks.queries import definition
 from server.benchmarks.references import reference_package
 from server.submissions.packages import takes_packages_of
-from server.verifications.holds import FAILED, Pauses, read_pauses
+from server.verifications.holds import FAILED, read_pause
 from server.verifications.jobs import NOBODY_YET
 from server.verifications.workers import is_organisers, owner_of
 
@@ -39,15 +39,15 @@ class FreeWorkers:
     """Idle workers by hardware class in `free`, less those with a message in flight.
 
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
-    that wants a present or a paused class waits for it and goes to no other. `boxes` has the
-    BoxWord of each worker that trains packages. `witnesses` has the
+    that wants a present class waits for it and goes to no other. `is_paused` tells that everything
+    is. `boxes` has the BoxWord of each worker that trains packages. `witnesses` has the
     free workers with a witness's token, by the submission that they serve. `asking` are the workers
     that ask the server itself for their work.
     """
 
     free: dict[str, list[str]]
     present: Mapping[str, Sequence[str]]
-    pauses: Pauses
+    is_paused: bool = False
     owners: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     witnesses: Mapping[str, list[str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class FreeWorkers:
         """Whether a worker of one class may take an attempt that wants another, or None for any."""
         if wanted is None or wanted == hardware_class:
             return True
-        return wanted not in self.present and self.pauses.of(wanted) is None
+        return wanted not in self.present
 
     def draw(
         self,
@@ -102,7 +102,7 @@ def read_free_workers(
     session: Session | Connection, *, alive_seconds: float, now: datetime
 ) -> FreeWorkers:
     """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
-    pauses = read_pauses(session)
+    is_paused = read_pause(session) is not None
     silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
     workers = session.execute(
         select(
@@ -124,9 +124,7 @@ def read_free_workers(
     idle = [
         worker
         for worker in workers
-        if worker.state == "idle"
-        and worker.held is None
-        and pauses.of(worker.hardware_class) is None
+        if worker.state == "idle" and worker.held is None and not is_paused
     ]
     taken = _taken(session, now) if idle else set()
     free: dict[str, list[str]] = {}
@@ -143,7 +141,7 @@ def read_free_workers(
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
     boxes = {one.name: one.box for one in workers if one.box}
-    return FreeWorkers(free, present, pauses, owners, boxes, witnesses, asking)
+    return FreeWorkers(free, present, is_paused, owners, boxes, witnesses, asking)
 
 
 def still_asks(pulled_at: datetime | None, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from server.base.database import utc_now
 from server.base.models import Verification, WorkerRow
 from server.base.viewer import ORGANISER, seeing
 from server.verifications.forecast import Expected, Place, Plan, Situation, read_plan, worker_there
-from server.verifications.holds import Pauses, read_pauses
+from server.verifications.holds import Pause, read_pause
 from server.verifications.work import (
     AttemptWork,
     attempts_by_id,
@@ -66,18 +66,15 @@ def read_queue(session: Session, *, alive_seconds: float, shown: int | None = No
     With `shown` each class lists only so many, the next to start.
     """
     look = _look(session, alive_seconds)
-    lines, pauses = _lines(session, look, shown), look.situation.pauses
+    lines = _lines(session, look, shown)
     classes = {row.hardware_class for row in look.workers} | {name for name in lines if name}
     return QueueView(
         as_of=look.now,
         waiting=sum(len(line) for line in look.plan.lines.values()),
-        paused=pauses.everything,
+        paused=look.situation.pause,
         classes=[
             _class_view(one, lines.get(one, NO_LINES), look)
-            for one in (
-                *sorted(classes | pauses.classes.keys()),
-                *([None] if None in lines else []),
-            )
+            for one in (*sorted(classes), *([None] if None in lines else []))
         ],
     )
 
@@ -112,7 +109,7 @@ def _look(session: Session, alive_seconds: float) -> _Look:
             waiting=waiting_mark(session),
             workers=tuple(worker_there(row) for row in alive),
             running=tuple(running_attempts(session)),
-            pauses=read_pauses(session),
+            pause=read_pause(session),
         )
         plan = read_plan(session, situation, now)
         hides = bool(plan.lines) and is_anything_embargoed(session)
@@ -164,7 +161,7 @@ def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQ
     """View of a class's queue; None stands for attempts of any class, so every worker counts."""
     here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
-    pauses, busy = look.situation.pauses, look.busy
+    busy = look.busy
     seen = [
         row.last_seen_at for row in look.workers if hardware_class in (None, row.hardware_class)
     ]
@@ -175,7 +172,6 @@ def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQ
         out=sum(row.drift is not None for row in here),
         last_seen_at=max(seen, default=None),
         held=sum(row.held is not None for row in here),
-        paused=pauses.classes.get(hardware_class) if hardware_class else None,
         waiting_count=lines.count,
         waiting=lines.listed,
         under_embargo=lines.hidden,
@@ -221,8 +217,8 @@ class Waits:
         return alive_workers(self._session, alive_seconds=self._alive_seconds)
 
     @cached_property
-    def _pauses(self) -> Pauses:
-        return read_pauses(self._session)
+    def _pause(self) -> Pause | None:
+        return read_pause(self._session)
 
     @cached_property
     def _others(self) -> int:
@@ -250,15 +246,10 @@ class Waits:
                 "Every connected worker is off its baseline speed and gets no work; the page of "
                 "the workers shows by how much. They measure again once a minute."
             )
-        submission = verification.submission
-        paused = self._pauses.why(submission.system["hardware_class"] if submission else None)
-        if paused is not None:
-            return f"Nothing starts: {paused}."
+        if self._pause is not None:
+            return f"Nothing starts: {self._pause.sentence}."
         if all(worker.held is not None for worker in workers):
-            return (
-                "Every connected worker is paused or drained; the page of the workers shows by "
-                "whom and why."
-            )
+            return "Every connected worker is paused; the page of the workers shows by whom."
         others = self._others
         busy = sum(worker.state == "busy" for worker in workers)
         if others == 0 and busy < len(workers):

@@ -155,8 +155,7 @@ def in_the_way(session: Session, *, alive_seconds: float) -> list[Attempt]:
     under_way = select(Attempt).where(*_nobodys_under_way()).order_by(Attempt.started_at.desc())
     for attempt in session.scalars(under_way).unique():
         name, hardware_class = attempt.worker or "", attempt.hardware_class or ""
-        is_out = name not in idle.owners or idle.pauses.of(hardware_class) is not None
-        if not is_out and serves(hardware_class, name):
+        if not idle.is_paused and name in idle.owners and serves(hardware_class, name):
             found.append(attempt)
     return found
 
@@ -168,7 +167,7 @@ def _about_to_be_free(session: Session, idle: FreeWorkers) -> list[tuple[str, st
     return [
         (hardware_class, name)
         for hardware_class, names in sorted(idle.present.items())
-        if idle.pauses.of(hardware_class) is None
+        if not idle.is_paused
         for name in sorted(names)
         if name in idle.owners and name not in taken
     ]

@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from finishline.api.queues import Hold, QueueHold, QueueResume, QueueView, Resume
+from finishline.api.queues import Hold, QueueView, Resume
 from finishline.api.workers import (
     HardwareClassList,
     HardwareClassView,
@@ -278,47 +278,35 @@ def pause_worker(
     name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
 ) -> WorkerDetail:
     """Pause a worker until it is resumed. It finishes its current attempt."""
-    return _hold(services, caller, name, held=workers.PAUSED, reason=body.reason)
-
-
-@router.post("/workers/{name}/drain")
-def drain_worker(
-    name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
-) -> WorkerDetail:
-    """Drain a worker: it finishes its current attempt, takes no other, and ends its process."""
-    return _hold(services, caller, name, held=workers.DRAINING, reason=body.reason)
+    with services.database.write() as session:
+        holds.pause_worker(session, caller, name, reason=body.reason)
+    return _view_worker(services, name)
 
 
 @router.post("/workers/{name}/resume")
 def resume_worker(
     name: str, body: Resume, services: ServicesDep, caller: OrganiserDep
 ) -> WorkerDetail:
-    """Resume a worker that is paused or still draining. 409 if it is neither."""
+    """Resume a worker. 409 if it is not paused."""
     with services.database.write() as session:
         holds.resume_worker(session, caller, name, reason=body.reason)
     return _view_worker(services, name)
 
 
 @router.post("/queue/pause")
-def pause_queue(body: QueueHold, services: ServicesDep, caller: OrganiserDep) -> QueueView:
-    """Pause the queue of a hardware class, or all queues. Running attempts go on."""
+def pause_queue(body: Hold, services: ServicesDep, caller: OrganiserDep) -> QueueView:
+    """Pause the queue of every hardware class. Running attempts go on."""
     with services.database.write() as session:
-        holds.pause_queue(session, caller, body.hardware_class, reason=body.reason)
+        holds.pause_everything(session, caller, reason=body.reason)
     return _view_queue(services)
 
 
 @router.post("/queue/resume")
-def resume_queue(body: QueueResume, services: ServicesDep, caller: OrganiserDep) -> QueueView:
-    """End the pause of a hardware class, or of all queues. 409 if there is none."""
+def resume_queue(body: Resume, services: ServicesDep, caller: OrganiserDep) -> QueueView:
+    """End the pause. 409 if there is none."""
     with services.database.write() as session:
-        holds.resume_queue(session, caller, body.hardware_class, reason=body.reason)
+        holds.resume_everything(session, caller, reason=body.reason)
     return _view_queue(services)
-
-
-def _hold(services: Services, caller: Caller, name: str, *, held: str, reason: str) -> WorkerDetail:
-    with services.database.write() as session:
-        holds.hold_worker(session, caller, name, held=held, reason=reason)
-    return _view_worker(services, name)
 
 
 def _view_worker(services: Services, name: str) -> WorkerDetail:

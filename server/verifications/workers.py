@@ -24,7 +24,7 @@ from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
 from server.people.last_use import NotedTimes
 
-PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
+PAUSED = "paused"
 
 
 LONGEST_NAME = 200
@@ -74,8 +74,6 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     )
     if hello.state == "idle":
         wake_after_commit(session, DispatchWakeup)
-    if hello.state == "stopping":
-        end_drain(session, name)
     no_roof = hardware_class is not None and hardware_class.roof is None
     worker = session.get_one(WorkerRow, name)
     confirmed = worker.confirmed_at is not None
@@ -331,7 +329,7 @@ def find_worker(session: Session, name: str) -> WorkerRow:
 
 
 def order_for(session: Session, name: str) -> HelloAnswer:
-    """Order of an organiser for a worker: pause, drain, or none."""
+    """Order of an organiser for a worker: to pause, or to work."""
     row = session.execute(
         select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
             WorkerRow.name == name
@@ -340,11 +338,4 @@ def order_for(session: Session, name: str) -> HelloAnswer:
     if row is None or row.held is None:
         return HelloAnswer()
     why = f"{row.held} by {row.held_by}: {row.held_because}"
-    return HelloAnswer(order="drain" if row.held == DRAINING else "pause", why=why)
-
-
-def end_drain(session: Session, name: str) -> None:
-    """Mark a drained worker as ended: after a restart it takes nothing until it is resumed."""
-    worker = session.get(WorkerRow, name)
-    if worker is not None and worker.held == DRAINING:
-        worker.held = DRAINED
+    return HelloAnswer(order="pause", why=why)

@@ -1,10 +1,9 @@
 """A supervisor over stand-in services, as a program: python supervised.py FOLDER SERVICE...
 
 A service is NAME or NAME:HOW. Each writes its process id to FOLDER/NAME.pid, then HOW: "stays"
-(the default), "deaf" (stays and ignores SIGTERM), "polite" (ends with exit code 0, at SIGTERM
-with a word and at SIGUSR1 without), "exits" (exit code 7 at once, after a line), "parent" (starts a
-child in a session of its own, which writes FOLDER/NAME-child.pid, and one that ends as an orphan
-after FOLDER/NAME-ended.pid, and stays).
+(the default), "deaf" (stays and ignores SIGTERM), "polite" (ends with exit code 0 at SIGTERM),
+"exits" (exit code 7 at once, after a line), "parent" (starts a child in a session of its own, which
+writes FOLDER/NAME-child.pid, and one that ends as an orphan after FOLDER/NAME-ended.pid; stays).
 A service is ready when its file names a process of this start.
 """
 
@@ -19,11 +18,7 @@ from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
 BODIES = {
     "stays": "",
     "deaf": "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)",
-    "polite": (
-        "import os, signal; signal.signal(signal.SIGTERM, "
-        "lambda *_: (print('told to go', flush=True), os._exit(0))); "
-        "signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))"
-    ),
+    "polite": ("import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"),
     "exits": "print('cannot bind to the moon', flush=True); raise SystemExit(7)",
     "parent": (
         "import subprocess; subprocess.Popen([sys.executable, '-c', "
@@ -63,7 +58,6 @@ def _service(folder, word):
         is_ready=is_ready,
         ready_limit_seconds=30.0,
         stop_limit_seconds=1.0,
-        farewells={"told to go": "went as it was told"},
     )
 
 

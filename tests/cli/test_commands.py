@@ -447,15 +447,15 @@ def test_benchmarks_and_workers_are_listed(finishline, standin):
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
                  "replayable": True, "submissions": 0}  # fmt: skip
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": [benchmark]})
-    worker = {"name": "local", "hardware_class": "cpu", "state": "drained", "alive": True,
-              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM, "held": "drained",
+    worker = {"name": "local", "hardware_class": "cpu", "state": "paused", "alive": True,
+              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM, "held": "paused",
               "held_by": "olga", "held_at": "2026-01-01T00:00:00Z",
               "held_because": "new [fans]"}  # fmt: skip
     standin.answer("GET /api/v1/workers", {"workers": [worker]})
     assert "top1Accuracy ≥ 97.50 %" in finishline("benchmarks").out
     workers = finishline("workers").out
     assert "local   cpu" in workers
-    assert workers.endswith("local drained by olga since 2026-01-01 00:00 UTC: new [fans]\n")
+    assert workers.endswith("local paused by olga since 2026-01-01 00:00 UTC: new [fans]\n")
     assert finishline("workers", "--json").json() == {"workers": [worker]}
 
 
@@ -488,8 +488,7 @@ def test_workers_tell_whose_packages_they_train(box, told, finishline, standin):
         ("resume", {"alive": False}, "is resumed but not running: start it again"),
         ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its canary"),
         ("pause", {"alive": False}, "once started again, it leases nothing until it is resumed"),
-        ("drain", {"alive": False}, "is not running"),
-        ("drain", {"alive": True}, "is draining"),
+        ("pause", {"alive": True}, "is paused"),
     ],
 )
 def test_what_a_worker_does_after_an_order_is_told_as_it_is(
@@ -502,28 +501,24 @@ def test_what_a_worker_does_after_an_order_is_told_as_it_is(
     assert told in said
 
 
-def test_workers_and_queues_are_held_and_let_go_on(finishline, standin):
-    for order in ("pause", "drain", "resume"):
+def test_workers_and_everything_are_paused_and_resumed(finishline, standin):
+    for order in ("pause", "resume"):
         standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": {}})
         standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
     assert "w 1 is paused" in finishline("workers", "pause", "w 1", "--reason", "fans").out
-    assert "w 1 is draining" in finishline("workers", "drain", "w 1", "--reason", "fans").out
     assert "is resumed" in finishline("workers", "resume", "w 1").out
-    assert finishline("workers", "drain", "w 1").code == 2
+    assert finishline("workers", "pause", "w 1").code == 2
     assert "Every queue is paused" in finishline("queue", "pause", "--reason", "move").out
-    assert "queue of cpu is resumed" in finishline("queue", "resume", "cpu").out
-    assert [json.loads(asked.body) for asked in standin.asked] == [
-        {"reason": "fans"}, {"reason": "fans"}, {},
-        {"hardware_class": None, "reason": "move"}, {"hardware_class": "cpu"},
-    ]  # fmt: skip
+    assert "Every queue is resumed" in finishline("queue", "resume").out
+    bodies = [json.loads(asked.body) for asked in standin.asked]
+    assert bodies == [{"reason": "fans"}, {}, {"reason": "move"}, {}]
 
     item = {"position": 1, "verification_id": "v1", "kind": "replay", "benchmark": "digits",
             "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,
             "why_unknown": "nobody knows"}  # fmt: skip
     standin.answer("GET /api/v1/queue", {"classes": [{"hardware_class": "cpu", "waiting": [item]}]})
     pause = {"by": "olga", "since": "2026-01-01T00:00:00Z", "reason": "we move"}
-    paused = {"paused": pause, "classes": [{"hardware_class": "cpu", "paused": pause}]}
-    standin.answer("GET /api/v1/queue", paused)
+    standin.answer("GET /api/v1/queue", {"paused": pause, "classes": []})
     listed = finishline("queue").out
     assert "v1" in listed
     assert "nobody knows" in listed
@@ -531,7 +526,6 @@ def test_workers_and_queues_are_held_and_let_go_on(finishline, standin):
     assert finishline("queue").out.splitlines() == [
         "The queue is empty.",
         "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
-        "cpu paused by olga since 2026-01-01 00:00 UTC: we move",
     ]
 
 

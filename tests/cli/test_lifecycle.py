@@ -1,6 +1,5 @@
 """Parts of `finishline up`: restarts, endings, folders and the embedded broker."""
 
-import inspect
 import os
 import socket
 import subprocess
@@ -22,12 +21,9 @@ from finishline.cli.up.lifecycle import (
     ending_in_words,
     first_start,
     last_line,
-    said_since,
-    size_of,
 )
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from finishline.cli.up.services import (
-    DRAINED,
     Plan,
     RedisAddress,
     broker_executable,
@@ -38,7 +34,6 @@ from finishline.cli.up.services import (
     worker_service,
 )
 from finishline.cli.up.workers import LocalWorker
-from worker import app as worker_app
 
 POLICY = RestartPolicy(
     max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0
@@ -92,35 +87,26 @@ def test_only_a_waiting_service_is_due(phase):
     assert not Lifecycle(phase=phase, started_at=0.0, restart_at=0.0).is_due(100.0)
 
 
-FAREWELLS = {"drained: ending": "was drained"}
-
-
 @pytest.mark.parametrize(
-    ("code", "said", "words"),
+    ("code", "words"),
     [
-        (0, "INFO drained: ending\nbye\n", "was drained"),
-        (0, "INFO ready\n", "exited without a request to stop (exit code 0)"),
-        (1, "INFO drained: ending\n", "died (exit code 1)"),
-        (-9, "", "died (SIGKILL)"),
-        (-1000, "", "died (signal 1000)"),
+        (0, "exited without a request to stop (exit code 0)"),
+        (1, "died (exit code 1)"),
+        (-9, "died (SIGKILL)"),
+        (-1000, "died (signal 1000)"),
     ],
 )
-def test_only_what_did_not_end_by_order_died(code, said, words):
-    assert ending_in_words(code, said, FAREWELLS) == words
+def test_end_of_a_process_in_words(code, words):
+    assert ending_in_words(code) == words
 
 
-def test_what_an_earlier_process_said_is_not_taken_for_this_ones(tmp_path):
+def test_last_line_of_a_log(tmp_path):
     log = tmp_path / "worker.log"
-    assert (size_of(log), said_since(log, 0), last_line(log)) == (0, "", "")
-    log.write_text("drained: ending\n")
-    started = size_of(log)
-    with log.open("a") as more:
-        more.write("ready \xe9\n\n")
-
-    assert said_since(log, started) == "ready \xe9\n\n"
+    assert last_line(log) == ""
+    log.write_bytes("begun\nready \xe9\n\n".encode())
     assert last_line(log) == "ready \xe9"
-    log.write_text("x" * 10_000 + "\nlast\n")
-    assert len(said_since(log, 0)) == 8192
+    log.write_text("x" * 10_000)
+    assert last_line(log) == "x" * 300
 
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
@@ -138,8 +124,6 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
 
     assert service.environment["FINISHLINE_MEASURE"] == told
     assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
-    assert service.farewells[DRAINED] == "was drained and leases no attempts until it is resumed"
-    assert f'"{DRAINED}"' in inspect.getsource(worker_app), "what a drained worker says"
 
 
 def test_its_server_believes_no_client_that_says_it_is_a_proxy(tmp_path):

@@ -57,7 +57,7 @@ def test_the_ids_of_what_waits_are_whole_beside_a_long_reason():
         "kind": "replay",
         "benchmark": "spring",
         "asked_at": "2030-01-01T12:00:00Z",
-        "why_unknown": "every worker of its hardware class is paused or draining, and says so",
+        "why_unknown": "every worker of its hardware class is paused, and its page says by whom",
     }
     screen, written = narrow_screen(100)
 

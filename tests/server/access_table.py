@@ -132,7 +132,6 @@ API = {
     "GET /api/v1/workers/{name}/probes": PUBLIC,
     "POST /api/v1/workers/{name}/baseline": ORGANISERS,
     "POST /api/v1/workers/{name}/pause": ORGANISERS,
-    "POST /api/v1/workers/{name}/drain": ORGANISERS,
     "POST /api/v1/workers/{name}/resume": ORGANISERS,
     "POST /api/v1/workers/{name}/confirm": ORGANISERS,
     "GET /api/v1/hardware-classes": PUBLIC,

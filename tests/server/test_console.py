@@ -548,7 +548,7 @@ def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
     assert '<option value="worker:w-2" selected>' in offered
 
 
-def test_workers_and_queues_are_held_and_let_go_on(console, replay, walter, make_report, records):
+def test_workers_and_everything_are_paused(console, replay, walter, make_report, records):
     name = HOSTILE.replace("/", "")  # No address can hold a slash in a name.
     system = vars(make_report([]).system) | {"worker": name}
     hello = {"system": system, "state": "idle"}
@@ -558,22 +558,21 @@ def test_workers_and_queues_are_held_and_let_go_on(console, replay, walter, make
     assert unnamed(page) == []
     assert page.count("selected") == 1
 
-    order = {"what": f"worker:{name}", "action": "drain", "reason": HOSTILE}
+    order = {"what": f"worker:{name}", "action": "pause", "reason": HOSTILE}
     page = console.done("/console/workers", **order)
     assert name not in page
     assert HOSTILE not in page
-    assert "is draining" in page
-    assert "draining by olivia since" in page
+    assert "is paused" in page
+    assert "by olivia since" in page
     page = console.done("/console/workers", **order | {"action": "resume"})
     assert "is no longer paused" in page, "whether it takes work depends on whether it runs"
     page = console.done("/console/workers", **order | {"action": "baseline"})
     assert "is measured anew from its next readings" in page
-    for what in ("everything", "queue:cpu-test"):
-        order = {"what": what, "action": "pause", "reason": "the move"}
-        assert "is paused" in console.done("/console/workers", **order)
+    order = {"what": "everything", "action": "pause", "reason": "the move"}
+    assert "Every queue is paused." in console.done("/console/workers", **order)
     assert "Every queue is paused by olivia" in console.get("/console/workers").text
-    assert [record["action"] for record in records()[:5]] == [
-        *("queue.pause", "queue.pause", "worker.baseline", "worker.resume", "worker.drain"),
+    assert [record["action"] for record in records()[:4]] == [
+        *("queue.pause", "worker.baseline", "worker.resume", "worker.pause"),
     ]
     assert records()[0]["after"] == {"paused": True, "source": "console"}
 
@@ -581,8 +580,8 @@ def test_workers_and_queues_are_held_and_let_go_on(console, replay, walter, make
     assert wrong.status_code == 422
     assert error_of(wrong.text, "reason") == "This field is required."
     assert error_of(wrong.text, "what")
-    refused = console.post("/console/workers", **order | {"action": "drain"})
-    assert (refused.status_code, "cannot drain" in refused.text) == (409, True)
+    refused = console.post("/console/workers", **order | {"action": "confirm"})
+    assert (refused.status_code, "cannot confirm" in refused.text) == (409, True)
     gone = console.post("/console/workers", **order | {"what": "worker:gone"})
     assert gone.status_code == 404
 

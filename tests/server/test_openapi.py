@@ -163,7 +163,6 @@ def test_what_takes_a_token_says_so(schema):
         "POST /api/v1/workers/{name}/next",
         "POST /api/v1/workers/{name}/baseline",
         "POST /api/v1/workers/{name}/pause",
-        "POST /api/v1/workers/{name}/drain",
         "POST /api/v1/workers/{name}/resume",
         "POST /api/v1/workers/{name}/confirm",
         "POST /api/v1/queue/pause",

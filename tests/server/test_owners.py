@@ -316,7 +316,7 @@ WORKER = "/api/v1/workers/walter-1"
 QUEUE = "/api/v1/queue"
 
 
-ADDRESSES = (f"{WORKER}/pause", f"{WORKER}/drain", f"{WORKER}/resume", f"{QUEUE}/pause")
+ADDRESSES = (f"{WORKER}/pause", f"{WORKER}/resume", f"{QUEUE}/pause")
 
 
 NEW_FANS = {"reason": "new fans"}
@@ -365,19 +365,16 @@ def test_only_organisers_hold_and_resume(address, client, alice, walter):
 
 
 def test_what_is_not_there_or_not_held_is_refused(order, say_hello):
-    assert [order(address).status_code for address in ADDRESSES[:3]] == [404] * 3
-    absent = order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "tpu"})
-    assert absent.status_code == 404
-    assert "'tpu'" in absent.json()["detail"]
+    assert [order(address).status_code for address in ADDRESSES[:2]] == [404] * 2
     say_hello()
-    assert "neither paused nor drained" in order(f"{WORKER}/resume").json()["detail"]
+    assert "is not paused" in order(f"{WORKER}/resume").json()["detail"]
     assert order(f"{WORKER}/resume").status_code == 409
-    assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 409
+    assert order(f"{QUEUE}/resume", {}).status_code == 409
 
 
 @pytest.mark.parametrize("body", [{}, {"reason": " "}, {"reason": "x", "until": "noon"}, []])
 def test_a_hold_without_a_reason_is_422(body, order):
-    for address in (f"{WORKER}/pause", f"{WORKER}/drain", f"{QUEUE}/pause"):
+    for address in (f"{WORKER}/pause", f"{QUEUE}/pause"):
         assert order(address, body).status_code == 422
 
 
@@ -403,10 +400,10 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert "paused by olivia: new fans" in refused.json()["detail"]
     assert sent() == []
     assert "new fans" in client.get("/workers").text
-    assert "Every connected worker is paused or drained" in replay.view()["waiting_for"]
+    assert "Every connected worker is paused" in replay.view()["waiting_for"]
     waits = client.get(QUEUE).json()["classes"][0]
     assert (waits["workers"], waits["held"]) == (0, 1)
-    assert "paused or drained" in waits["waiting"][0]["why_unknown"]
+    assert "is paused" in waits["waiting"][0]["why_unknown"]
 
     say_hello(name="walter-2")
     assert sent() == ["replay.walter-2"]  # At once: the refused claim gave it back.
@@ -417,29 +414,6 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert actions[:2] == ["worker.resume", "worker.pause"]
 
 
-def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resumed(
-    replay, order, say_hello, make_report, sent, client
-):
-    say_hello()
-    grant = replay.claim().json()
-    assert order(f"{WORKER}/drain").json()["worker"]["state"] == "draining"
-    assert say_hello(state="busy")["order"] == "drain"
-    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
-    assert say_hello()["order"] == "drain"
-    say_hello(state="stopping")
-    # What started it again need not know: told to drain it would end and be started for ever.
-    started = say_hello()
-    assert (started["order"], started["why"]) == ("pause", "drained by olivia: new fans")
-    assert client.get(WORKER).json()["worker"]["state"] == "drained"
-    assert "drained" in client.get("/workers").text
-    again = {"reason": "another look"}
-    order(f"/api/v1/submissions/{replay.submission_id}/verifications", again)
-    assert sent() == []
-    assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
-    assert say_hello()["order"] == "work"
-    assert sent() == ["replay.walter-1"]
-
-
 def test_a_paused_worker_that_is_started_again_stays_paused(order, say_hello):
     say_hello()
     order(f"{WORKER}/pause")
@@ -447,44 +421,19 @@ def test_a_paused_worker_that_is_started_again_stays_paused(order, say_hello):
     assert say_hello()["order"] == "pause"
 
 
-@pytest.mark.parametrize("hardware_class", ["cpu-test", None])
-def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
-    hardware_class, replay, order, say_hello, sent, client
-):
+def test_nothing_starts_while_everything_is_paused(replay, order, say_hello, sent, client):
     say_hello()
     say_hello(name="other-1", hardware_class="cpu-other")
-    body = NEW_FANS | {"hardware_class": hardware_class}
-    paused = order(f"{QUEUE}/pause", body).json()
-    where = paused if hardware_class is None else paused["classes"][1]
-    assert where["paused"]["by"] == "olivia"
+    paused = order(f"{QUEUE}/pause").json()
+    assert paused["paused"]["by"] == "olivia"
     (waits,) = [item for one in paused["classes"] for item in one["waiting"]]
     assert "paused by olivia: new fans" in waits["why_unknown"]
     assert sent() == []
     refused = replay.claim()
     assert (refused.status_code, "new fans" in refused.json()["detail"]) == (409, True)
-    what = "every queue is" if hardware_class is None else "the queue of cpu-test is"
-    assert f"{what} paused by olivia: new fans" in replay.view()["waiting_for"]
+    assert "every queue is paused by olivia: new fans" in replay.view()["waiting_for"]
     assert "new fans" in client.get("/workers").text
 
-    assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
+    assert order(f"{QUEUE}/resume", {}).status_code == 200
     assert sent() == ["replay.walter-1"]
     assert replay.claim().status_code == 200
-
-
-def test_what_waits_for_a_paused_queue_goes_to_no_other(replay, order, say_hello, sent):
-    """A pause of its class is no way to another machine."""
-    say_hello(name="other-1", hardware_class="cpu-other")
-    assert order(f"{QUEUE}/pause", NEW_FANS | {"hardware_class": "cpu-test"}).status_code == 200
-    assert sent() == []
-    assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 200
-    assert sent() == ["replay.other-1"]
-
-
-def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(
-    replay, order, say_hello
-):
-    say_hello(name="other-1", hardware_class="cpu-other")
-    assert replay.view()["state"] == "queued"  # For cpu-test, of which no worker was ever seen.
-    for hardware_class, status in (("cpu-other", 200), ("cpu-test", 200), ("cpu-none", 404)):
-        body = NEW_FANS | {"hardware_class": hardware_class}
-        assert order(f"{QUEUE}/pause", body).status_code == status, hardware_class

@@ -245,7 +245,7 @@ def test_a_class_of_drifted_workers_says_so():
     drifted = nobody | {"out": 2, "held": 0}
     assert class_sentence(drifted) == "2 workers offline: canary off the baseline"
     held = nobody | {"out": 1, "held": 1}
-    assert class_sentence(held) == "no worker available, 1 offline, 1 paused or drained"
+    assert class_sentence(held) == "no worker available, 1 offline, 1 paused"
 
 
 def test_figures_have_names_of_people():

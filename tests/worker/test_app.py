@@ -21,7 +21,7 @@ from finishline.rules.verification.messages import REPLAY_TASK, queue_of
 from tests.support.processes import running_broker
 from worker.__main__ import parse_arguments
 from worker.app import Intake, make_app
-from worker.state import WorkerState
+from worker.state import Limits, WorkerState
 
 WORKER_WITH_FAKES = Path(__file__).with_name("worker_with_fakes.py")
 
@@ -239,9 +239,7 @@ def test_sigterm_ends_the_training_at_once_and_reports_it(
 
 
 @pytest.mark.nightly
-def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
-    start_worker, send, fake_server, make_job, monkeypatch
-):
+def test_an_attempt_goes_on_for_the_grace(start_worker, send, fake_server, make_job, monkeypatch):
     monkeypatch.setenv("FINISHLINE_STOP_GRACE_SECONDS", "60")
     worker = start_worker()
     send(make_job("stroll"))
@@ -250,10 +248,6 @@ def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
     assert worker.wait(timeout=60) == 0
     [report] = fake_server.bodies("report")
     assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
-
-    fake_server.answers["hello"] = [(200, {"order": "drain", "why": "new fans"})]
-    assert start_worker().wait(timeout=60) == 0
-    assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 
 @pytest.fixture
@@ -422,7 +416,7 @@ def test_without_a_connection_it_asks_again_later():
         assert enough.wait(10)
 
 
-def test_a_drained_worker_ends_once_it_takes_nothing(broker):
+def test_worker_at_its_limit_ends(broker):
     app, connection = broker
     consumer = LoopConsumer(app, connection.default_channel)
     state = WorkerState(paused=True)
@@ -432,7 +426,7 @@ def test_a_drained_worker_ends_once_it_takes_nothing(broker):
         assert consumer.asked.wait(10)
         consumer.asking()
         assert not ended.is_set()  # A pause alone ends nothing.
-        state.paused, state.drained = False, True
+        state.paused, state.limits = False, Limits(attempts=0)
         consumer.asked.clear()
         assert consumer.asked.wait(10)
         consumer.asking()

@@ -184,7 +184,6 @@ def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
     caplog.set_level("INFO", logger="worker.link")
     orders = [
         {"order": "pause", "why": "paused by olivia: new fans"},
-        {"order": "drain", "why": None},
         {"order": "work", "why": None},
         None,
     ]
@@ -199,10 +198,10 @@ def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
         held = []
         while orders:
             hello._say()
-            held.append((state.paused, state.drained, state.takes_nothing))
-    nothing = (False, False, False)
+            held.append((state.paused, state.takes_nothing))
+    nothing = (False, False)
     # A server of the version before answers nothing, which is no order.
-    assert held == [(True, False, True), (False, True, True), nothing, nothing]
+    assert held == [(True, True), nothing, nothing]
     assert "asked to pause: paused by olivia: new fans" in caplog.text
     assert "asked to work" in caplog.text
 

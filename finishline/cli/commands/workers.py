@@ -19,9 +19,7 @@ from finishline.cli.worker_tables import (
     worker_table,
 )
 
-workers_app = typer.Typer(
-    help="Workers: list; confirm, pause, drain, resume or witness one (organisers)."
-)
+workers_app = typer.Typer(help="Workers: list; confirm, pause, resume or witness one (organisers).")
 PAGE = 1000
 queue_app = typer.Typer(help="Queue: list; pause and resume it (organisers).")
 
@@ -30,7 +28,6 @@ Reason = Annotated[
     str, typer.Option("--reason", help="Reason; shown to everyone, kept in the audit log.")
 ]
 WhyResumed = Annotated[str | None, typer.Option("--reason", help="Reason; kept in the audit log.")]
-OneClass = Annotated[str | None, typer.Argument(help="A hardware class (default: every class).")]
 
 
 @workers_app.callback(invoke_without_command=True)
@@ -67,14 +64,6 @@ def pause(
 
 
 @workers_app.command()
-def drain(
-    name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
-) -> int:
-    """Drain a worker: it finishes its attempt and exits. Resume it before you restart it."""
-    return _order(name, "drain", reason, url, token, as_json)
-
-
-@workers_app.command()
 def resume(
     name: Name,
     reason: WhyResumed = None,
@@ -82,7 +71,7 @@ def resume(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Resume a worker that was paused or drained. If it has exited, start it again too."""
+    """Resume a worker that was paused."""
     return _order(name, "resume", reason, url, token, as_json)
 
 
@@ -147,40 +136,25 @@ def queue(
 
 @queue_app.command("pause")
 def pause_queue(
-    reason: Reason,
-    hardware_class: OneClass = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
+    reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Pause a hardware class, or every class. Running attempts continue."""
-    return _order_queue("pause", hardware_class, reason, url, token, as_json, "paused")
+    """Pause everything. Running attempts continue."""
+    return _order_queue("pause", reason, url, token, as_json, "paused")
 
 
 @queue_app.command("resume")
 def resume_queue(
-    hardware_class: OneClass = None,
-    reason: WhyResumed = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
+    reason: WhyResumed = None, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Resume a hardware class, or every class."""
-    return _order_queue("resume", hardware_class, reason, url, token, as_json, "resumed")
+    """End the pause of everything."""
+    return _order_queue("resume", reason, url, token, as_json, "resumed")
 
 
 def _order_queue(
-    order: str,
-    hardware_class: str | None,
-    reason: str | None,
-    url: str,
-    token: str | None,
-    as_json: bool,
-    done: str,
+    order: str, reason: str | None, url: str, token: str | None, as_json: bool, done: str
 ) -> int:
-    body = {"hardware_class": hardware_class} | ({} if reason is None else {"reason": reason})
+    body = {} if reason is None else {"reason": reason}
     with ServerClient(url, token) as server:
         view = server.post(f"/queue/{order}", body)
-    what = "Every queue" if hardware_class is None else f"The queue of {hardware_class}"
-    open_screen(as_json=as_json).answer(view, [f"{what} is {done}."])
+    open_screen(as_json=as_json).answer(view, [f"Every queue is {done}."])
     return int(ExitCode.OK)

@@ -1,7 +1,6 @@
 """The services of `finishline up`: how they are started, ended and reported."""
 
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -93,34 +92,15 @@ def ending(code: int) -> str:
         return f"signal {-code}"
 
 
-def ending_in_words(code: int, said: str, farewells: Mapping[str, str]) -> str:
-    """Describe the end of a process that `said` this in its log.
-
-    One that ends with exit code 0 obeyed an order: `farewells` maps a phrase of its log, which
-    names the origin, to words.
-    """
-    if code != 0:
-        return f"died ({ending(code)})"
-    told = next((words for phrase, words in farewells.items() if phrase in said), None)
-    return told or "exited without a request to stop (exit code 0)"
-
-
-def size_of(log: Path) -> int:
-    """Size of a log in bytes; 0 if there is none yet."""
-    with suppress(OSError):
-        return log.stat().st_size
-    return 0
-
-
-def said_since(log: Path, offset: int) -> str:
-    """The end of a log after its first `offset` bytes."""
-    with suppress(OSError), log.open("rb") as written:
-        written.seek(max(offset, size_of(log) - TAIL_BYTES))
-        return written.read().decode(errors="replace")
-    return ""
+def ending_in_words(code: int) -> str:
+    """Describe the end of a process."""
+    return f"died ({ending(code)})" if code else "exited without a request to stop (exit code 0)"
 
 
 def last_line(log: Path) -> str:
     """The last line of a log that holds something."""
-    lines = said_since(log, 0).splitlines()
+    lines: list[str] = []
+    with suppress(OSError), log.open("rb") as written:
+        written.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        lines = written.read().decode(errors="replace").splitlines()
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

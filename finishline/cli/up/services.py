@@ -127,8 +127,6 @@ def _connect(address: RedisAddress) -> socket.socket:
     return connection
 
 
-# Last words of a worker's log after an organiser drained it.
-DRAINED = "drained: ending"
 PROBE_TIMEOUT = httpx2.Timeout(2.0)
 
 
@@ -237,7 +235,6 @@ def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url
         is_ready=lambda started: worker_answers(plan.url, worker.name, token_file, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
-        farewells={DRAINED: "was drained and leases no attempts until it is resumed"},
     )
 
 

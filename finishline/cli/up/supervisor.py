@@ -22,8 +22,6 @@ from finishline.cli.up.lifecycle import (
     ending_in_words,
     first_start,
     last_line,
-    said_since,
-    size_of,
 )
 
 TICK_SECONDS = 0.1
@@ -37,8 +35,7 @@ class Service:
     """A process to keep running, and how to tell that it answers.
 
     `is_ready` gets the time (as time.time()) its process started, so that an answer left over from
-    an earlier process can be told apart. `farewells` has words for a process that ended on an
-    order, by a phrase of its log.
+    an earlier process can be told apart.
     """
 
     name: str
@@ -49,7 +46,6 @@ class Service:
     ready_limit_seconds: float = 60.0
     stop_limit_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGTERM
-    farewells: Mapping[str, str] = field(default_factory=dict)
 
 
 class StopAskedError(Exception):
@@ -62,7 +58,6 @@ class _Kept:
     process: "subprocess.Popen[bytes]"
     life: Lifecycle
     started_wall: float
-    log_from: int
 
 
 @dataclass
@@ -103,8 +98,8 @@ class Supervisor:
         """
         began = time.monotonic()
         # Read before the process is there: it may answer before this one goes on.
-        log_from, started_wall = size_of(service.log), time.time()
-        kept = _Kept(service, _launch(service), first_start(began), started_wall, log_from)
+        started_wall = time.time()
+        kept = _Kept(service, _launch(service), first_start(began), started_wall)
         self._kept.append(kept)
         while kept.life.phase is not Phase.READY:
             self.tick()
@@ -154,7 +149,6 @@ class Supervisor:
     def _look_at(self, kept: _Kept) -> None:
         now = time.monotonic()
         if kept.life.is_due(now):
-            kept.log_from = size_of(kept.service.log)
             kept.started_wall = time.time()
             kept.process = _launch(kept.service)
             kept.life = kept.life.started(now)
@@ -182,9 +176,7 @@ class Supervisor:
         kept.life = kept.life.died(now, self.policy, on_its_own=code >= 0)
         if kept.life.phase is Phase.GIVEN_UP:
             raise _given_up(kept, self.policy)
-        how = ending_in_words(
-            code, said_since(kept.service.log, kept.log_from), kept.service.farewells
-        )
+        how = ending_in_words(code)
         self.say(f"{name} {how}; starting it again in {kept.life.restart_at - now:.1f} s")
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports 
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
-WorkerOrder = Literal["work", "pause", "drain"]
+WorkerOrder = Literal["work", "pause"]
 Entries = Literal["anyone", "known", "off"]
 Measure = Literal["tta", "latency", "profile", "control", "repeat"]
 PACKAGE_PREFIX = "sha256:"  # Of a training package, where a reference has its name.
@@ -437,7 +437,7 @@ class WorkerHello:
 class HelloAnswer:
     """An organiser's order to a worker, and the reason.
 
-    "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
+    "pause": take nothing until this says "work" again.
     `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.
     `unconfirmed`: it is sent nothing until an organiser confirms it.
     """

@@ -97,9 +97,9 @@ class ReplayOpening(Base):
 
 
 class QueueRow(Base):
-    """The queue of a hardware class, EVERY_QUEUE for all of them: its last turn, its pause.
+    """The queue of a hardware class and its last turn; EVERY_QUEUE has the pause of all of them.
 
-    A pause is by a user, named, since `paused_at`, for a reason. Nothing of it starts meanwhile.
+    A pause is by a user, named, since `paused_at`, for a reason. Nothing starts meanwhile.
     """
 
     __tablename__ = "queues"

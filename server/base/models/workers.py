@@ -13,8 +13,8 @@ class WorkerRow(Base):
     """A worker that said hello, and when it last did. Its name is its user's from then on.
 
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
-    once it ended for that, "drained" where an organiser said so: by whom, since when and why.
+    baseline, which is of readings after `baseline_since`. `held` is "paused" where an
+    organiser or a rule of the server said so: by whom, since when and why.
     It is `confirmed_by` an organiser, or by the server's own administration where that is None.
     One on a submitter's machine, with a witness's token, is never confirmed: it is sent the
     verification of the submission `witness_for` and nothing else. `box` is a BoxWord: whose
