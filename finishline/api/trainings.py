@@ -34,9 +34,9 @@ class PackageView(Schema):
     `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
     parent that its submitter names, `factors` the ideas that can be switched off.
     `compressed_bytes` is its size under xz. Its `files` and `factors` are its submitter's and the
-    organisers' until `published_at`, and empty for others: that of its first verdict, or the later
-    `embargo_until`; None before the verdict. `same_program_as` is an
-    earlier submission that differs in comments and layout alone: then it has no rank.
+    organisers' until `published_at`, the moment of its first verdict, and empty for others; None
+    before. `same_program_as` is an earlier submission that differs in comments and layout alone:
+    then it has no rank.
 
     One run of a package that says to be `deterministic` is repeated with equal seed and data: its
     `determinism` is "shown" if all predictions were equal, else "struck"; None for others.
@@ -56,7 +56,6 @@ class PackageView(Schema):
     factors: dict[str, str] = Field(default_factory=dict)
     size_bytes: int
     compressed_bytes: int
-    embargo_until: datetime | None = None
     published_at: datetime | None = None
     speed_up: SpeedUpView | None = None
     same_program_as: str | None = None

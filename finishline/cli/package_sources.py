@@ -31,10 +31,8 @@ def fetch_package(server: ServerClient, name: str) -> Package:
     view = server.get(path)
     listed = view["files"]
     if not listed:
-        from_day = str(view["published_at"] or "")[:10]
-        when = f"from {from_day} on" if from_day else "with its first verdict or later"
         raise CliError(
-            f"The source of {name} is not published yet; it is {when}.",
+            f"The source of {name} is not published yet. Its first verdict publishes it.",
             exit_code=ExitCode.NOT_ALLOWED,
         )
     files = {

@@ -138,7 +138,6 @@ class Client:
         source: str | PathLike[str] | Mapping[str, bytes | str],
         *,
         hardware_class: str | None = None,
-        embargo_until: str | None = None,
         progress: Progress | None = None,
         key: str | None = None,
     ) -> SubmissionView:
@@ -146,14 +145,13 @@ class Client:
 
         `source` is the package's folder, or its files by name. It is measured on workers of
         `hardware_class`, or of the one that has its environment. Its source is public with the
-        verdict, or from the day `embargo_until` (YYYY-MM-DD). The same files are one entry
-        however often they are sent. `verify(..., kind="entry")` asks for more runs.
+        verdict. The same files are one entry however often they are sent.
+        `verify(..., kind="entry")` asks for more runs.
         """
         accepted, _ = send_package(
             self._transport,
             package_files(source),
             hardware_class=hardware_class,
-            embargo_until=embargo_until,
             key=key,
             progress=progress,
         )

@@ -41,22 +41,19 @@ def send_package(
     files: Mapping[str, bytes],
     *,
     hardware_class: str | None = None,
-    embargo_until: str | None = None,
     key: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, bool]:
     """Hand a package in: the view of its submission, and whether it was sent before.
 
-    Its source is kept back until the day `embargo_until`. Without a `key` the same files for the
-    same hardware class are one entry.
+    Without a `key` the same files for the same hardware class are one entry.
     """
-    wishes = {"hardware_class": hardware_class, "embargo_until": embargo_until}
     sha256 = sha256_of(package_index(files))
     own_key = hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest()
     return transport.post_form(
         "/trainings",
         files=[("files", (name, content, "text/plain")) for name, content in files.items()],
-        fields={name: text for name, text in wishes.items() if text is not None},
+        fields={} if hardware_class is None else {"hardware_class": hardware_class},
         key=key or own_key,
         progress=progress,
     )

@@ -447,7 +447,6 @@ table(
     Column("speed_up_low", sa.Double()),
     Column("speed_up_high", sa.Double()),
     Column("speed_up_pairs", sa.Integer()),
-    Column("embargo_until", sa.DateTime(timezone=True)),
     Column("published_at", sa.DateTime(timezone=True)),
     UniqueConstraint("package_sha256", "hardware_class"),
 )

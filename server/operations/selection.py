@@ -102,7 +102,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "trainings": _included(
         "submission_id package_sha256 program_sha256 same_program_as hardware_class environment "
         "environment_sha256 manifest files size_bytes compressed_bytes determinism speed_up "
-        "speed_up_low speed_up_high speed_up_pairs embargo_until published_at"
+        "speed_up_low speed_up_high speed_up_pairs published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(
@@ -307,10 +307,7 @@ def _sealed() -> Overrides:
     their report is there.
     """
     packages = TrainingPackage.__table__.columns
-    is_public = packages["published_at"] <= utc_now()
-    secret = select(packages["submission_id"]).where(
-        or_(packages["published_at"].is_(None), ~is_public)
-    )
+    secret = select(packages["submission_id"]).where(packages["published_at"].is_(None))
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
     ended = verifications["state"].not_in(OPEN)
     of_ended = training["verification_id"].in_(select(verifications["id"]).where(ended))
@@ -332,7 +329,9 @@ def _sealed() -> Overrides:
             "settings": case((of_ended, cast(training["settings"], Text))),
         },
         "trainings": {
-            name: case((is_public, cast(packages[name], Text)), else_="{}")
+            name: case(
+                (packages["published_at"].is_not(None), cast(packages[name], Text)), else_="{}"
+            )
             for name in ("files", "manifest")
         },
     }

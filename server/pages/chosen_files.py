@@ -19,7 +19,7 @@ EXPECTED = (
     "files of a training package, training.toml among them."
 )
 OF_CLAIM = ("benchmark", "division")
-OF_PACKAGE = ("hardware_class", "embargo_until")
+OF_PACKAGE = ("hardware_class",)
 Chosen = Mapping[str, UploadFile]
 
 

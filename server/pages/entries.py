@@ -14,7 +14,7 @@ from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY, SPEED_UP
 from finishline.rules.verification.speed_up import why_no_speed_up
 from server.base.models import Submission, TrainingPackage, Verification
-from server.base.models.visibility import is_source_public, sees_source
+from server.base.models.visibility import sees_source
 from server.base.standing import claim_of, report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
@@ -42,7 +42,6 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
         if shows
         else [],
-        "is_public": is_source_public(package),
         "parent": _parent(session, viewer, package, find_idea(session, benchmark, submission)),
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),

@@ -28,7 +28,7 @@ from server.submissions.upload import staged_upload
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/submit"
 SEND = ADDRESS + "/send"
-FIELDS = ("benchmark", "division", "hardware_class", "embargo_until")
+FIELDS = ("benchmark", "division", "hardware_class")
 
 
 @router.get(ADDRESS)
@@ -86,8 +86,8 @@ def _send(console: Console, code: str) -> str:
     services, caller = console.services, console.caller
     with open_draft(services.artifacts, caller.user_id, code) as form:
         if "files" in form:
-            files, wishes = read_package_form(form)
-            entry = hand_in(services, caller, files, wishes=wishes, key=code)
+            files, hardware_class = read_package_form(form)
+            entry = hand_in(services, caller, files, hardware_class=hardware_class, key=code)
             return entry.submission_id if isinstance(entry, Repeated) else entry
         with staged_upload(form, services.artifacts, services.settings) as upload:
             found = submit(services, caller, upload, key=code)

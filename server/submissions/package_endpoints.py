@@ -18,14 +18,14 @@ from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import Repeated
 from server.submissions.endpoints import PREVIEWED, DryRunDep, KeyDep, stored, view_submission
-from server.submissions.packages import Wishes, hand_in
+from server.submissions.packages import hand_in
 from server.submissions.preview import preview_package
 from server.submissions.service import find_submission
 from server.submissions.sources import find_package, read_source
 from server.submissions.views import package_view
 
 router = APIRouter(tags=["training packages"])
-FIELDS = ("files", "hardware_class", "embargo_until")
+FIELDS = ("files", "hardware_class")
 PARTS = "A package has parts 'files', each a file of it"
 MULTIPART = multipart_body(
     {
@@ -37,12 +37,6 @@ MULTIPART = multipart_body(
             "type": "string",
             "description": "The hardware class to be measured on; that of the "
             "worker with the environment if absent.",
-        },
-        "embargo_until": {
-            "type": "string",
-            "format": "date",
-            "description": "The first day, in UTC, on which the source may be "
-            "public, at most 30 days from now; with the first verdict if absent.",
         },
     },
     required="files",
@@ -66,9 +60,9 @@ async def create_entry(
 ) -> SubmissionView | Response:
     """Hand in a training package as an entry. A worker trains it in a box and measures its time.
 
-    The source is published with the first verdict, or from `embargo_until`. 409 for a package that
-    was handed in before, 422 with every problem of file, line and field, 429 without room in a
-    quota. With `dry_run` nothing is stored.
+    The source is published with the first verdict. 409 for a package that was handed in before,
+    422 with every problem of file, line and field, 429 without room in a quota. With `dry_run`
+    nothing is stored.
     """
     if dry_run:
         preview = partial(_preview, services, caller)
@@ -78,19 +72,16 @@ async def create_entry(
     return stored(response, *sent)
 
 
-def read_package_form(form: FormData) -> tuple[dict[str, bytes], Wishes]:
-    """The files of a package by name, and the choices beside them. Raises ContentError."""
-    wishes = Wishes(
-        hardware_class=read_text(form, "hardware_class", expected="the name of a hardware class"),
-        embargo_until=read_text(form, "embargo_until", expected="a day as YYYY-MM-DD"),
-    )
+def read_package_form(form: FormData) -> tuple[dict[str, bytes], str | None]:
+    """Read the files of a package by name, and its hardware class. Raises ContentError."""
+    hardware_class = read_text(form, "hardware_class", expected="the name of a hardware class")
     files = read_files(
         form,
         fields=FIELDS,
         most_bytes=LARGEST_PACKAGE_BYTES,
         expected="the files of a package, training.toml among them",
     )
-    return files, wishes
+    return files, hardware_class
 
 
 def _preview(services: Services, caller: Caller, form: FormData) -> Response:
@@ -102,8 +93,8 @@ def _hand_in(
     services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
     """Store a package; returns its submission, and whether an earlier request stored it."""
-    files, wishes = read_package_form(form)
-    found = hand_in(services, caller, files, wishes=wishes, key=key)
+    files, hardware_class = read_package_form(form)
+    found = hand_in(services, caller, files, hardware_class=hardware_class, key=key)
     repeated = isinstance(found, Repeated)
     submission_id = found.submission_id if isinstance(found, Repeated) else found
     return view_submission(services, submission_id, Viewer(user_ids=(caller.user_id,))), repeated

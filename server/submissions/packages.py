@@ -7,7 +7,7 @@ import lzma
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -20,7 +20,6 @@ from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import System
-from finishline.rules.trainings.embargo import read_embargo
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, package_index, read_package
 from server.base.artifacts import Staged
@@ -48,17 +47,6 @@ DIVISION = "open"
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """Choices beside a package's files: its hardware class, and how long its source is kept back.
-
-    `embargo_until` is a day as text; None publishes the source with the verdict.
-    """
-
-    hardware_class: str | None = None
-    embargo_until: str | None = None
-
-
-@dataclass(frozen=True)
 class Host:
     """Workers of one hardware class that have an environment: its hash, and one's system."""
 
@@ -72,15 +60,15 @@ def hand_in(
     caller: Caller,
     files: Mapping[str, bytes],
     *,
-    wishes: Wishes = Wishes(),
+    hardware_class: str | None = None,
     key: str | None = None,
 ) -> str | Repeated:
     """Store a package as an entry and ask for its measurement; returns the submission's id.
 
     It goes to workers of the wanted hardware class, or of the one that has its environment. With an
     idempotency key the same request is stored once. Raises a RuleError with every problem of the
-    package, or of its embargo, ConflictError for one that was handed in before, ContentError where
-    no worker trains it, UsedUpError without room in a quota.
+    package, ConflictError for one that was handed in before, ContentError where no worker trains
+    it, UsedUpError without room in a quota.
     """
     check_idempotency_key(key)
     package = check_package(services, files)
@@ -90,7 +78,7 @@ def hand_in(
     index = services.artifacts.stage_bytes(canonical(package_index(package.files)))
     settled = services.artifacts.settle([index])
     try:
-        submission_id = _store(services, caller, package, settled, wishes, key=key)
+        submission_id = _store(services, caller, package, settled, hardware_class, key=key)
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
         earlier = find_earlier(services, caller, key, request_sha256=package.sha256)
@@ -121,14 +109,14 @@ def _store(
     caller: Caller,
     package: Package,
     settled: Collection[Staged],
-    wishes: Wishes,
+    hardware_class: str | None,
     *,
     key: str | None,
 ) -> str:
     """Store a package, and its index last: a stored submission always has its file."""
 
     def insert(session: Session, benchmark: Benchmark) -> str:
-        stored = _insert(services, session, caller, package, benchmark, wishes, key)
+        stored = _insert(services, session, caller, package, benchmark, hardware_class, key)
         services.artifacts.keep(settled)
         return stored
 
@@ -157,10 +145,10 @@ def _insert(
     caller: Caller,
     package: Package,
     benchmark: Benchmark,
-    wishes: Wishes,
+    hardware_class: str | None,
     key: str | None,
 ) -> str:
-    submission = new_entry(services, session, caller, package, benchmark, wishes, key=key)
+    submission = new_entry(services, session, caller, package, benchmark, hardware_class, key=key)
     settings = services.settings
     keep_definition(session, benchmark, settings.benchmarks_dir)
     session.add(submission)
@@ -182,7 +170,7 @@ def new_entry(
     caller: Caller,
     package: Package,
     benchmark: Benchmark,
-    wishes: Wishes,
+    hardware_class: str | None,
     *,
     key: str | None = None,
 ) -> Submission:
@@ -192,10 +180,7 @@ def new_entry(
     """
     viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.may("organise"))
     require_parent(session, viewer, package)
-    embargo = None
-    if wishes.embargo_until is not None:
-        embargo = read_embargo(wishes.embargo_until, now=utc_now())
-    host = choose_host(session, caller, package.manifest.environment, wishes.hardware_class)
+    host = choose_host(session, caller, package.manifest.environment, hardware_class)
     _refuse_known(session, caller, package, host.hardware_class)
     settings = services.settings
     if not caller.may("organise"):
@@ -206,7 +191,7 @@ def new_entry(
     original = _same_program(session, caller, package, host.hardware_class)
     row = _submission(caller, package, benchmark, host, key=key, original=original)
     submission = Submission(**row, embargoed=admission.embargoed)
-    submission.package = _package_row(package, host, original, embargo)
+    submission.package = _package_row(package, host, original)
     return submission
 
 
@@ -417,9 +402,7 @@ def _repeats(original: str) -> Violation:
     return Violation("same_program", message)
 
 
-def _package_row(
-    package: Package, host: Host, original: str | None, embargo: datetime | None
-) -> TrainingPackage:
+def _package_row(package: Package, host: Host, original: str | None) -> TrainingPackage:
     texts = {name: content.decode() for name, content in sorted(package.files.items())}
     return TrainingPackage(
         package_sha256=package.sha256,
@@ -430,7 +413,6 @@ def _package_row(
         environment_sha256=host.environment_sha256,
         manifest=asdict(package.manifest),
         files=texts,
-        embargo_until=embargo,
         size_bytes=package.size_bytes,
         compressed_bytes=len(lzma.compress("".join(texts.values()).encode())),
     )

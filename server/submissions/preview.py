@@ -19,7 +19,7 @@ from server.submissions.accept import (
     require_may_send,
     with_scored,
 )
-from server.submissions.packages import Wishes, check_package, new_entry, under_ruling
+from server.submissions.packages import check_package, new_entry, under_ruling
 from server.submissions.quota_check import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
@@ -50,13 +50,13 @@ def preview_package(
     services: Services,
     caller: Caller,
     files: Mapping[str, bytes],
-    wishes: Wishes,
+    hardware_class: str | None,
 ) -> SubmissionPreview:
     """Preview a training package, whose time is not known yet. Raises as `hand_in` does."""
     package = check_package(services, files)
 
     def view(session: Session, benchmark: Benchmark) -> SubmissionPreview:
-        entry = new_entry(services, session, caller, package, benchmark, wishes)
+        entry = new_entry(services, session, caller, package, benchmark, hardware_class)
         if not caller.may("organise"):
             reserve_replay(
                 session,

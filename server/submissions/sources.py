@@ -29,22 +29,13 @@ def read_source(session: Session, viewer: Viewer, submission_id: str, name: str)
     package = find_package(session, submission_id)
     if not sees_source(viewer, submission):
         raise NotFoundError(
-            "The files of this package are its submitter's and the organisers' "
-            f"{secret_until(package)}."
+            "The files of this package are its submitter's and the organisers' until its first "
+            "verdict."
         )
     if name not in package.files:
         known = ", ".join(sorted(package.files))
         raise NotFoundError(f"The package has no file {name!r}; it has {known}.")
     return str(package.files[name])
-
-
-def secret_until(package: TrainingPackage) -> str:
-    """The end of the time in which a source is not public, in words."""
-    if package.published_at is not None:
-        return f"until {package.published_at:%Y-%m-%d}"
-    at_least = package.embargo_until
-    later = "" if at_least is None else f", and at least until {at_least:%Y-%m-%d}"
-    return f"until its first verdict{later}"
 
 
 def find_source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage | None:

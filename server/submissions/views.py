@@ -250,7 +250,6 @@ def package_view(
         factors=(manifest["factors"] or {}) if shows_factors else {},
         size_bytes=package.size_bytes,
         compressed_bytes=package.compressed_bytes,
-        embargo_until=package.embargo_until,
         published_at=package.published_at,
         speed_up=_speed_up_view(package),
         same_program_as=package.same_program_as,

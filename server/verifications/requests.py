@@ -35,7 +35,6 @@ from server.people.signed_in import viewer_for
 from server.people.token_issue import require_maker
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission, lock_submissions
-from server.submissions.sources import secret_until
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import (
     cancel_verification,
@@ -81,7 +80,7 @@ def _require_public_source(submission: Submission) -> None:
     if package is not None and not is_source_public(package):
         raise ConflictError(
             "The runs of an ablation name the factors of a package, and the source of this one is "
-            f"its submitter's and the organisers' {secret_until(package)}. Ask for them then."
+            "its submitter's and the organisers' until its first verdict. Ask for them then."
         )
 
 

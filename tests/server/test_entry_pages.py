@@ -113,7 +113,7 @@ def test_the_source_waits_for_the_verdict(entries, alice, olivia, bob, client):
         assert "Only its submitter and organisers see these files" in words_of(client, path, who)
     for stranger in (bob, None):
         assert "def train(prepared" not in words_of(client, path, stranger)
-        assert "published with the first verdict" in words_of(client, path, stranger)
+        assert "The first verdict publishes it." in words_of(client, path, stranger)
     entries.measure(entry_id)
     assert "def train(prepared" in words_of(client, path)
 

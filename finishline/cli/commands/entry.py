@@ -44,15 +44,6 @@ def submit(
             help="Hardware class to be measured on (default: of a worker with the environment).",
         ),
     ] = None,
-    embargo_until: Annotated[
-        str | None,
-        typer.Option(
-            "--embargo-until",
-            metavar="YYYY-MM-DD",
-            help="First day on which the source may be public, at most 30 days from now "
-            "(default: with the verdict).",
-        ),
-    ] = None,
     watch: Watch = True,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -61,14 +52,12 @@ def submit(
     """Hand a package in: a worker trains it in a box, and its time ranks.
 
     It is checked first as `check` does. The same files sent twice are one entry. Their source is
-    published with the first verdict, or from `--embargo-until` on.
+    published with the first verdict.
     """
     package = open_package(path, benchmarks=None)
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
-        entry, repeated = send_package(
-            server, package.files, hardware_class=hardware_class, embargo_until=embargo_until
-        )
+        entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
         told = "Handed in before" if repeated else "Handed in"
         screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
         if repeated:

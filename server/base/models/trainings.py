@@ -12,8 +12,8 @@ from server.base.models.base import Base
 class TrainingPackage(Base):
     """The package of a submission: its manifest, its files, and the environment that trains it.
 
-    `files` maps names to texts. It is its owner's and the organisers' until `published_at`, which
-    its first verdict sets: to its own moment, or to a later `embargo_until`. A package is handed in
+    `files` maps names to texts. It is its owner's and the organisers' until `published_at`, the
+    moment of its first verdict. A package is handed in
     once for a hardware class; `environment_sha256` is that of the workers which train it.
     `program_sha256` is that of its program, and `same_program_as` an earlier submission of the same
     program: then it holds no rank. `determinism` is "shown" or "struck" by repeated runs, None if
@@ -40,5 +40,4 @@ class TrainingPackage(Base):
     speed_up_low: Mapped[float | None]
     speed_up_high: Mapped[float | None]
     speed_up_pairs: Mapped[int | None]
-    embargo_until: Mapped[datetime | None]
     published_at: Mapped[datetime | None]

@@ -71,24 +71,23 @@ def hides_runs() -> ColumnElement[bool]:
 def reveal(submission: Submission) -> None:
     """Show seeds, curves and logs of a claim, or the source of a package, to everybody.
 
-    Its first verdict does. A source under embargo is shown from the end of that.
+    Its first verdict does.
     """
     if is_hidden(submission):
         submission.revealed_at = utc_now()
     package = submission.trained_package
     if package is not None and package.published_at is None:
-        now = utc_now()
-        package.published_at = max(now, package.embargo_until or now)
+        package.published_at = utc_now()
 
 
 def is_source_public(package: TrainingPackage) -> bool:
     """Whether everybody may read a package's files and factors."""
-    return package.published_at is not None and package.published_at <= utc_now()
+    return package.published_at is not None
 
 
 def has_public_source() -> ColumnElement[bool]:
     """Return the same as a condition."""
-    return TrainingPackage.published_at <= _NOW
+    return TrainingPackage.published_at.is_not(None)
 
 
 def sees_source(viewer: Viewer, submission: Submission) -> bool:
