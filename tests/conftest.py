@@ -80,6 +80,16 @@ def benchmarks_dir():
 
 
 @pytest.fixture(scope="session")
+def archives():
+    """The folder of published archives. A test that needs it is skipped without it."""
+    beside = BENCHMARKS.parents[1] / "shared" / "archives"
+    folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside))
+    if not folder.is_dir() and not os.environ.get("FINISHLINE_REQUIRE_ARCHIVES"):
+        pytest.skip(f"no archives at {folder}: set FINISHLINE_ARCHIVES to a folder that has them")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def shipped_benchmarks():
     """Every benchmark a definition is shipped of, those of archives too."""
     return shipped_definitions() | load_benchmarks(BENCHMARKS)

@@ -95,16 +95,6 @@ def server(tmp_path_factory):
         log.close()
 
 
-@pytest.fixture(scope="module")
-def archives():
-    """The folder of published DAWNBench and MLPerf files; tests that need it skip without it."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "archives"
-    folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside))
-    if not (folder / "dawnbench" / "expected.json").is_file():
-        pytest.skip(f"no archives at {folder}: set FINISHLINE_ARCHIVES to a folder that has them")
-    return folder
-
-
 def test_dawnbench_entries_import_into_their_published_order(server, archives):
     expected = json.loads((archives / "dawnbench" / "expected.json").read_text())
     code, document = server.run_import(

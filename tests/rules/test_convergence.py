@@ -263,43 +263,6 @@ def test_convergence_is_the_last_evaluation_of_a_run_that_succeeded(make_run):
     assert convergence_of_run(make_run([], status="success"), unit="epoch_num") is None
 
 
-MEANING = {
-    "RCP found": "RCP found",
-    "RCP Interpolation": "RCP interpolated",
-    "RCP not found but slower convergence on smaller batch size": "RCP not found",
-}
-
-
-@pytest.mark.parametrize("table", ["pruned_rcps", "full_rcps"])
-def test_every_published_verdict_of_v51(archives, shipped_benchmarks, table):
-    """Expected: mlperf-logging 4.1.68. Its bisection stops within 5e-5 of the lowest mean."""
-    expected = json.loads((archives / "mlperf" / "expected_v51.json").read_text())
-    assert len(expected["groups"]) == 24
-    for group in expected["groups"]:
-        benchmark = shipped_benchmarks[f"mlperf-v5.1-{group['benchmark']}"]
-        assert benchmark.rcp is not None
-        result = check_convergence(
-            [run["conv"] for run in group["runs"]],
-            batch_size=group["gbs"],
-            points=benchmark.rcp.points,
-            runs=benchmark.runs.count,
-            dropped=benchmark.runs.dropped,
-            stdev_of=benchmark.rcp.stdev_of,
-            pruned=table == "pruned_rcps",
-            allowance=benchmark.rcp.allowance,
-        )
-        wanted = group["rcp"][table]
-        where = group["system"], group["benchmark"]
-        assert result.verdict == ("pass" if wanted["passed"] else "fail"), where
-        assert result.message.startswith(MEANING[wanted["message"]]), where
-        assert result.factor == pytest.approx(wanted["norm_factor"], rel=1e-9), where
-        assert result.submission_mean == pytest.approx(group["conv_olympic_mean"], rel=1e-12)
-        if "rcp_mean" in wanted:
-            assert result.batch_size == wanted["rcp_bs"]
-            assert result.mean == pytest.approx(wanted["rcp_mean"], rel=1e-12)
-            assert result.lowest == pytest.approx(wanted["rcp_min"], rel=0, abs=5e-5)
-
-
 # The example of training_rules.adoc at batch size 128: mean 15.75, at least 15.21 epochs.
 POINT = ReferencePoint(128, (16, 14, 16, 17, 16, 16, 15, 16, 15, 16))
 

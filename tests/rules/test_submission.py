@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from finishline.rules.logs.mllog import write_run_log
 from finishline.rules.scoring.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score_run
 from finishline.rules.submissions.claim_checks import check_claim
-from finishline.rules.submissions.submission import ScoredSubmission, is_dawnbench, score_submission
+from finishline.rules.submissions.submission import is_dawnbench, score_submission
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
@@ -21,9 +20,6 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-
-MakeRun = Callable[..., Run]
-
 
 CLAIM: dict[str, Any] = {
     "benchmark": "digits",
@@ -184,30 +180,6 @@ def published(archives, name):
     return (folder / f"{name}.json").read_bytes(), logs
 
 
-def test_every_published_cifar10_entry_is_scored_as_published(archives, cifar10):
-    """Source: the entries and leaderboards of stanford-futuredata/dawn-bench-entries."""
-    expected = json.loads((archives / "dawnbench/expected.json").read_text())["entries"]
-    training = [entry for entry in expected if entry["kind"] == "train"]
-    assert len(training) >= 15
-    for entry in training:
-        name = Path(entry["path"]).stem
-        claim_json, logs = published(archives, name)
-        result = score_submission(
-            claim_json, logs, {"cifar10": cifar10}, file=f"{name}.json", benchmark_id="cifar10"
-        ).result
-        if entry["tta_seconds"] is None:
-            assert (result.tta_seconds, result.reached) == (None, 0), name
-            continue
-        assert result.tta_seconds == pytest.approx(entry["tta_seconds"], rel=1e-9), name
-        assert result.tta_display == entry["tta_display"], name
-        assert result.epochs_to_target == entry["tta_epoch"], name
-        assert result.best_quality == entry["best_metric"], name
-        if entry["cost_usd"] is None:
-            assert result.cost_usd is None, name
-        else:
-            assert result.cost_usd == pytest.approx(entry["cost_usd"], rel=1e-9), name
-
-
 def test_a_dawnbench_entry_needs_to_be_told_its_benchmark(archives, cifar10):
     claim_json, logs = published(archives, "fastai_pytorch")
     known = {"cifar10": cifar10}
@@ -241,9 +213,6 @@ CALIBRATED_RUNS = 40  # At each batch size.
 
 
 REPLAYED = (30, 31, 32, 33)  # Shipped runs at batch size 64 that stand for the replays.
-
-
-Score = Callable[..., ScoredSubmission]
 
 
 def honest_logs():

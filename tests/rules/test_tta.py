@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, fields, replace
 
 import pytest
@@ -40,9 +39,6 @@ FIRST = ReachRule("first_crossing")
 
 
 DAWNBENCH = Clock("dawnbench")
-
-
-MakeRun = Callable[..., Run]
 
 
 def tta(run, target=TOP1, reach=FIRST):
@@ -200,15 +196,6 @@ def test_preparation_beyond_the_allowance_counts_on_the_clock_of_mlperf_alone(cl
 )
 def test_shown_times_are_rounded_up_as_dawnbench_published_them(seconds, shown):
     assert display_seconds(seconds) == shown
-
-
-def test_every_published_dawnbench_time_is_shown_as_published(archives):
-    expected = json.loads((archives / "dawnbench/expected.json").read_text())
-    published = [e for e in expected["entries"] if e.get("tta_seconds") is not None]
-
-    assert len(published) >= 10
-    for entry in published:
-        assert display_seconds(entry["tta_seconds"]) == entry["tta_display"], entry["path"]
 
 
 # Powers of two: each sum tells which phases went into it.

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -38,16 +37,6 @@ def archived(digits_submission):
     )
     assert digits_submission.logs["run_1.log"].count(b'"value":100,') == 1
     return digits_submission
-
-
-@pytest.fixture
-def mlperf():
-    """The MLPerf packages, which are not in the repository."""
-    beside = Path(__file__).parents[3] / "shared" / "archives"
-    folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside)) / "mlperf"
-    if not folder.is_dir():
-        pytest.skip(f"no archives at {folder}: set FINISHLINE_ARCHIVES to a folder that has them")
-    return folder
 
 
 def test_only_an_organiser_hands_in_an_archive(archived, submit, row_counts):
@@ -187,11 +176,12 @@ def send_package(client, by, folder, benchmark, organisation):
     return client.post(SUBMISSIONS, files=parts, data=ARCHIVE, headers=by.headers)
 
 
-def test_every_package_of_v5_1_gets_its_published_figures(mlperf, client, olivia):
-    groups = json.loads((mlperf / "expected_v51.json").read_text())["groups"]
+def test_every_package_of_v5_1_gets_its_published_figures(archives, client, olivia):
+    groups = json.loads((archives / "mlperf/expected_v51.json").read_text())["groups"]
     normalised = 0
     for group in groups:
-        folder = mlperf / "v5.1" / group["org"] / "results" / group["system"] / group["benchmark"]
+        place = f"{group['org']}/results/{group['system']}/{group['benchmark']}"
+        folder = archives / "mlperf/v5.1" / place
         benchmark = f"mlperf-v5.1-{group['benchmark']}"
         response = send_package(client, olivia, folder, benchmark, group["org"])
         assert response.status_code == 201, response.text
@@ -219,13 +209,15 @@ def test_every_package_of_v5_1_gets_its_published_figures(mlperf, client, olivia
     assert "237.61\u00a0min" in page  # Normalised.
 
 
-def test_packages_of_v0_5_are_read(mlperf, client, olivia):
-    folder = mlperf / "v0.5/v0.5.0/nvidia/submission/results/dgx1_ngc18.11_pytorch/transformer"
+def test_packages_of_v0_5_are_read(archives, client, olivia):
+    folder = (
+        archives / "mlperf/v0.5/v0.5.0/nvidia/submission/results/dgx1_ngc18.11_pytorch/transformer"
+    )
     response = send_package(client, olivia, folder, "mlperf-v0.5-transformer", "NVIDIA")
 
     assert response.status_code == 201, response.text
     view = response.json()
-    groups = json.loads((mlperf / "expected_v05.json").read_text())
+    groups = json.loads((archives / "mlperf/expected_v05.json").read_text())
     (expected,) = [group for name, group in groups.items() if str(folder).endswith(name)]
     seconds = {Path(run["file"]).name: run["t_stop"] for run in expected}
     assert len(view["runs"]) == len(seconds) == 10

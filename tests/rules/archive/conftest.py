@@ -1,7 +1,6 @@
-"""Trees of files that lie in memory, and the published ones on disk."""
+"""Trees of files that lie in memory."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from finishline.rules.archive.mlperf import Reader, score_log, score_set
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
 
-Files = Mapping[str, bytes | str]
 Record = dict[str, Any]
 
 
@@ -68,27 +66,6 @@ def score_tree(benchmarks):
         ]
 
     return score
-
-
-@pytest.fixture(scope="session")
-def expected(archives):
-    """An expected.json of the published archives, by its path."""
-    return lambda path: json.loads((archives / path).read_text())
-
-
-@pytest.fixture(scope="session")
-def published(archives):
-    """The files below a folder of the published archives, by path."""
-
-    def read(folder):
-        root = archives / folder
-        return {
-            path.relative_to(root).as_posix(): path.read_bytes()
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-        }
-
-    return read
 
 
 MINUTE = 60_000
