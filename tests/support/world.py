@@ -1,0 +1,288 @@
+"""A server with people and a worker, asked over HTTP alone.
+
+A test that builds its data here names no module of the server. When the API moves, this file moves
+with it. The worker trains nothing and reports made-up evaluations.
+"""
+
+import json
+import time
+
+API = "/api/v1"
+CURVE = (14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1)
+SAMPLES_PER_EPOCH = 1152  # Of digits at batch size 64, which drops the last batch.
+PREPARATION = {"init": 0.03, "warmup": 0.01}
+EVALUATION_SECONDS = 0.004
+LOG_STARTS_MS = 1_790_000_000_000
+ENVIRONMENT = "numpy-2.4"
+PACKAGE = {
+    "training.toml": """schema = 1
+benchmark = "digits"
+title = "Random features"
+module = "train"
+environment = "numpy-2.4"
+license = "MIT"
+""",
+    "train.py": """def prepare(task):
+    return task
+
+
+def train(prepared, data, seed):
+    yield lambda inputs: None
+""",
+}
+SYSTEM = {
+    "name": "two-core test machine",
+    "hardware_class": "cpu-test",
+    "processor": "test processor",
+    "processor_count": 2,
+    "memory_gib": 24,
+    "price_usd_per_hour": 0.1,
+    "price_source": "price list of the test",
+}
+CLAIM = {
+    "benchmark": "digits",
+    "division": "closed",
+    "model": "digits reference",
+    "framework": "torch 2.13.0",
+    "system": SYSTEM,
+    "hyperparameters": {"batch_size": 64},
+    "trained_with": "reference",
+}
+
+
+def curve_of(seed, curve=CURVE):
+    """A curve that only this seed has. It differs in its second evaluation."""
+    shift = seed * 5e-4 if seed < 10_000 else seed * 1e-11
+    return [curve[0], curve[1] + shift, *curve[2:]]
+
+
+def run_log(seed, *, curve=CURVE, pace=0.02, division="closed", batch_size=64):
+    """The MLLOG of one run: an evaluation an epoch, `pace` seconds of training apart."""
+    at = LOG_STARTS_MS
+    lines = []
+
+    def add(key, value=None, kind="POINT_IN_TIME", **metadata):
+        record = {"namespace": "", "time_ms": at, "event_type": kind, "key": key}
+        lines.append(":::MLLOG " + json.dumps(record | {"value": value, "metadata": metadata}))
+
+    add("init_start", kind="INTERVAL_START")
+    add("submission_benchmark", "digits")
+    add("submission_division", division)
+    add("seed", seed)
+    add("global_batch_size", batch_size)
+    at += sum(PREPARATION.values()) * 1000
+    add("init_stop", kind="INTERVAL_END")
+    add("run_start", kind="INTERVAL_START")
+    begun = at
+    for epoch, quality in enumerate(curve_of(seed, curve), start=1):
+        # Runs differ in their times too, by less than an epoch.
+        late = seed % 20 / 20 * 0.4 if epoch == 2 else seed // 20 % 20 / 20 * 0.4 * (epoch == 3)
+        seconds = (epoch + late) * pace + (epoch - 1) * EVALUATION_SECONDS
+        told = {"epoch_num": epoch, "samples_count": SAMPLES_PER_EPOCH * epoch}
+        at = begun + seconds * 1000
+        add("eval_start", kind="INTERVAL_START", **told)
+        at += EVALUATION_SECONDS * 1000
+        add("eval_accuracy", quality, **told)
+        add("eval_stop", kind="INTERVAL_END", **told)
+    add("run_stop", kind="INTERVAL_END", status="success")
+    return "\n".join(lines) + "\n"
+
+
+class World:
+    """The people of a server by name, and what they ask of it.
+
+    `client` sends the requests, and `secret` is the token of an admin called ada.
+    """
+
+    def __init__(self, client, secret):
+        self.client = client
+        self.secrets = {"ada": secret}
+        self._seeds = iter(range(1000, 10_000, 3))
+
+    def person(self, name, role="submitter", **more):
+        """Add a user with a token of this role."""
+        self.post("/users", {"name": name, "role": role} | more, by="ada")
+        made = self.post("/tokens", {"user": name, "role": role}, by="ada")
+        self.secrets[name] = made["token"]
+        return self
+
+    def headers(self, by):
+        """The headers of a person's requests. Nobody has none."""
+        return {} if by is None else {"Authorization": f"Bearer {self.secrets[by]}"}
+
+    def request(self, method, path, *, by=None, **more):
+        """Send a request to the API as a person."""
+        more["headers"] = self.headers(by) | more.get("headers", {})
+        return self.client.request(method, API + path, **more)
+
+    def get(self, path, *, by=None):
+        """The document at a path."""
+        answer = self.request("GET", path, by=by)
+        assert answer.is_success, f"{path}: {answer.text}"
+        return answer.json()
+
+    def post(self, path, body=None, *, by="olivia", **more):
+        """The answer to a change, which must be taken."""
+        answer = self.request("POST", path, by=by, json=body, **more)
+        assert answer.is_success, f"{path}: {answer.text}"
+        return answer.json() if answer.content else None
+
+    def submission_parts(self, *, logs=None, form=None, curve=CURVE, pace=0.02, **claim):
+        """Claim and logs of three runs, ready to be sent."""
+        seeds = [next(self._seeds) for _ in range(3)]
+        if logs is None:
+            made = {"curve": curve, "pace": pace, "division": claim.get("division", "closed")}
+            made["batch_size"] = claim.get("hyperparameters", CLAIM["hyperparameters"]).get(
+                "batch_size", 64
+            )
+            logs = {f"run_{k}.log": run_log(seed, **made) for k, seed in enumerate(seeds)}
+        claim = CLAIM | {"runs": list(logs)} | claim
+        parts = [("submission", ("submission.json", json.dumps(claim)))]
+        parts += [("logs", (name, content)) for name, content in logs.items()]
+        return {"files": parts, "data": form or {}}
+
+    def submit(self, *, by="alice", **changes):
+        """Send logs; the id of the submission."""
+        parts = self.submission_parts(**changes)
+        answer = self.request("POST", "/submissions", by=by, **parts)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def submit_code(self, *, by="alice", files=PACKAGE):
+        """Send a training package; the id of the submission."""
+        parts = [("files", (name, text.encode())) for name, text in files.items()]
+        answer = self.request("POST", "/trainings", by=by, files=parts)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def verify(self, submission_id, *, by="olivia", **body):
+        """Request a verification; its id."""
+        path = f"/submissions/{submission_id}/verifications"
+        return self.post(path, {"reason": "record"} | body, by=by)["id"]
+
+    def verification(self, verification_id, *, by="olivia"):
+        """A verification as the API shows it."""
+        return self.get(f"/verifications/{verification_id}", by=by)
+
+
+class Worker:
+    """A worker of a world's server that posts what it is told to measure."""
+
+    def __init__(self, world, name="walter-1", *, by="walter", hardware_class="cpu-test"):
+        self.world, self.name, self.by = world, name, by
+        self.system = {
+            "worker": name,
+            "hardware_class": hardware_class,
+            "processor": "test processor",
+            "processor_count": 2,
+            "memory_gib": 24.0,
+            "accelerator": None,
+            "accelerator_count": 0,
+            "threads": 1,
+            "software": {"torch": "2.13.0"},
+        }
+        self.box = {"entries": "anyone", "why": None, "environments": {ENVIRONMENT: "e" * 64}}
+
+    def sign_on(self, state="idle"):
+        """Tell the server that the worker is alive."""
+        hello = {"system": self.system, "state": state, "box": self.box}
+        return self.world.post("/workers/hello", hello, by=self.by)
+
+    def confirm(self):
+        """Sign on and be confirmed by an organiser."""
+        self.sign_on()
+        self.world.post(f"/workers/{self.name}/confirm", {}, by="olivia")
+        self.take(wait=0)
+        return self
+
+    def take(self, wait=15):
+        """The next job of this worker, or None."""
+        path = f"/workers/{self.name}/next"
+        answer = self.world.request("POST", path, by=self.by, params={"wait": wait}, json={})
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def lease(self, job):
+        """Take a job for this worker alone."""
+        body = {"worker": self.name, "hardware_class": self.system["hardware_class"]}
+        return self.world.post(f"/attempts/{job['attempt_id']}/claim", body, by=self.by)
+
+    def send(self, lease, path, body):
+        """Post to an attempt that this worker leases."""
+        headers = {
+            "Authorization": f"Bearer {lease['token']}",
+            "Finishline-Fence": str(lease["fence"]),
+        }
+        address = f"/attempts/{lease['attempt_id']}/{path}"
+        return self.world.post(address, body, by=None, headers=headers)
+
+    def work(self, **how):
+        """Take the next job and report it; the id of the verification."""
+        self.sign_on()
+        job = self.take()
+        assert job is not None, "no job came"
+        lease = self.lease(job)
+        self.sign_on("busy")
+        self.report(job, lease, **how)
+        return job["verification_id"]
+
+    def report(self, job, lease, **how):
+        """Post the events of each training at its end, then the report.
+
+        A training lasts less than the quarter of a second by which the server's clock may differ.
+        """
+        told = how.pop("report", {})
+        runs, sequence = [], 0
+        for index, training in enumerate(job["trainings"]):
+            run, events = self.train(index, training, job, **how)
+            time.sleep(sum(run["ledger"].values()))
+            batch = [event | {"sequence": sequence + k} for k, event in enumerate(events)]
+            self.send(lease, "evaluations", {"events": batch})
+            sequence += len(batch)
+            runs.append(run)
+        return self.send(lease, "report", {"runs": runs, "system": self.system} | told)
+
+    def train(self, index, training, job, *, curve=CURVE, pace=0.02, qualities=None):
+        """One training as the report has it, and its events."""
+        in_box = training["package"].startswith("sha256:")
+        pace = pace * (1 + 0.01 * index)
+        if qualities is not None:
+            curve = qualities[index]
+        elif in_box:
+            curve = [90.0, 96.0 if "control" in training["measure"] else 97.9]
+        else:
+            curve = curve_of(training["seed"], curve)
+        evaluations = []
+        for epoch, quality in enumerate(curve, start=1):
+            spent = {"train": epoch * pace, "eval": epoch * EVALUATION_SECONDS}
+            evaluations.append(
+                {
+                    "epoch": float(epoch),
+                    "samples": None if in_box else SAMPLES_PER_EPOCH * epoch,
+                    "seconds": sum(spent.values()),
+                    "quality": quality,
+                    "ledger": PREPARATION | spent,
+                    "second_half": quality if in_box else None,
+                    "predictions_sha256": f"{training['seed'] * 64 + epoch:064x}"
+                    if in_box
+                    else None,
+                }
+            )
+        target = job["target"]["value"]
+        reached = [each["seconds"] for each in evaluations if each["quality"] >= target]
+        last = evaluations[-1]
+        run = {
+            "index": index,
+            "seed": training["seed"],
+            "status": "reached" if reached else "not_reached",
+            "evaluations": evaluations,
+            "ledger": last["ledger"],
+            "tta_seconds": reached[0] if reached else None,
+            "parent_seconds": last["seconds"],
+            "child_seconds": None if in_box else last["seconds"],
+            "cpu_seconds": None if in_box else last["seconds"],
+        }
+        started = {"run": index, "kind": "run_started"}
+        trained = {"kind": "phase", "phase": "train", "seconds": 0.0, "ledger": PREPARATION}
+        events = [{"kind": "evaluation"} | each for each in evaluations]
+        return run, [{"run": index} | event for event in (started, trained, *events)]
