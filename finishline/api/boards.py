@@ -188,14 +188,14 @@ class BoardEntry(EvidenceFields):
 
     `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
     replay found it. `energy_joules` is the mean energy of a run to the target in the replay
-    behind the status, on the same hardware class; None without. `energy_kwh` is the same in kWh,
-    `grams_co2e` that by the building's share and the grams of CO2e per kWh of the owned system that
-    `cost_price` names; `absent` has the reason for each of the two that is None.
-    `cost_price` is the entry of the price book that `cost_usd` rests on, None where the system
-    states its own price. `samples_per_second` is the number of samples of all runs that reached the
-    target, over their time to accuracy, where their logs count samples. `verification_id` is the
-    verification behind the status, or the one under way. `benchmark_sha256` is the definition that
-    it was scored under. `package_bytes` is the size of a training package under xz, None of others.
+    behind the status, on the same hardware class; None without, and with another target or clock.
+    `energy_kwh` is the same in kWh. `cost_price` is the entry of the price book that `cost_usd`
+    rests on, None where the system states its own price. `samples_per_second` is the number of
+    samples of all runs that reached the target, over their time to accuracy, where their logs count
+    samples. `verification_id` is the verification behind the status, or the one under way.
+    `benchmark_sha256` is the definition that it was scored under. `package_bytes` is the size of a
+    training package under xz, None of others.
+
     `speed_up` is the time of the benchmark's reference over a package's own, trained in turn on one
     worker, with its 95 % interval from `speed_up_pairs`: it compares across hardware classes.
     `same_program_as` is an earlier entry that a package repeats: then it has no rank.
@@ -236,8 +236,6 @@ class BoardEntry(EvidenceFields):
     precision_measured: str | None = None
     energy_joules: float | None = None
     energy_kwh: float | None = None
-    grams_co2e: float | None = None
-    absent: dict[str, str] = {}
     samples_per_second: float | None = None
     verification_id: str | None = None
     withdrawn: bool = False

@@ -102,6 +102,7 @@ for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 admin.app.command("rescore")(rescore)
+admin.app.add_typer(quota.price_app, name="price")
 app.add_typer(admin.app, name="admin")
 benchmark.app.command("init")(own_benchmark.init)
 benchmark.app.command("check")(own_benchmark.check)

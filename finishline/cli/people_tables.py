@@ -185,9 +185,7 @@ def price_table(prices: Sequence[View]) -> RenderableType:
     )  # fmt: skip
     for item in prices:
         later = item.get("superseded_by")
-        standing = {"spot": "never ranks", "owned": "stands, owned"}.get(
-            str(item.get("pricing")), "stands"
-        )
+        standing = "never ranks" if item.get("pricing") == "spot" else "stands"
         table.add_row(
             str(item.get("id")),
             or_dash(item.get("provider")),

@@ -4,18 +4,17 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.rules.benchmarks.prices import Ownership, Price, read_price
+from finishline.rules.benchmarks.prices import Price, read_price
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text, did_you_mean, parse_toml
 
 LIMIT_BYTES = 16 * 1024 * 1024
-OWNED = [each.name for each in fields(Ownership)]
-NUMBERS = {"usd_per_hour": float, "supersedes": int} | dict.fromkeys(OWNED, float)
+NUMBERS = {"usd_per_hour": float, "supersedes": int}
 
 
 @dataclass(frozen=True)

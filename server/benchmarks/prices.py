@@ -142,7 +142,7 @@ def import_prices(
 def _add(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     if wanted.supersedes is not None:
         _require_standing(session, wanted.supersedes)
-    row = PriceRow(**wanted.columns(), added_by=caller.user_id, added_at=utc_now())
+    row = PriceRow(**wanted.model_dump(), added_by=caller.user_id, added_at=utc_now())
     session.add(row)
     session.flush()
     return row
@@ -160,12 +160,7 @@ def _require_standing(session: Session, price_id: int) -> None:
 
 
 def _the_same(session: Session, wanted: PriceCreate) -> int | None:
-    # The parts of an owned system stand in its hour.
-    columns = (
-        getattr(PriceRow, name) == value
-        for name, value in wanted.columns().items()
-        if name != "ownership"
-    )
+    columns = (getattr(PriceRow, name) == value for name, value in wanted.model_dump().items())
     return session.scalar(select(PriceRow.id).where(*columns).limit(1))
 
 
@@ -179,7 +174,6 @@ def _logged(row: PriceRow) -> dict[str, Any]:
         "effective_on": row.effective_on,
         "source_url": row.source_url,
         "supersedes": row.supersedes,
-        **({} if row.ownership is None else {"ownership": row.ownership}),
     }
 
 

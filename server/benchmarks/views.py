@@ -16,7 +16,7 @@ from finishline.rules.benchmarks.phases import (
     phase_at,
     sentence_at,
 )
-from finishline.rules.benchmarks.prices import Ownership, Price, PriceEntry, Pricing
+from finishline.rules.benchmarks.prices import Price, PriceEntry, Pricing
 from server.base.models import BenchmarkPhases, PriceRow
 from server.benchmarks.phase_queries import Dates
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
@@ -117,7 +117,6 @@ def price_of(row: PriceRow) -> Price:
         source_url=row.source_url,
         note=row.note,
         supersedes=row.supersedes,
-        ownership=Ownership(**row.ownership) if row.ownership is not None else None,
     )
 
 

@@ -84,7 +84,7 @@ FIRST_COLUMNS = (
     "tuning_trials",
     "tuning_seconds",
 )
-NOT_IN_CSV = frozenset({"tta_display", "rcp", "tuning", "source", "absent"})
+NOT_IN_CSV = frozenset({"tta_display", "rcp", "tuning", "source"})
 CSV_COLUMNS = (
     *FIRST_COLUMNS,
     *(name for name in BoardEntry.model_fields if name not in NOT_IN_CSV.union(FIRST_COLUMNS)),

@@ -39,7 +39,6 @@ CURVES_AT_ONCE = 200
 # In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
 HIDDEN = "its curves are hidden until its first verdict"
-OFFICIAL_ONLY = "its energy is counted to the official target on the official clock"
 NO_CURVES = "no curve of its sealed runs is stored"
 
 
@@ -186,8 +185,6 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
         "samples_per_second": None,
         "energy_joules": None,
         "energy_kwh": None,
-        "grams_co2e": None,
-        "absent": dict.fromkeys(("energy_kwh", "grams_co2e"), OFFICIAL_ONLY),
     }
     if ours:
         changed |= {

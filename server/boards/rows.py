@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import SystemPrice, run_energy, training_cost_usd
+from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.scoring.measured_time import Spread, claimed_interval, resolution_of
@@ -79,6 +79,7 @@ SYSTEM_FIELDS = {
 }
 SOURCE_NOT_CHECKED = "published, source not checked"
 UNDER_WAY = ("queued", "running")
+JOULES_PER_KWH = 3.6e6
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
 ROWS_AT_ONCE = 100
@@ -373,9 +374,7 @@ def _row(
         "cost_usd": cost,
         "cost_price": None if price.entry is None else price.entry.number,
         "verification_id": verification_id,
-        **run_energy(
-            row.energy_joules, None if price.entry is None else price.entry.price.ownership
-        ),
+        "energy_kwh": None if row.energy_joules is None else row.energy_joules / JOULES_PER_KWH,
     }
     system = shown["system"]
     texts = (

@@ -172,7 +172,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "decisions": _included("verification_id decision decided_by reason decided_at"),
     "prices": _included(
         "id provider instance region pricing usd_per_hour effective_on source_url note supersedes "
-        "ownership added_by added_at"
+        "added_by added_at"
     ),
     "notice_events": LeftOut(FOR_ONE_SERVER),
     "webhooks": LeftOut(OF_ITS_OWNER),

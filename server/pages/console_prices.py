@@ -1,6 +1,5 @@
 """The price book from the console: add to it, or correct an entry by another."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,8 +28,7 @@ def prices_page(console: OrganiserDep, supersedes: NumberDep = None) -> HTMLResp
         with console.services.database.read() as session:
             entry = price_of(find_price(session, supersedes))
         # As text, or a count of 0 would read as a field that is left empty.
-        told = vars(replace(entry, ownership=None)).items()
-        typed = {name: str(value) for name, value in told if value is not None}
+        typed = {name: str(value) for name, value in vars(entry).items() if value is not None}
         typed["supersedes"] = str(supersedes)
     return _page(console, typed)
 

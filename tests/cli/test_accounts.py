@@ -383,24 +383,28 @@ def test_a_price_is_added_with_its_source_and_day(finishline, standin):
     assert finishline("prices", "add", *given, "--source", "https://a.example").code == 1
 
 
-def test_a_price_of_an_owned_system_is_sent_by_its_parts(finishline, standin):
-    standin.answer("POST /api/v1/prices", PRICE, status=201)
-    named = ("lab", "rack-1", "basement", "--from", "2026-03-01", "--source", "https://a.example")
-    parts = (
-        "--purchase-usd", "250000", "--years", "4", "--utilisation", "0.6", "--watts", "10200",
-        "--pue", "1.3", "--usd-per-kwh", "0.12",
-    )  # fmt: skip
-    ran = finishline("prices", "add", *named, "--owned", *parts, "--token", "fl_o")
-    assert ran.code == 0, ran.err
-    body = json.loads(standin.asked[0].body)
-    assert (body["pricing"], body["usd_per_hour"]) == ("owned", None)
-    assert body["ownership"]["watts"] == 10200
+OWNED = (
+    "--purchase-usd", "250000", "--years", "4", "--utilisation", "0.6", "--watts", "10200",
+    "--pue", "1.3", "--usd-per-kwh", "0.12",
+)  # fmt: skip
 
-    short = finishline("prices", "add", *named, "--owned", *parts[:-2], "--token", "fl_o")
-    assert (short.code, "--usd-per-kwh" in short.err) == (2, True)
-    stated = finishline("prices", "add", *named[:3], "3", *named[3:], "--owned", *parts)
-    assert (stated.code, "derived" in stated.err) == (2, True)
-    assert finishline("prices", "add", *named).code == 2
+
+def test_owned_system_has_price_and_formula(finishline):
+    """A quarter of a million dollars over 21,024 hours of work, and 13.26 kW at 12 cents."""
+    formula = "250000 / (4 * 8760 * 0.6) + 10200 / 1000 * 1.3 * 0.12"
+    ran = finishline("admin", "price", "owned", *OWNED)
+    assert (ran.code, ran.out) == (0, f"13.4824 USD per hour = {formula}\n")
+    found = finishline("admin", "price", "owned", *OWNED, "--json").json()
+    assert found["formula"] == formula
+    assert found["usd_per_hour"] == pytest.approx(250_000 / 21_024 + 13.26 * 0.12)
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--utilisation", "1.1"), ("--years", "0"), ("--pue", "0.9"), ("--watts", "nan")]
+)
+def test_impossible_owned_system_is_refused(finishline, wrong):
+    ran = finishline("admin", "price", "owned", *OWNED, *wrong)
+    assert (ran.code, wrong[0] in ran.err) == (2, True)
 
 
 def test_csv_and_toml_are_imported_alike(finishline, standin, tmp_path):

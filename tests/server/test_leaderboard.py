@@ -377,7 +377,6 @@ def test_csv_says_the_same_as_json(enter, client):
         "rcp",
         "tuning",
         "source",
-        "absent",
     }
     for row, entry in zip(rows, entries, strict=True):
         system = entry["system"]
@@ -470,21 +469,6 @@ def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_correc
     assert "2 × gpu.8" in page
 
 
-def test_an_owned_system_ranks_by_its_derived_hour(client, rented, add_price):
-    parts = {
-        "purchase_usd": 8760.0, "years": 1, "utilisation": 0.5, "watts": 1000, "pue": 1.5,
-        "usd_per_kwh": 2,
-    }  # fmt: skip
-    sent = rented()
-    add_price(None, "2026-01-01", pricing="owned", ownership=parts)
-    entry = entry_of(client, sent["id"], metric="cost")
-    hours = sent["result"]["tta_seconds"] / 3600
-    assert entry["cost_usd"] == pytest.approx(hours * 2 * (2.0 + 3.0))
-    assert (entry["energy_kwh"], entry["grams_co2e"]) == (None, None)
-    assert entry["absent"]["grams_co2e"] == "no replay measured its energy"
-    assert "energy not measured" in client.get("/benchmarks/digits?metric=cost").text
-
-
 def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(client, rented, add_price):
     sent = rented(pricing="spot")
     add_price(0.01, "2026-01-01", pricing="spot")
@@ -569,11 +553,10 @@ def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
     joules = (30.0 + more) / len(report.runs)
     assert entry["energy_joules"] == pytest.approx(joules)
     assert entry["energy_kwh"] == pytest.approx(joules / 3_600_000)
-    assert (entry["grams_co2e"], list(entry["absent"])) == (None, ["grams_co2e"])
     page = client.get("/benchmarks/digits?metric=cost").text
-    assert "kWh, CO₂e not stated" in page
+    assert " kWh" in page
     official = client.get(BOARD, params={"target": 90}).json()["entries"][0]
-    assert (official["energy_kwh"], set(official["absent"])) == (None, {"energy_kwh", "grams_co2e"})
+    assert official["energy_kwh"] is None
     assert (entry["status"], entry["verification_id"]) == ("verified", replay.verification_id)
     by_energy = client.get(BOARD, params={"metric": "energy"}).json()
     assert (by_energy["kind"], by_energy["entries"][0]["rank"]) == ("train", 1)
@@ -599,6 +582,7 @@ def test_energy_that_is_not_of_the_claim_stays_absent(case, replay, client, make
     entry = shown(client)
     assert (entry["status"], entry["energy_joules"]) == ("verified", None)
     assert ">Energy<" not in client.get("/benchmarks/digits").text
+    assert "energy not measured" in client.get("/benchmarks/digits?metric=cost").text
 
 
 def test_the_energy_of_a_rerun_waits_for_its_decision(replay, client, olivia, make_report):

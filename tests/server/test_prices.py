@@ -152,36 +152,3 @@ def test_the_book_is_a_page_and_csv_and_nothing_in_it_runs(client, add):
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     hostile = next(row for row in rows if row["instance"] == "gpu.8")
     assert (hostile["provider"], hostile["usd_per_hour"]) == ("'" + HOSTILE, "12.5")
-
-
-OWNED = {
-    "purchase_usd": 250_000, "years": 4, "utilisation": 0.6, "watts": 10_200, "pue": 1.3,
-    "usd_per_kwh": 0.12,
-}  # fmt: skip
-
-
-def test_an_owned_system_has_the_hour_that_its_parts_give(client, olivia, add):
-    owned = {"pricing": "owned", "ownership": OWNED, "usd_per_hour": None}
-    added = add(**owned)
-    assert added["usd_per_hour"] == pytest.approx(13.4824, abs=5e-5)
-    assert (added["pricing"], added["ranks"]) == ("owned", True)
-    assert added["ownership"] == OWNED | {"grams_co2e_per_kwh": None}
-    again = client.post(PRICES, json=BODY | owned, headers=olivia.headers)
-    assert again.status_code == 409
-    page = client.get("/prices").text
-    assert "$13.48" in page
-    assert "$250,000.00 over 4 years at 60" in page
-    assert client.get(f"{PRICES}.csv").status_code == 200
-
-    for wrong in (
-        {"ownership": None},
-        {"pricing": "on_demand"},
-        {"usd_per_hour": 10.0},
-        {"ownership": OWNED | {"utilisation": 1.1}},
-        {"ownership": OWNED | {"years": 0}},
-        {"ownership": OWNED | {"years": 1e-320}},
-        {"ownership": OWNED | {"purchase_usd": 1e10, "years": 0.01, "utilisation": 0.001}},
-        {"ownership": OWNED | {"pue": 0.9}},
-    ):
-        answer = client.post(PRICES, json=BODY | owned | wrong, headers=olivia.headers)
-        assert answer.status_code == 422, wrong

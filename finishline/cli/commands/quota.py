@@ -16,6 +16,8 @@ from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 
+HOURS_PER_YEAR = 8760
+
 quota_app = typer.Typer(help="Your quotas and their use.")
 SubjectKind = Literal["user", "organisation", "benchmark"]
 Kind = Annotated[SubjectKind, typer.Argument(help="Kind of subject.")]
@@ -117,10 +119,10 @@ def _amount(text: str, *, each: int) -> int | str:
     return round(number * each)
 
 
+price_app = typer.Typer(no_args_is_help=True, help="Prices: derive the price of an owned system.")
 prices_app = typer.Typer(no_args_is_help=True, help="The price book: list, add, import.")
 Name = Annotated[str, typer.Argument(help="Name in the provider's price list.")]
 Filter = str | None
-Number = float | None
 
 
 @prices_app.command("list")
@@ -148,13 +150,8 @@ def add_price(
     provider: Name,
     instance: Name,
     region: Name,
+    usd_per_hour: Annotated[float, typer.Argument(help="US dollars per hour of one instance.")],
     *,
-    usd_per_hour: Annotated[
-        float | None,
-        typer.Argument(
-            metavar="[USD_PER_HOUR]", help="US dollars per hour of one instance; none with --owned."
-        ),
-    ] = None,
     effective_on: Annotated[
         str,
         typer.Option("--from", metavar="DAY", help="First day of validity, such as 2026-11-21."),
@@ -165,28 +162,6 @@ def add_price(
     pricing: Annotated[
         Literal["on_demand", "spot"], typer.Option("--pricing", help="Spot prices never rank.")
     ] = "on_demand",
-    is_owned: Annotated[
-        bool, typer.Option("--owned", help="A system of your own, by the six parts of its price.")
-    ] = False,
-    purchase_usd: Annotated[
-        Number, typer.Option("--purchase-usd", help="US dollars it was bought for.")
-    ] = None,
-    years: Annotated[
-        Number, typer.Option("--years", help="Years over which they are written off.")
-    ] = None,
-    utilisation: Annotated[
-        Number, typer.Option("--utilisation", help="Fraction of its hours in which it works.")
-    ] = None,
-    watts: Annotated[Number, typer.Option("--watts", help="Its power at work.")] = None,
-    pue: Annotated[
-        Number, typer.Option("--pue", help="Power of the building by that of the system.")
-    ] = None,
-    usd_per_kwh: Annotated[
-        Number, typer.Option("--usd-per-kwh", help="US dollars per kWh.")
-    ] = None,
-    grams_co2e_per_kwh: Annotated[
-        Number, typer.Option("--grams-co2e-per-kwh", help="Grams of CO2e per kWh.")
-    ] = None,
     note: Annotated[Filter, typer.Option("--note", help="Note, shown with the price.")] = None,
     supersedes: Annotated[
         int | None,
@@ -196,48 +171,17 @@ def add_price(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Add a price (organisers only). Prices are never edited: --supersedes corrects one.
-
-    The hour of a system of your own is derived: purchase / (years * 8760 * utilisation) + watts /
-    1000 * pue * USD per kWh.
-    """
-    parts = {
-        "purchase_usd": purchase_usd, "years": years, "utilisation": utilisation, "watts": watts,
-        "pue": pue, "usd_per_kwh": usd_per_kwh,
-    }  # fmt: skip
-    ownership = _ownership(parts, grams_co2e_per_kwh, usd_per_hour) if is_owned else None
-    if ownership is None and usd_per_hour is None:
-        raise CliError(
-            "no price: expected USD_PER_HOUR after the region, or --owned with its parts",
-            exit_code=ExitCode.USAGE,
-        )
-    body: dict[str, object] = {
-        "provider": provider, "instance": instance, "region": region,
-        "pricing": "owned" if is_owned else pricing,
+    """Add a price (organisers only). Prices are never edited: --supersedes corrects one."""
+    body = {
+        "provider": provider, "instance": instance, "region": region, "pricing": pricing,
         "usd_per_hour": usd_per_hour, "effective_on": effective_on, "source_url": source_url,
         "note": note, "supersedes": supersedes,
     }  # fmt: skip
-    if ownership is not None:
-        body["ownership"] = ownership
     with ServerClient(url, token) as server:
         view = server.post("/prices", body)
     told = f"Price {view['id']} added: {view['usd_per_hour']:.6g} USD per hour."
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
-
-
-def _ownership(
-    parts: dict[str, Number], grams_co2e_per_kwh: Number, usd_per_hour: Number
-) -> dict[str, Number]:
-    """The parts of an owned system's price. Raises CliError naming those that are missing."""
-    missing = [f"--{name.replace('_', '-')}" for name, value in parts.items() if value is None]
-    if missing:
-        raise CliError(f"--owned needs {', '.join(missing)} too", exit_code=ExitCode.USAGE)
-    if usd_per_hour is not None:
-        raise CliError(
-            "USD_PER_HOUR beside --owned: expected none, it is derived", exit_code=ExitCode.USAGE
-        )
-    return parts | {"grams_co2e_per_kwh": grams_co2e_per_kwh}
 
 
 @prices_app.command("import")
@@ -261,7 +205,42 @@ def import_prices(
 
 
 def _body(price: Price) -> dict[str, object]:
-    body = asdict(price) | {"effective_on": price.effective_on.isoformat()}
-    if price.ownership is None:
-        del body["ownership"]
-    return body
+    return asdict(price) | {"effective_on": price.effective_on.isoformat()}
+
+
+@price_app.command()
+def owned(
+    *,
+    purchase_usd: Annotated[
+        float, typer.Option("--purchase-usd", min=0, max=1e10, help="US dollars of the purchase.")
+    ],
+    years: Annotated[
+        float, typer.Option("--years", min=0.01, max=100, help="Years until it is written off.")
+    ],
+    utilisation: Annotated[
+        float,
+        typer.Option("--utilisation", min=0.001, max=1, help="Fraction of the hours it works."),
+    ],
+    watts: Annotated[
+        float, typer.Option("--watts", min=0, max=1e8, help="Power of the system at work.")
+    ],
+    pue: Annotated[
+        float, typer.Option("--pue", min=1, max=10, help="Building power / system power.")
+    ],
+    usd_per_kwh: Annotated[
+        float, typer.Option("--usd-per-kwh", min=0, max=1000, help="US dollars per kWh.")
+    ],
+    as_json: Json = False,
+) -> int:
+    """Print the price per hour of a system that you own, and its formula. Nothing is stored."""
+    hours = years * HOURS_PER_YEAR * utilisation
+    usd_per_hour = purchase_usd / hours + watts / 1000 * pue * usd_per_kwh
+    formula = (
+        f"{purchase_usd:.12g} / ({years:.12g} * {HOURS_PER_YEAR} * {utilisation:.12g})"
+        f" + {watts:.12g} / 1000 * {pue:.12g} * {usd_per_kwh:.12g}"
+    )
+    open_screen(as_json=as_json).answer(
+        {"usd_per_hour": usd_per_hour, "formula": formula},
+        [f"{usd_per_hour:.6g} USD per hour = {formula}"],
+    )
+    return int(ExitCode.OK)

@@ -9,11 +9,9 @@ from typing import Any, Literal, cast
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
 
-Pricing = Literal["on_demand", "spot", "owned"]
-PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot", "owned")
-HOURS_PER_YEAR = 8760.0
+Pricing = Literal["on_demand", "spot"]
+PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")
 HIGHEST_USD_PER_HOUR = 1e7
-LEAST_YEARS, LEAST_UTILISATION = 0.01, 0.001
 NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
@@ -22,58 +20,10 @@ AN_ADDRESS = "an http or https address"
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """What an owned system costs: its purchase in US dollars, written off over `years`, of which it
-    works the fraction `utilisation`; its power in watts, times the building's `pue`, at a price of
-    electricity in US dollars per kWh.
-    """
-
-    purchase_usd: float
-    years: float
-    utilisation: float
-    watts: float
-    pue: float
-    usd_per_kwh: float
-    grams_co2e_per_kwh: float | None = None
-
-
-def owned_usd_per_hour(system: Ownership) -> float:
-    """US dollars for an hour of work of an owned system: its share of the purchase, and its power.
-
-    >>> round(owned_usd_per_hour(Ownership(250_000, 4, 0.6, 10_200, 1.3, 0.12)), 4)
-    13.4824
-    """
-    hours = system.years * HOURS_PER_YEAR * system.utilisation
-    return system.purchase_usd / hours + system.watts / 1000 * system.pue * system.usd_per_kwh
-
-
-JOULES_PER_KWH = 3.6e6
-
-
-def run_energy(joules: float | None, system: Ownership | None) -> dict[str, Any]:
-    """kWh of a run as its counter read them, and the grams of CO2e behind them.
-
-    Grams are of the power of the building: by its `pue`, as in the price of an owned system. A
-    figure that is absent is None, with the reason by its name in `absent`.
-    """
-    if joules is None:
-        unmeasured = "no replay measured its energy"
-        absent = {"energy_kwh": unmeasured, "grams_co2e": unmeasured}
-        return {"energy_kwh": None, "grams_co2e": None, "absent": absent}
-    kwh = joules / JOULES_PER_KWH
-    if system is None or system.grams_co2e_per_kwh is None:
-        absent = {"grams_co2e": "its price states no grams of CO2e per kWh"}
-        return {"energy_kwh": kwh, "grams_co2e": None, "absent": absent}
-    grams = kwh * system.pue * system.grams_co2e_per_kwh
-    return {"energy_kwh": kwh, "grams_co2e": grams, "absent": {}}
-
-
-@dataclass(frozen=True)
 class Price:
     """Price of one instance from a day on, and the page that states it.
 
-    `supersedes` is the number of the entry that this one stands in for, None for most. The hour of
-    an owned system is derived from its `ownership`.
+    `supersedes` is the number of the entry that this one stands in for, None for most.
     """
 
     provider: str
@@ -85,7 +35,6 @@ class Price:
     source_url: str
     note: str | None = None
     supersedes: int | None = None
-    ownership: Ownership | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +48,7 @@ class PriceEntry:
 def price_on(
     entries: Iterable[PriceEntry], provider: str, instance: str, region: str, *, on: date
 ) -> PriceEntry | None:
-    """The price that holds on a day, on demand or owned: the latest that starts by then, or None.
+    """The on-demand price that holds on a day: the latest that starts by then, or None.
 
     Of two from the same day the one added later holds. A superseded entry never holds, also on days
     before the other one starts. Spot prices never rank, so they never hold.
@@ -152,20 +101,16 @@ def read_price(
 
 
 def _read_price(fields: Fields) -> Price:
-    ownership = _ownership(fields)
     price = Price(
         provider=book_name(fields, "provider"),
         instance=book_name(fields, "instance"),
         region=book_name(fields, "region"),
         pricing=cast(Pricing, fields.choice("pricing", PRICINGS, default="on_demand")),
-        usd_per_hour=(
-            _usd_per_hour(fields) if ownership is None else owned_usd_per_hour(ownership)
-        ),
+        usd_per_hour=_usd_per_hour(fields),
         effective_on=_day(fields, "effective_on"),
         source_url=_address(fields, "source_url"),
         note=_note(fields),
         supersedes=fields.optional_integer("supersedes", minimum=1),
-        ownership=ownership,
     )
     fields.refuse_unknown()
     return price
@@ -186,37 +131,6 @@ def _usd_per_hour(fields: Fields) -> float:
     if usd == 0:
         raise fields.fail("usd_per_hour", "got 0", expected="a price above 0")
     return usd
-
-
-def _ownership(fields: Fields) -> Ownership | None:
-    """The parts of an owned system's price; its hour is derived from them and not stated."""
-    if fields.choice("pricing", PRICINGS, default="on_demand") != "owned":
-        return None
-    if fields.has("usd_per_hour"):
-        raise fields.fail(
-            "usd_per_hour", "stated of an owned system", expected="purchase_usd, years and the rest"
-        )
-    system = Ownership(
-        purchase_usd=_above_zero(fields, "purchase_usd", 1e10),
-        years=fields.number("years", minimum=LEAST_YEARS, maximum=100.0),
-        utilisation=fields.number("utilisation", minimum=LEAST_UTILISATION, maximum=1.0),
-        watts=_above_zero(fields, "watts", 1e8),
-        pue=fields.number("pue", minimum=1.0, maximum=10.0),
-        usd_per_kwh=_above_zero(fields, "usd_per_kwh", 1000.0),
-        grams_co2e_per_kwh=fields.optional_number("grams_co2e_per_kwh", minimum=0.0),
-    )
-    usd = owned_usd_per_hour(system)
-    if usd > HIGHEST_USD_PER_HOUR:
-        expected = f"at most {HIGHEST_USD_PER_HOUR:,.0f}"
-        raise fields.fail("purchase_usd", f"{usd:g} US dollars an hour", expected=expected)
-    return system
-
-
-def _above_zero(fields: Fields, name: str, maximum: float) -> float:
-    value = fields.number(name, minimum=0.0, maximum=maximum)
-    if value == 0:
-        raise fields.fail(name, "got 0", expected=f"a number above 0, at most {maximum:g}")
-    return value
 
 
 def _day(fields: Fields, name: str) -> date:
@@ -260,7 +174,7 @@ class SystemPrice:
 
 
 class PriceBook:
-    """Prices on demand and of owned systems that nothing supersedes, by name."""
+    """On-demand prices that nothing supersedes, by name."""
 
     def __init__(self, entries: Iterable[PriceEntry]) -> None:
         book = list(entries)

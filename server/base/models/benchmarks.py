@@ -1,7 +1,6 @@
 """Benchmark definitions, their files, phases and boards; the price book."""
 
 from datetime import date, datetime
-from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -90,8 +89,7 @@ class BoardChange(Base):
 class PriceRow(Base):
     """An entry of the price book; a trigger refuses to change or delete it.
 
-    A correction is a later entry, or one that `supersedes` the wrong one. `ownership` has what the
-    hour of an owned system was derived from.
+    A correction is a later entry, or one that `supersedes` the wrong one.
     """
 
     __tablename__ = "prices"
@@ -110,7 +108,6 @@ class PriceRow(Base):
     source_url: Mapped[str] = mapped_column(Text)
     note: Mapped[str | None] = mapped_column(Text)
     supersedes: Mapped[int | None] = mapped_column(ForeignKey("prices.id"))
-    ownership: Mapped[dict[str, Any] | None]
     added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     added_at: Mapped[datetime]
 
