@@ -54,7 +54,6 @@ from server.people import audit_endpoints as audit
 from server.people import endpoints as accounts
 from server.people import user_endpoints as users
 from server.people.accounts import find_signed_in
-from server.people.last_use import LastUses
 from server.people.members import Membership
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
@@ -69,7 +68,6 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.pulls import PullDesk
-from server.verifications.workers import LastAsked, LastSeen
 
 API = "/api/v1"
 # A request is matched with the routes in this order: the most frequent and heaviest come first.
@@ -140,9 +138,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         Readiness(make_checks(services, dispatcher, definitions, revision=revision))
     )
     version_reader = services.put(VersionReader(services.database))
-    last_uses = services.put(LastUses(services.database))
-    last_seen = services.put(LastSeen(services.database))
-    last_asked = services.put(LastAsked(services.database))
     services.put(PullDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
@@ -153,9 +148,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-            last_uses.thread.start()
-            last_seen.thread.start()
-            last_asked.thread.start()
             phase_watch.thread.start()
             notice_loop.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
@@ -163,9 +155,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         if dispatch:
             notice_loop.stop()
             phase_watch.thread.stop()
-            last_asked.thread.stop()
-            last_seen.thread.stop()
-            last_uses.thread.stop()
             dispatcher.stop()
         version_reader.close()
         services.database.close()

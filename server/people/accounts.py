@@ -1,6 +1,7 @@
 """Accounts: tokens and their holders, roles, scopes and names."""
 
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Iterable, Sequence
@@ -18,13 +19,15 @@ from sqlalchemy import (
     select,
     text,
     union_all,
+    update,
 )
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from finishline.api.people import Scope
 from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
-from server.base.database import insert_missing, utc_now
+from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -35,6 +38,7 @@ from server.base.models import ConsoleSession, Organisation, PublishedResult, To
 from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record
 
+log = logging.getLogger(__name__)
 # Any number that no other lock of this database has.
 LOCK = 0x66696E6E616D65
 # The name of an account that was erased.
@@ -114,12 +118,13 @@ _HOLDERS = select(
     *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
     *(_TOKENS.c.scopes, _USERS.c.organisation_id),
     *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
-    _TOKENS.c.submission_id,
+    *(_TOKENS.c.submission_id, _TOKENS.c.last_used_at),
 ).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
 _HOLDER = _HOLDERS.where(_TOKENS.c.token_sha256 == bindparam("sha256"))
 _SIGNED_IN = _HOLDERS.join(_SESSIONS, _SESSIONS.c.token_id == _TOKENS.c.id).where(
     _SESSIONS.c.id_sha256 == bindparam("sha256")
 )
+USED_EVERY = timedelta(minutes=1)
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 
 
@@ -149,6 +154,7 @@ class Holder(NamedTuple):
     revoked_at: datetime | None
     disabled_at: datetime | None
     submission_id: str | None = None
+    last_used_at: datetime | None = None
 
 
 def hash_token(secret: str) -> str:
@@ -264,7 +270,22 @@ def holder_of(token: Token) -> Holder:
         revoked_at=token.revoked_at,
         disabled_at=user.disabled_at,
         submission_id=token.submission_id,
+        last_used_at=token.last_used_at,
     )
+
+
+def note_use(database: Database, holder: Holder) -> None:
+    """Record the use of a token, at most once a minute. A failed write fails no request."""
+    now = utc_now()
+    if holder.last_used_at is not None and now - holder.last_used_at < USED_EVERY:
+        return
+    try:
+        with database.write() as session:
+            session.execute(
+                update(Token).where(Token.id == holder.token_id).values(last_used_at=now)
+            )
+    except SQLAlchemyError as error:
+        log.warning("the use of token %d was not recorded: %s", holder.token_id, error)
 
 
 def _unknown() -> NotSignedInError:

@@ -6,14 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from sqlalchemy import Connection
 
 from finishline.api.people import Scope
 from server.base.errors import NotAllowedError, NotSignedInError
 from server.base.request_context import note, note_signed_in
-from server.base.services import Services, ServicesDep
-from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, find_holder
-from server.people.last_use import LastUses
+from server.base.services import ServicesDep
+from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, find_holder, note_use
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
 BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -71,19 +69,14 @@ async def bearer_secret(credentials: BearerDep) -> str:
 SecretDep = Annotated[str, Depends(bearer_secret)]
 
 
-def sign_in(connection: Connection, services: Services, secret: str) -> Caller:
-    """Caller of a bearer token, whose use is noted. Raises NotSignedInError for an invalid one."""
-    holder = find_holder(connection, secret)
+def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
+    """Caller of the request's bearer token. Raises NotSignedInError for an invalid one."""
+    with services.database.read_columns() as connection:
+        holder = find_holder(connection, secret)
     note(user_id=holder.user_id)
     note_signed_in(secret, holder.role, holder.user_id)
-    services.of(LastUses).note(holder.token_id)
+    note_use(services.database, holder)
     return caller_of(holder)
-
-
-def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
-    """Caller of the request's bearer token."""
-    with services.database.read_columns() as connection:
-        return sign_in(connection, services, secret)
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

@@ -228,6 +228,7 @@ def start_session_of(session: Session, token: Token, *, instead_of: str | None) 
         )
     )
     secret = secrets.token_urlsafe(SECRET_BYTES)
+    token.last_used_at = now
     session.add(
         ConsoleSession(
             id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now, notices=[]
@@ -254,10 +255,10 @@ def is_stale(found: ConsoleSession) -> bool:
 
 
 def note_seen(session: Session, secret: str) -> None:
-    """Update a session's last-seen time."""
+    """Update the last-seen time of a session, and of its token's last use."""
     found = session.get(ConsoleSession, hash_token(secret))
     if found is not None:
-        found.last_seen_at = utc_now()
+        found.last_seen_at = found.token.last_used_at = utc_now()
 
 
 def leave_notice(session: Session, secret: str, notice: Notice) -> None:

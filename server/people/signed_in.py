@@ -11,9 +11,8 @@ from server.base.models import ConsoleSession
 from server.base.request_context import note_signed_in
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ANYBODY, ORGANISER, Viewer
-from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of
+from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of, note_use
 from server.people.dependencies import Caller, caller_of, require_allowed
-from server.people.last_use import LastUses
 from server.people.sessions import (
     CSRF_FIELD,
     SignedIn,
@@ -42,7 +41,6 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
             found = find_session(session, secret)
     except NotSignedInError:
         return None
-    services.of(LastUses).note(found.token_id)
     note_signed_in(secret, found.token.role, found.token.user_id)
     if is_stale(found):
         with services.database.write() as session:
@@ -173,5 +171,5 @@ def _of_token(request: Request, services: Services, secret: str) -> Viewer:
     except NotSignedInError:
         return ANYBODY
     note_signed_in(secret, holder.role, holder.user_id)
-    services.of(LastUses).note(holder.token_id)
+    note_use(services.database, holder)
     return viewer_for(caller_of(holder))

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastapi.concurrency import run_in_threadpool
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from finishline.rules.verification.messages import ReplayJob
-from server.base.database import OUTAGES, Database
+from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import NotFoundError
-from server.base.models import Attempt
+from server.base.models import Attempt, WorkerRow
 from server.people.dependencies import Caller
 from server.verifications.queue_order import build_sending
-from server.verifications.workers import LastAsked, require_own_name
+from server.verifications.workers import require_own_name
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25
@@ -26,10 +26,11 @@ LOOK_SECONDS = 0.25
 
 def note_asking(database: Database, name: str, caller: Caller) -> None:
     """Note that a worker asks for work. Raises NotFoundError before its first hello."""
-    with database.read_columns() as connection:
-        if not require_own_name(connection, name, caller):
+    with database.write() as session:
+        if not require_own_name(session, name, caller):
             raise NotFoundError(f"There is no worker {name!r}: expected its hello first.")
-    database.state.of(LastAsked).note(name)
+        asking = update(WorkerRow).where(WorkerRow.name == name)
+        session.execute(asking.values(pulled_at=utc_now()))
 
 
 def job_of(database: Database, attempt_id: str, name: str) -> ReplayJob | None:

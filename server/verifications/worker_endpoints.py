@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
 from finishline.api.queues import Hold, QueueView, Resume
@@ -32,14 +32,7 @@ from server.base import hardware_classes
 from server.base.request_context import moment_of_reading
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
-from server.people.dependencies import (
-    Caller,
-    OrganiserDep,
-    SecretDep,
-    WorkerDep,
-    require_allowed,
-    sign_in,
-)
+from server.people.dependencies import OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
 from server.verifications.free_workers import LONGEST_WAIT_SECONDS
@@ -88,43 +81,9 @@ def get_queue(
         return read_queue(session, alive_seconds=alive_seconds, shown=limit)
 
 
-def look_up(
-    request: Request, services: ServicesDep, secret: SecretDep, body: Annotated[Any, Body()] = None
-) -> workers.Greeting:
-    """Sign the caller in and find the worker that the body names: one thread for both.
-
-    It takes the body as it came. The endpoint's own parameter has its schema, and is checked later:
-    a caller without permission is refused first.
-    """
-    with services.database.read_columns() as connection:
-        caller = sign_in(connection, services, secret)
-        require_allowed(caller, request, ("worker",), "work")
-        name = _named_in(body)
-        return workers.Greeting(caller, workers.read_seen(connection, name) if name else None)
-
-
-def _named_in(body: Any) -> str | None:
-    system = body.get("system") if isinstance(body, dict) else None
-    name = system.get("worker") if isinstance(system, dict) else None
-    return name if isinstance(name, str) and name.isprintable() else None
-
-
 @router.post("/workers/hello")
-async def send_hello(
-    body: WorkerHello,
-    services: ServicesDep,
-    greeting: Annotated[workers.Greeting, Depends(look_up)],
-) -> HelloAnswer:
+def send_hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
     """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
-    # No request comes as often: that its answer is serialised here spares a second thread.
-    answer = workers.answer_unchanged(body, greeting)
-    if answer is not None:
-        services.of(workers.LastSeen).note(body.system.worker)
-        return answer
-    return await run_in_threadpool(_greet, body, services, greeting.caller)
-
-
-def _greet(body: WorkerHello, services: Services, caller: Caller) -> HelloAnswer:
     attempts.refuse_unstorable(body)
     with services.database.write() as session:
         return workers.greet(session, body, caller=caller)

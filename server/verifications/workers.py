@@ -1,11 +1,11 @@
 """Workers: their hellos, their owners, and whose word is the organisers'."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, ClassVar, cast
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Connection, Row, Table, bindparam, func, or_, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
@@ -22,7 +22,6 @@ from server.base.models import HardwareClassRow, User, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
-from server.people.last_use import NotedTimes
 
 PAUSED = "paused"
 
@@ -44,124 +43,47 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     its hardware class.
     """
     require_a_system(hello.system)
-    now = utc_now()
-    seen = {
-        "hardware_class": hello.system.hardware_class,
-        "state": hello.state,
-        "system": asdict(hello.system),
-        "last_seen_at": now,
-        "box": asdict(hello.box),
-    }
-    name = hello.system.worker
+    system, name = asdict(hello.system), hello.system.worker
     hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)
     if hardware_class is not None:
-        refuse_misfit(hardware_class, asdict(hello.system))
-    require_own_name(session, name, caller)
-    _require_room(session, name, caller)
-    _require_like_no_other(session, name, caller)
-    first: dict[str, Any] = {
+        refuse_misfit(hardware_class, system)
+    is_new = not require_own_name(session, name, caller)
+    seen = {
         "user_id": caller.user_id,
-        "witness_for": caller.submission_id,
-        "first_seen_at": now,
+        "hardware_class": hello.system.hardware_class,
+        "state": hello.state,
+        "system": system,
+        "last_seen_at": utc_now(),
+        "box": asdict(hello.box),
     }
-    if caller.submission_id is None:
-        first |= _confirmation_beside(session, hello.system, caller)
-    insert_missing(session, WorkerRow, name=name, **first, **seen)
-    require_own_name(session, name, caller)
-    _forget_confirmation(session, hello.system)
-    session.execute(
-        update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
-    )
-    if hello.state == "idle":
+    if is_new:
+        _reserve(session, hello, seen, caller)
+    worker = find_worker(session, name)
+    if hello.state == "idle" and (is_new or worker.state != "idle"):
         wake_after_commit(session, DispatchWakeup)
-    no_roof = hardware_class is not None and hardware_class.roof is None
-    worker = session.get_one(WorkerRow, name)
+    if worker.hardware_class != hello.system.hardware_class:
+        worker.confirmed_at = worker.confirmed_by = None
+    for column, value in seen.items():
+        setattr(worker, column, value)
     confirmed = worker.confirmed_at is not None
+    no_roof = hardware_class is not None and hardware_class.roof is None
     return replace(
-        order_for(session, name),
+        order_for(worker),
         roof_wanted=no_roof and confirmed,
         unconfirmed=not confirmed and worker.witness_for is None,
     )
 
 
-_WORKERS, _CLASSES = (cast(Table, each.__table__) for each in (WorkerRow, HardwareClassRow))
-# Built once: a statement that is put together for each hello costs more than its execution.
-_SEEN = (
-    select(
-        *(_WORKERS.c.user_id, _WORKERS.c.witness_for, _WORKERS.c.state, _WORKERS.c.system),
-        *(_WORKERS.c.box, _WORKERS.c.confirmed_at),
-        (_CLASSES.c.name.is_not(None) & _CLASSES.c.roof.is_(None)).label("lacks_roof"),
-    )
-    .outerjoin_from(_WORKERS, _CLASSES, _CLASSES.c.name == _WORKERS.c.hardware_class)
-    .where(_WORKERS.c.name == bindparam("worker"), _WORKERS.c.held.is_(None))
-)
-
-
-@dataclass(frozen=True)
-class Greeting:
-    """The caller of a hello, and how the worker that it names is stored, unless it is held."""
-
-    caller: Caller
-    seen: Row[Any] | None
-
-
-def read_seen(connection: Connection, name: str) -> Row[Any] | None:
-    """Read a worker as its last hello left it; None for an unknown or a held one."""
-    return connection.execute(_SEEN, {"worker": name}).one_or_none()
-
-
-class WorkerTimes(NotedTimes[str]):
-    """A time of each worker in this process, all of which are written in one statement."""
-
-    gathered_seconds = 1.0
-    column: ClassVar[str]
-
-    def note(self, key: str) -> None:
-        """Note that it is now; without the thread, as in a test, it is written at once."""
-        super().note(key)
-        if not self.thread.is_running:
-            self.write()
-
-    def store(self, session: Session, times: Mapping[str, datetime]) -> None:
-        """Write these times, each unless another process has a later one."""
-        known = _WORKERS.c[self.column]
-        moment = bindparam("moment", type_=known.type)
-        is_earlier = or_(known.is_(None), known < moment)
-        session.connection().execute(
-            update(_WORKERS)
-            .where(_WORKERS.c.name == bindparam("worker"), is_earlier)
-            .values({known: moment}),
-            [{"worker": name, "moment": noted} for name, noted in sorted(times.items())],
-        )
-
-
-class LastSeen(WorkerTimes):
-    """When each worker was last heard."""
-
-    what = "last-seen"
-    column = "last_seen_at"
-
-
-class LastAsked(WorkerTimes):
-    """When each worker last asked for work."""
-
-    what = "last-asked"
-    column = "pulled_at"
-
-
-def answer_unchanged(hello: WorkerHello, greeting: Greeting) -> HelloAnswer | None:
-    """The answer to a hello that says what the last one said; None for every other hello."""
-    caller, seen = greeting.caller, greeting.seen
-    if seen is None or (seen.user_id, seen.witness_for) != (caller.user_id, caller.submission_id):
-        return None
-    said = (hello.state, asdict(hello.system), asdict(hello.box))
-    if said != (seen.state, seen.system, seen.box):
-        return None
-    confirmed = seen.confirmed_at is not None
-    return HelloAnswer(
-        roof_wanted=bool(seen.lacks_roof) and confirmed,
-        unconfirmed=not confirmed and seen.witness_for is None,
-    )
+def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller: Caller) -> None:
+    """Store a new worker under a name that no other one has by now, or looks like."""
+    name = hello.system.worker
+    _require_room(session, caller)
+    _require_like_no_other(session, name, caller)
+    first = {"witness_for": caller.submission_id, "first_seen_at": utc_now()}
+    if caller.submission_id is None:
+        first |= _confirmation_beside(session, hello.system, caller)
+    insert_missing(session, WorkerRow, name=name, **first, **seen)
+    require_own_name(session, name, caller)
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:
@@ -191,20 +113,7 @@ def _machine(system: Mapping[str, Any]) -> dict[str, Any]:
     return {**system, "worker": "", "threads": 0, "software": {}, "nodes": nodes}
 
 
-def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
-    """Reset a worker's confirmation if its hardware class has changed."""
-    session.execute(
-        update(WorkerRow)
-        .where(
-            WorkerRow.name == system.worker,
-            WorkerRow.hardware_class != system.hardware_class,
-            WorkerRow.confirmed_at.is_not(None),
-        )
-        .values(confirmed_at=None, confirmed_by=None)
-    )
-
-
-def require_own_name(session: Session | Connection, name: str, caller: Caller) -> bool:
+def require_own_name(session: Session, name: str, caller: Caller) -> bool:
     """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
 
     Returns whether a worker has the name: a free one may be used by any user. Raises ContentError
@@ -232,10 +141,8 @@ def _purpose(submission_id: str | None) -> str:
     return "any work" if submission_id is None else f"submission {submission_id} alone"
 
 
-def _require_room(session: Session, name: str, caller: Caller) -> None:
+def _require_room(session: Session, caller: Caller) -> None:
     """Raise ConflictError if a user has too many names; each is a queue and a row."""
-    if session.get(WorkerRow, name) is not None:
-        return
     since = utc_now() - FORGOTTEN_AFTER
     own = select(func.count()).where(
         WorkerRow.user_id == caller.user_id, WorkerRow.last_seen_at > since
@@ -250,8 +157,6 @@ def _require_room(session: Session, name: str, caller: Caller) -> None:
 
 def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
     """Raise ContentError for the form of a new name, NotAllowedError if it resembles another's."""
-    if session.get(WorkerRow, name) is not None:
-        return
     fault = fault_in(name) or (
         "has a slash or only dots, which no address can hold" if _breaks_paths(name) else None
     )
@@ -315,7 +220,7 @@ def is_organisers(row: Any) -> bool:
 
 
 def lock_workers(session: Session, names: Collection[str]) -> None:
-    """Lock workers until this transaction ends, in the order in which WorkerTimes writes them."""
+    """Lock workers until this transaction ends, in the order of their names."""
     for name in sorted(names):
         session.get(WorkerRow, name, with_for_update=True)
 
@@ -328,14 +233,10 @@ def find_worker(session: Session, name: str) -> WorkerRow:
     return worker
 
 
-def order_for(session: Session, name: str) -> HelloAnswer:
+def order_for(worker: WorkerRow) -> HelloAnswer:
     """Order of an organiser for a worker: to pause, or to work."""
-    row = session.execute(
-        select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
-            WorkerRow.name == name
-        )
-    ).first()
-    if row is None or row.held is None:
+    if worker.held is None:
         return HelloAnswer()
-    why = f"{row.held} by {row.held_by}: {row.held_because}"
-    return HelloAnswer(order="pause", why=why)
+    return HelloAnswer(
+        order="pause", why=f"{worker.held} by {worker.held_by}: {worker.held_because}"
+    )

@@ -11,12 +11,8 @@ from sqlalchemy import select
 from server.base.database import utc_now
 from server.base.models import Token, User
 from server.pages import console_account
-from server.people.last_use import LastUses
 from tests.server.test_console import Console, error_of, unnamed
 from tests.server.test_submission_pages import judged
-from tests.support.processes import wait_for
-from tests.support.services import services_of
-from tests.support.statements import statements_of
 
 TOKENS = "/api/v1/tokens"
 
@@ -420,78 +416,39 @@ def test_ones_own_submission_that_was_measured_is_shown_as_measured(judged, alic
 ME = "/api/v1/me"
 
 
-@pytest.fixture
-def last_uses(client):
-    """Those of `client`, which has no thread to write them."""
-    return services_of(client).of(LastUses)
-
-
 def last_used(client, person):
     return client.get(f"{ME}/tokens", headers=person.headers).json()["tokens"][0]["last_used_at"]
 
 
-def test_a_use_is_written_once_a_minute_and_never_by_a_request(client, alice, last_uses, database):
-    with statements_of(database, lambda text: "UPDATE" in text) as written:
-        for _ in range(3):
-            assert client.get(ME, headers=alice.headers).status_code == 200
-        assert (written, last_used(client, alice)) == ([], None)
-
-        assert (last_uses.write(), last_uses.write()) == (1, 0)
-        first = last_used(client, alice)
-        assert first is not None
-        assert client.get(ME, headers=alice.headers).status_code == 200
-        assert last_uses.write() == 0
-        assert len(written) == 1
-
-
-def test_of_two_processes_the_later_use_within_a_minute_writes_nothing(
-    client, alice, last_uses, database
-):
-    client.get(ME, headers=alice.headers)
-    last_uses.write()
+def test_a_use_is_recorded_once_a_minute(client, alice, database):
     first = last_used(client, alice)
-    other = LastUses(database)
-    with database.read() as session:
-        token_id = session.query(Token.id).scalar()
-    other.note(token_id)
-    other.write()
+    assert first is not None
     assert last_used(client, alice) == first
 
     with database.write() as session:
-        session.get_one(Token, token_id).last_used_at = utc_now() - timedelta(minutes=2)
-    another = LastUses(database)
-    another.note(token_id)
-    another.write()
-    assert last_used(client, alice) >= first
+        session.query(Token).update({"last_used_at": utc_now() - timedelta(minutes=2)})
+    assert last_used(client, alice) > first
 
 
-def test_a_request_is_answered_when_its_use_cannot_be_written(
-    client, alice, last_uses, database, caplog
-):
-    client.get(ME, headers=alice.headers)
+def test_a_session_uses_its_token(client, database, alice):
+    Console(client, alice)
+    client.get("/account")
+    with database.write() as session:
+        used = session.query(Token.last_used_at).join(User).filter(User.name == "alice").scalar()
+    assert used is not None
+
+
+def test_a_request_is_answered_when_its_use_cannot_be_written(client, alice, database, caplog):
     with database.write() as session:
         session.connection().exec_driver_sql(
             "CREATE TRIGGER no BEFORE UPDATE ON tokens BEGIN SELECT RAISE(ABORT, 'no room'); END"
         )
-    assert last_uses.write() == 0
+    assert last_used(client, alice) is None
     assert "no room" in caplog.text
-    assert client.get(ME, headers=alice.headers).status_code == 200
 
 
-def test_the_thread_writes_what_was_noted_also_at_its_end(
-    client, alice, bob, last_uses, monkeypatch
-):
-    monkeypatch.setattr(LastUses, "gathered_seconds", 0.01)
-    last_uses.thread.start()
-    client.get(ME, headers=alice.headers)
-    wait_for(lambda: last_used(client, alice) is not None, seconds=10.0, what="a last use")
-    monkeypatch.setattr(LastUses, "gathered_seconds", 60.0)
-    client.get(ME, headers=bob.headers)
-    last_uses.thread.stop()
-    assert last_used(client, bob) is not None
-
-
-def test_boards_note_no_use(client, alice, last_uses):
+def test_boards_note_no_use(client, alice, database):
     for address in ("/api/v1/leaderboards/digits", "/benchmarks/digits"):
         assert client.get(address, headers=alice.headers).status_code == 200
-    assert last_uses.write() == 0
+    with database.read() as session:
+        assert session.query(Token).filter(Token.last_used_at.is_not(None)).count() == 0
