@@ -74,8 +74,8 @@ def require_no_other(connection: Connection, name: str) -> str | None:
             )
     elif found != wanted:
         raise RuntimeError(
-            f"The database {name} was not changed: its schema is {found}, this Finishline needs "
-            f"{wanted}. {_hint(connection, found)}"
+            f"The database {name} was not changed: another commit made its schema {found}, this "
+            f"one needs {wanted}. {_hint(connection, found)}"
         )
     return found
 
@@ -89,15 +89,10 @@ def _revision_in(connection: Connection) -> str | None:
 
 def _hint(connection: Connection, revision: str) -> str:
     commit = NUMBERED if len(revision) == 4 and revision.isdigit() else _commit_in(connection)
+    export = "and export there with `python -m server.admin export` or `finishline backup`."
     if commit is None:
-        return (
-            "The database does not say which commit made it. Hint: start the Finishline that it "
-            "was made with, and export there with `python -m server.admin export`."
-        )
-    return (
-        f"Hint: commit {commit} reads it. Run `git checkout {commit}`, and export there with "
-        "`python -m server.admin export`, or back up with `finishline backup`."
-    )
+        return f"It does not say which commit made it. Hint: start the one that you had, {export}"
+    return f"Hint: run `git checkout {commit[:HEX_DIGITS]}`, {export}"
 
 
 def _commit_in(connection: Connection) -> str | None:

@@ -83,6 +83,26 @@ def test_other_schema_is_left_unchanged(url, statements, told):
         assert told in said.err
 
 
+def test_commit_of_a_schema_is_kept(url):
+    environment = {"FINISHLINE_DATABASE_URL": url, "FINISHLINE_CODE_COMMIT": "5f3c9d1"}
+    assert run_admin(environment, "migrate").code == 0
+    fill(url, "UPDATE alembic_version SET version_num = '0123456789ab'")
+
+    assert "`git checkout 5f3c9d1`" in run_admin(environment, "migrate").err
+
+
+def test_up_leaves_another_schema_unchanged(tmp_path):
+    url = f"sqlite:///{tmp_path / 'finishline.db'}"
+    fill(url, VERSIONS, at_revision("0061"))
+    before = (tmp_path / "finishline.db").read_bytes()
+    command = (sys.executable, "-m", "finishline.cli.main", "up", "--var", tmp_path, "--port", "1")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 4, done.stderr
+    assert "`git checkout 0a22c18d`" in done.stderr
+    assert (tmp_path / "finishline.db").read_bytes() == before
+
+
 def test_server_refuses_another_schema(url, tmp_path):
     fill(url, VERSIONS, at_revision("0061"))
     before = content(url)

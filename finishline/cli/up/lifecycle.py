@@ -103,4 +103,4 @@ def last_line(log: Path) -> str:
     with suppress(OSError), log.open("rb") as written:
         written.seek(max(0, log.stat().st_size - TAIL_BYTES))
         lines = written.read().decode(errors="replace").splitlines()
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    return next((line.strip()[:600] for line in reversed(lines) if line.strip()), "")

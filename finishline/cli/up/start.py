@@ -236,7 +236,7 @@ def _migrate(plan: Plan, supervisor: Supervisor) -> None:
     if code != 0:
         raise CliError(
             f"The database {plan.paths.database} could not be migrated: "
-            f"{last_line(log) or f'exit code {code}'}; see {log}.",
+            f"{last_line(log) or f'exit code {code}.'} See {log}.",
             exit_code=ExitCode.SERVER,
         )
     supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")

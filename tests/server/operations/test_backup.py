@@ -193,15 +193,27 @@ def sign_again(backup):
     write_manifest(backup, read_plain(Manifest, document, path=""), signer)
 
 
-def refuse_restore(fresh, root):
+def refuse_restore(fresh, root, kind=ContentError):
     """Say why a restore is refused, which has to leave the server empty."""
     with unserved(fresh) as empty:
-        with pytest.raises(ContentError) as error:
+        with pytest.raises(kind) as error:
             restore(empty, root)
         assert place_of(empty.database).filled() is None
     assert not fresh.signing_key_path.exists()
     assert list_stored_files(fresh) == []
     return str(error.value)
+
+
+@on_sqlite
+def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
+    path, manifest = back_up(services_of(served), tmp_path / "backups", Choice())
+    changed = (path / "manifest.json").read_text().replace(manifest.schema_revision, "0061")
+    (path / "manifest.json").write_text(changed)
+    sign_again(path)
+
+    told = refuse_restore(fresh, tmp_path / "backups", ConflictError)
+    assert "schema 0061" in told
+    assert str(manifest.code.commit) in told
 
 
 @on_sqlite
