@@ -1,15 +1,21 @@
 """The description of the API at /openapi.json."""
 
+import difflib
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
 from server.base.places import SOURCE
+from tests.server.access_table import API
 from tests.support.copies import serving
 from tests.support.services import services_of
 
+RENEW = "FINISHLINE_RENEW=1 python -m pytest tests/server/test_openapi.py"
+STORED = Path(__file__).parents[1] / "data" / "openapi.json"
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -102,89 +108,50 @@ def test_the_example_of_a_submission_is_one(schema, digits_submission, submit):
     assert submit(digits_submission).status_code == 201
 
 
-def test_what_takes_a_token_says_so(schema):
+def test_operations_with_a_token_say_so(schema):
     protected = {name for name, operation in operations(schema).items() if "security" in operation}
 
-    assert protected == {
-        "GET /api/v1/leaderboards/{benchmark_id}/preview",
-        "GET /api/v1/invitations",
-        "POST /api/v1/invitations",
-        "DELETE /api/v1/invitations/{invitation_id}",
-        "GET /api/v1/me",
-        "PATCH /api/v1/me",
-        "GET /api/v1/me/tokens",
-        "POST /api/v1/me/tokens",
-        "POST /api/v1/me/tokens/{token_id}/rotate",
-        "DELETE /api/v1/me/tokens/{token_id}",
-        "GET /api/v1/users",
-        "POST /api/v1/users",
-        "GET /api/v1/users/{name}",
-        "PATCH /api/v1/users/{name}",
-        "POST /api/v1/users/{name}/erasure",
-        "PUT /api/v1/users/{name}/known",
-        "GET /api/v1/organisations",
-        "POST /api/v1/organisations",
-        "POST /api/v1/tokens/{token_id}/rotate",
-        "POST /api/v1/tokens",
-        "GET /api/v1/tokens",
-        "DELETE /api/v1/tokens/{token_id}",
-        "POST /api/v1/submissions",
-        "POST /api/v1/tickets",
-        "GET /api/v1/tickets",
-        "GET /api/v1/tickets/{ticket_id}",
-        "POST /api/v1/submissions/{submission_id}/withdrawal",
-        "POST /api/v1/submissions/{submission_id}/reinstatement",
-        "POST /api/v1/submissions/{submission_id}/waivers",
-        "POST /api/v1/submissions/{submission_id}/waivers/{rule}/revocation",
-        "POST /api/v1/benchmarks",
-        "POST /api/v1/benchmarks/{benchmark_id}/phases",
-        "POST /api/v1/submissions/{submission_id}/verifications",
-        "POST /api/v1/submissions/{submission_id}/witness-token",
-        "POST /api/v1/verifications/{verification_id}/cancel",
-        "POST /api/v1/calibrations",
-        "POST /api/v1/calibrations/{calibration_id}/continue",
-        "POST /api/v1/calibrations/{calibration_id}/cancel",
-        "POST /api/v1/calibrations/{calibration_id}/adopt",
-        "GET /api/v1/me/quota",
-        "GET /api/v1/quotas",
-        "GET /api/v1/quotas/{kind}/{subject}",
-        "PUT /api/v1/quotas/{kind}/{subject}",
-        "POST /api/v1/verifications/{verification_id}/decide",
-        "POST /api/v1/verifications/batch",
-        "GET /api/v1/audit",
-        "GET /api/v1/audit/check",
-        "POST /api/v1/duels",
-        "GET /api/v1/submissions/{submission_id}/challenge",
-        "POST /api/v1/submissions/{submission_id}/challenge",
-        "POST /api/v1/pools/{pool_id}/close",
-        "POST /api/v1/pools/{pool_id}/fresh-runs",
-        "POST /api/v1/workers/hello",
-        "POST /api/v1/workers/probes",
-        "POST /api/v1/workers/{name}/next",
-        "POST /api/v1/workers/{name}/baseline",
-        "POST /api/v1/workers/{name}/pause",
-        "POST /api/v1/workers/{name}/resume",
-        "POST /api/v1/workers/{name}/confirm",
-        "POST /api/v1/queue/pause",
-        "POST /api/v1/queue/resume",
-        "POST /api/v1/attempts/{attempt_id}/claim",
-        "POST /api/v1/trainings",
-        "GET /api/v1/attempts/{attempt_id}/training",
-        "GET /api/v1/attempts/{attempt_id}/task/{name}",
-        "POST /api/v1/attempts/{attempt_id}/evaluations",
-        "POST /api/v1/attempts/{attempt_id}/report",
-        "POST /api/v1/prices",
-        "POST /api/v1/prices/import",
-        "GET /api/v1/webhooks",
-        "POST /api/v1/webhooks",
-        "GET /api/v1/webhooks/{webhook_id}",
-        "DELETE /api/v1/webhooks/{webhook_id}",
-        "POST /api/v1/webhooks/{webhook_id}/secret",
-        "POST /api/v1/webhooks/{webhook_id}/enable",
-        "POST /api/v1/webhooks/{webhook_id}/test",
-        "GET /api/v1/webhooks/{webhook_id}/deliveries",
-        "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend",
+    assert protected == {name for name, policy in API.items() if policy.startswith("1")}
+
+
+WORDS = {"description", "summary", "title", "examples"}
+
+
+def without_words(value, *, named=False):
+    """The document without its words, and without the refusal that every operation has."""
+    if isinstance(value, list):
+        return [without_words(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: item for name, item in value.items() if named or name not in WORDS | {"4XX"}}
+    return {
+        name: without_words(item, named=name == "properties" and not named)
+        for name, item in kept.items()
     }
+
+
+def written(value, indent=0):
+    """JSON with sorted names. A part that fits into a line takes one."""
+    line = json.dumps(value, sort_keys=True)
+    if indent + len(line) <= 100 or not isinstance(value, dict | list):
+        return line
+    inside = "\n" + " " * (indent + 1)
+    if isinstance(value, list):
+        parts = [written(item, indent + 1) for item in value]
+        return f"[{inside}{f',{inside}'.join(parts)}\n{' ' * indent}]"
+    parts = [f'"{name}": {written(item, indent + 1)}' for name, item in sorted(value.items())]
+    return f"{{{inside}{f',{inside}'.join(parts)}\n{' ' * indent}}}"
+
+
+def test_document_is_the_stored_one(schema):
+    found = written(without_words(schema)) + "\n"
+    if os.environ.get("FINISHLINE_RENEW"):
+        STORED.write_text(found)
+    lines = difflib.unified_diff(
+        STORED.read_text().splitlines(), found.splitlines(), "stored", "now", lineterm="", n=4
+    )
+    different = list(lines)
+    assert not different, "\n".join([*different, f"If you mean this change: {RENEW}"])
 
 
 def test_every_address_that_the_documents_name_is_one(schema):
