@@ -41,6 +41,13 @@ def kind_word(verification: Mapping[str, Any]) -> str:
     return PURPOSES[kind].words.name or kind
 
 
+def may_cancel(verification: Mapping[str, Any]) -> bool:
+    """Whether an organiser may cancel it: running evidence ends by itself."""
+    return verification["state"] == "queued" or (
+        PURPOSES[verification["kind"]].checks_claims is None
+    )
+
+
 def state_sentence(verification: Mapping[str, Any]) -> str:
     """State of a verification in one sentence."""
     state, outcome = verification["state"], verification["outcome"]
@@ -54,9 +61,6 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         where = f" on {worker}" if worker else ""
-        if verification["cancelled_at"]:
-            doing = words.doing.lower()
-            return f"Cancelled: {doing} {runs}{where} first; they count, without a verdict."
         return f"{words.doing} {runs}{where}.{_why_again(verification)}"
     if state == "cancelled":
         kind = kind_word(verification)

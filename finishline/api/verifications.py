@@ -192,10 +192,9 @@ class VerificationView(Schema):
     seeds are. The first `own_runs` of the seeds are the claim's own; `control_runs` and
     `repeat_runs` measure no time, and count from 0 as the index of a run. `duel` is None for every
     other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
-    workers that agree, 0 before a report. A replay cancelled while it runs, at `cancelled_at`,
-    finishes its runs first. An "ablation" has the `factors` of a package, switched off alone and
-    all together. A "speed_up" trains a package in turn with the benchmark's reference; its
-    `speed_up` is None if a run missed the target.
+    workers that agree, 0 before a report. An "ablation" has the `factors` of a package, switched
+    off alone and all together. A "speed_up" trains a package in turn with the benchmark's
+    reference; its `speed_up` is None if a run missed the target.
     """
 
     id: str
@@ -231,7 +230,6 @@ class VerificationView(Schema):
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
-    cancelled_at: datetime | None
     decision: DecisionView | None
     published: bool
 

@@ -527,7 +527,6 @@ table(
     Column("report", sa.JSON()),
     Column("created_at", sa.DateTime(timezone=True), nullable=False, index=True),
     Column("ended_at", sa.DateTime(timezone=True)),
-    Column("cancelled_at", sa.DateTime(timezone=True)),
     Column("pool_id", ForeignKey("pools.id"), index=True),
     Column("own_runs", sa.Integer(), nullable=False, server_default="0"),
     Column("fresh", sa.Boolean(), nullable=False, server_default=sa.false()),

@@ -35,7 +35,6 @@ from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import claimed_curves, is_of_latest_report
 from server.verifications.service import (
-    cancel_verification,
     end_with_verdict,
     request_verification,
     set_status,
@@ -269,10 +268,7 @@ def _refuse_first(
             )
         )
         checked.report = None
-        if checked.cancelled_at is not None:
-            cancel_verification(session, checked)
-        else:
-            queue_attempt(session, checked, number=last.number + 1)
+        queue_attempt(session, checked, number=last.number + 1)
 
 
 def _open_again(session: Session, worker: str, why: str) -> list[str]:

@@ -30,7 +30,7 @@ from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
 from server.verifications.record_candidates import follow_measurement
-from server.verifications.service import cancel_verification, end_with_verdict
+from server.verifications.service import end_with_verdict
 from server.verifications.speed_ups import follow_with_speed_up, show_speed_up
 from server.verifications.workers import is_organisers_worker
 
@@ -92,14 +92,9 @@ def conclude_replay(
 ) -> None:
     """Judge a claim by its replay; the submission's status follows the verdict.
 
-    With a reason to leave it open the verdict is inconclusive, whatever the replay shows.
-    A cancelled replay gets no verdict; its sealed runs count.
-    """
+    With a reason to leave it open the verdict is inconclusive, whatever the replay shows."""
     submission = verification.submission
     believed = None if why is not None else report  # Else one worker's word is in everybody's pool.
-    if verification.cancelled_at is not None:
-        cancel_verification(session, verification, believed)
-        return
     verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")

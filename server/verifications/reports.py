@@ -43,7 +43,6 @@ from server.verifications.report_checks import (
     why_refused,
 )
 from server.verifications.service import (
-    cancel_verification,
     end_with_verdict,
     end_without_verdict,
     follow_check,
@@ -175,13 +174,9 @@ def _failed(attempt: Attempt) -> int:
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
     """Queue the next attempt after an infrastructure failure, or end the verification.
 
-    A cancelled verification gets no further attempt. `failure` is as the attempt shows it
-    (`as_followed`).
+    `failure` is as the attempt shows it (`as_followed`).
     """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
-    if verification.cancelled_at is not None:
-        cancel_verification(session, verification)
-        return
     if failure.kind == "infrastructure" and not is_spent:
         if verification.submission is not None:  # Before the row of an attempt, which names a user.
             lock_boards(session, [verification.submission.benchmark_id])

@@ -36,11 +36,7 @@ from server.people.token_issue import require_maker
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.service import (
-    cancel_verification,
-    mark_cancelled,
-    request_verification,
-)
+from server.verifications.service import cancel_verification, request_verification
 
 
 def ask_for_verification(
@@ -91,25 +87,23 @@ def _wishes(wanted: VerificationCreate) -> dict[str, int]:
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
     """Cancel a verification; it gets no verdict. Written to the audit log.
 
-    A running replay is finished first, so that nobody can cut its sealed runs short.
-    Raises NotFoundError, ConflictError if it has ended or is cancelled already.
+    One that gathers evidence is cancelled only while it is queued, so that nobody can cut its
+    sealed runs short. Raises NotFoundError, ConflictError if it has ended or can't be cancelled.
     """
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    counts = purpose_of(verification).fills_pool and verification.witness_token_id is None
-    is_finished_first = counts and verification.state == "running"
-    if is_finished_first:
-        mark_cancelled(verification)
-    else:
-        cancel_verification(session, verification)
+    if verification.state == "running" and purpose_of(verification).checks_claims is not None:
+        raise ConflictError(
+            f"Verification {verification_id} is running and can't be cancelled. It ends by itself. "
+            "Withdraw the submission to hide it."
+        )
+    cancel_verification(session, verification)
     if verification.checks_id is not None:
         give_up_cross_check(session, verification)
     told = {}
-    if is_finished_first:
-        told = {"consequence": "no verdict; the runs under way are finished and count"}
-    elif submission is not None and stood is not None:
+    if submission is not None and stood is not None:
         told = {"consequence": f"no verdict; the row {consequence(stood, standing(submission))}"}
     record(
         session,

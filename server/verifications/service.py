@@ -175,25 +175,8 @@ def mark_verifying(session: Session, verification: Verification) -> None:
         set_status(session, submission, "verifying")
 
 
-def mark_cancelled(verification: Verification) -> None:
-    """Let a running replay end without a verdict once its runs are finished.
-
-    Raises ConflictError if it is marked already.
-    """
-    if verification.cancelled_at is not None:
-        raise ConflictError(
-            f"Verification {verification.id} is cancelled already; its runs are finished first."
-        )
-    verification.cancelled_at = utc_now()
-
-
-def cancel_verification(
-    session: Session, verification: Verification, report: ReplayReport | None = None
-) -> None:
-    """End a verification without a verdict. The answer to its worker's next post says so.
-
-    The finished sealed runs of a replay count, those of its `report` included.
-    """
+def cancel_verification(session: Session, verification: Verification) -> None:
+    """End a verification without a verdict. The answer to its worker's next post says so."""
     if verification.state not in OPEN:
         raise ConflictError(
             f"Verification {verification.id} has ended ({verification.state}) and cannot be "
@@ -206,9 +189,8 @@ def cancel_verification(
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
-    verification.cancelled_at = verification.cancelled_at or now
     emit(session, VerificationChanged(verification, "cancelled"))
-    settle_without_verdict(session, verification, report)
+    settle_without_verdict(session, verification)
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict | None) -> None:
@@ -240,13 +222,11 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
     settle_without_verdict(session, verification)
 
 
-def settle_without_verdict(
-    session: Session, verification: Verification, report: ReplayReport | None = None
-) -> None:
+def settle_without_verdict(session: Session, verification: Verification) -> None:
     """Restore the submission's earlier status; a calibration's state is updated."""
     settle_calibration(session, verification)
     keep_evidence(session, verification)
-    keep_sealed_runs(session, verification, report)
+    keep_sealed_runs(session, verification, None)
     submission = _checked(verification)
     if submission is not None:
         set_status(session, submission, published_status(submission))

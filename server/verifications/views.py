@@ -140,7 +140,6 @@ def view(
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
-        cancelled_at=verification.cancelled_at,
         decision=decision_view(verification),
         published=is_published(verification),
     )

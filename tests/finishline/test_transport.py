@@ -209,7 +209,7 @@ def make_verification():
         absent = (
             "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
             "seeds", "hyperparameters", "outcome", "duel", "report", "reason", "ended_at",
-            "decision", "cancelled_at",
+            "decision",
         )  # fmt: skip
         empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
         target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}

@@ -397,8 +397,8 @@ def test_a_report_that_is_none_is_422(runs, replay, client):
 def test_a_worker_learns_of_a_cancellation_with_its_next_post(
     replay, client, database, olivia, make_report
 ):
-    with database.write() as session:  # A replay is finished first.
-        session.get_one(Verification, replay.verification_id).kind = "latency"
+    with database.write() as session:  # A running replay can't be cancelled.
+        session.get_one(Verification, replay.verification_id).kind = "calibration"
     grant = replay.claim().json()
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     assert client.post(cancel, headers=olivia.headers).status_code == 200

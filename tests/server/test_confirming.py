@@ -18,6 +18,7 @@ from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker
 from tests.server.conftest import WORKER_SYSTEM, Person, Replay
 from tests.support.pages import BROWSER, words_of
+from tests.support.proofs import predicate_in
 
 pytestmark = pytest.mark.unconfirmed
 
@@ -348,7 +349,7 @@ def test_it_rejects_nobody_and_its_proof_passes(train, client, witness):
     assert any(reason["weight"] == "rejects" for reason in view["reasons"])
     assert (row(client)["status"], row(client)["check"]) == ("claimed", "none")
     path = f"/api/v1/verifications/{witness['verification_id']}/proof"
-    document = client.get(path, params={"format": "json"}).json()
+    document = predicate_in(client.get(path, params={"format": "dsse"}))
     results = {check.name: check.result for check in check_proof(document, None)}
     assert results["verdict"] == "pass"
 

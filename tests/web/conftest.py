@@ -531,7 +531,6 @@ def make_verification(**changes):
         "utilisation": [],
         "created_at": "2026-11-20T10:00:01Z",
         "ended_at": "2026-11-20T10:00:21Z",
-        "cancelled_at": None,
         "decision": None,
         "published": True,
     }

@@ -460,10 +460,6 @@ def test_a_loss_is_reached_from_above(make):
         ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which is not charged"),
         ({"state": "queued", "outcome": None, "kind": "latency"}, "to train and time the model"),
         ({"state": "cancelled", "outcome": None}, "cancelled"),
-        (
-            {"state": "running", "outcome": None, "cancelled_at": "2026-11-23T12:00:00Z"},
-            "Cancelled: replaying 3 runs on worker-b first; they count, without a verdict.",
-        ),
         ({"state": "failed", "outcome": None}, "No attempt could finish"),
         ({"outcome": "verified"}, "supports the claim"),
         ({"outcome": "rejected"}, "contradicts the claim"),

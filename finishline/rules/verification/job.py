@@ -132,14 +132,14 @@ class Purpose:
     `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the
     seal. Evidence is judged by the adopted calibration, stays in its band and is trained again on
     other owners' workers. The sealed runs of one that `fills_pool` measure the time of a
-    configuration: a cancelled one finishes its runs first. One `by_other_owners` goes only to
-    workers of owners who have not trained its claim, one with `organisers_first` to an organisers'
-    worker if there is any. If `organisers_decide`, the word of other workers leaves the verdict
-    open. One that `stops_when_withdrawn` is cancelled while it runs, if one of its claims is
-    withdrawn. The end of one that `may_set_record` can change the holder of a record. One that
-    `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
-    together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
-    `in_box` trains packages: its runs count evaluations in the place of epochs. It and one that
+    configuration. One `by_other_owners` goes only to workers of owners who have not trained its
+    claim, one with `organisers_first` to an organisers' worker if there is any. If
+    `organisers_decide`, the word of other workers leaves the verdict open. One that
+    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. The end of
+    one that `may_set_record` can change the holder of a record. One that `may_be_repeated` is asked
+    for by its submitter as often as the quota lasts: all its runs count together. One
+    `asked_by_owners` is theirs to request on quota, although it checks no claim. One `in_box`
+    trains packages: its runs count evaluations in the place of epochs. It and one that
     `charges_processors` take from a quota on a worker without accelerators too. One
     `beside_reference` trains the benchmark's reference package too, on the worker that measured the
     entry: it is for nobody's quota, and starts when nothing else waits.

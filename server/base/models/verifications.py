@@ -25,7 +25,6 @@ class Verification(Base):
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
     to `pool_id`. A `fresh` one confirms a result among the first of its division. One with a
     `witness_token_id` is trained on the submitter's own machine, with that token.
-    A replay that runs when it is cancelled, at `cancelled_at`, is finished for its pool first.
 
     A submission is read with all its verifications, so their long columns, and their attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
@@ -55,7 +54,6 @@ class Verification(Base):
     report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    cancelled_at: Mapped[datetime | None]
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
     own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
     fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
