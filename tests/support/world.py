@@ -4,8 +4,10 @@ A test that builds its data here names no module of the server. When the API mov
 with it. The worker trains nothing and reports made-up evaluations.
 """
 
+import copy
 import json
 import time
+from dataclasses import dataclass, field
 
 API = "/api/v1"
 CURVE = (14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1)
@@ -88,6 +90,20 @@ def run_log(seed, *, curve=CURVE, pace=0.02, division="closed", batch_size=64):
     return "\n".join(lines) + "\n"
 
 
+@dataclass
+class Parts:
+    """Claim, logs and form fields of a submission."""
+
+    claim: dict
+    logs: dict
+    form: dict = field(default_factory=dict)
+
+    def files(self):
+        """The files as a request has them."""
+        parts = [("submission", ("submission.json", json.dumps(self.claim)))]
+        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
+
+
 class World:
     """The people of a server by name, and what they ask of it.
 
@@ -127,24 +143,23 @@ class World:
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json() if answer.content else None
 
-    def submission_parts(self, *, logs=None, form=None, curve=CURVE, pace=0.02, **claim):
-        """Claim and logs of three runs, ready to be sent."""
-        seeds = [next(self._seeds) for _ in range(3)]
-        if logs is None:
-            made = {"curve": curve, "pace": pace, "division": claim.get("division", "closed")}
-            made["batch_size"] = claim.get("hyperparameters", CLAIM["hyperparameters"]).get(
-                "batch_size", 64
-            )
-            logs = {f"run_{k}.log": run_log(seed, **made) for k, seed in enumerate(seeds)}
-        claim = CLAIM | {"runs": list(logs)} | claim
-        parts = [("submission", ("submission.json", json.dumps(claim)))]
-        parts += [("logs", (name, content)) for name, content in logs.items()]
-        return {"files": parts, "data": form or {}}
+    def parts(self, *, curve=CURVE, pace=0.02, **claim):
+        """Three runs as a submission that can be changed before it is sent."""
+        claim = CLAIM | claim
+        made = {"curve": curve, "pace": pace, "division": claim["division"]}
+        made |= {"batch_size": claim["hyperparameters"].get("batch_size", 64)}
+        logs = {f"run_{k}.log": run_log(next(self._seeds), **made) for k in range(3)}
+        return Parts({"runs": list(logs)} | copy.deepcopy(claim), logs)
+
+    def send(self, parts, *, by="alice", **more):
+        """Send a submission; the answer."""
+        return self.request(
+            "POST", "/submissions", by=by, files=parts.files(), data=parts.form, **more
+        )
 
     def submit(self, *, by="alice", **changes):
-        """Send logs; the id of the submission."""
-        parts = self.submission_parts(**changes)
-        answer = self.request("POST", "/submissions", by=by, **parts)
+        """Send three runs that are taken; the id of the submission."""
+        answer = self.send(self.parts(**changes), by=by)
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 

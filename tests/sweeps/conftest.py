@@ -5,19 +5,9 @@ from importlib.metadata import entry_points
 from types import SimpleNamespace
 
 import pytest
-from fastapi.testclient import TestClient
 
-from server.app import create_app
-from tests.server.conftest import (  # noqa: F401  fixtures
-    database,
-    database_url,
-    every_database_is_closed,
-    make_person,
-    migrated_file,
-    servers_share_what_is_the_same,
-    settings,
-    sqlite_url,
-)
+from tests.server.conftest import servers_share_what_is_the_same  # noqa: F401  a fixture
+from tests.support.served import served
 from tests.support.world import Worker, World
 
 
@@ -39,24 +29,24 @@ def command(capsys, monkeypatch):
     return run
 
 
-@pytest.fixture
-def client(settings):
-    """The application with its threads: a worker gets its jobs over HTTP."""
-    with TestClient(create_app(settings)) as made:
-        yield made
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of the server: finishline.db and artifacts/."""
+    return tmp_path_factory.mktemp("served")
 
 
-@pytest.fixture
-def world(client, make_person):
-    """A server with people of every role."""
-    world = World(client, make_person("ada", "admin").secret)
-    for name in ("alice", "bob"):
-        world.person(name)
-    world.person("olivia", "organiser")
-    return world.person("walter", "worker")
+@pytest.fixture(scope="module")
+def world(folder):
+    """A server with people of every role, for all tests of a file."""
+    with served(folder) as (client, secret):
+        world = World(client, secret)
+        for name in ("alice", "bob"):
+            world.person(name)
+        world.person("olivia", "organiser")
+        yield world.person("walter", "worker")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def worker(world):
     """A confirmed worker of walter's."""
     return Worker(world).confirm()

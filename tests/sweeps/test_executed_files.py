@@ -53,7 +53,7 @@ class Tracer:
         return {path for path in paths if path.parts[0] in ROOMS}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tracer():
     """Traces the threads that start from now on: those of the server."""
     tracer = Tracer()
