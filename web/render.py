@@ -67,8 +67,8 @@ openid.html        address (to go on to)
 
 console/sign_in.html  provider (its name or None), registers,
                       next (where to go), out (signed out just now), error (a sentence or None)
-console/*.html        account (name, role), csrf, notices (text, once_only), typed (values of the
-                      fields), errors (a sentence by field), refusal (a sentence or None); and:
+console/*.html        account (name, role), csrf, notice (text, once_only), typed (values
+                      of the fields), errors (a sentence by field), refusal (or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
                       older (address of the next page or None), tokens, quota (quotas, benchmarks),
                       own_token, provider (or None), session_ends_at, roles, scopes,

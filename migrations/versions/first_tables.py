@@ -477,7 +477,6 @@ table(
     Column("token_id", ForeignKey("tokens.id"), nullable=False, index=True),
     Column("created_at", sa.DateTime(timezone=True), nullable=False),
     Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
-    Column("notices", sa.JSON(), nullable=False),
 )
 table(
     "identities",

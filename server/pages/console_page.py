@@ -17,7 +17,15 @@ from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
 from server.people.dependencies import Caller
-from server.people.sessions import Notice, SignedIn, csrf_token, leave_notice, take_notices
+from server.people.sessions import (
+    NOTICE,
+    Notice,
+    SignedIn,
+    clear_cookie,
+    csrf_token,
+    leave_notice,
+    read_notice,
+)
 from server.people.signed_in import (
     AccountDep,
     AdminConsoleDep,
@@ -41,11 +49,16 @@ MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short"
 
 @dataclass(frozen=True)
 class Console:
-    """A signed-in user on a page of the console, of a server at the address `site`."""
+    """A signed-in user on a page of the console."""
 
     services: Services
     signed_in: SignedIn
-    site: str
+    request: Request
+
+    @property
+    def site(self) -> str:
+        """The server's address."""
+        return site_address(self.request, self.services.settings)
 
     @property
     def caller(self) -> Caller:
@@ -72,11 +85,12 @@ class Console:
         context become plain values.
         """
         status = refusal.status if refusal is not None else 422 if errors else 200
+        notice = read_notice(self.request, self.services.settings)
         page = render(
             f"console/{template}",
             account={"name": self.caller.name, "role": self.caller.role},
             csrf=csrf_token(self.signed_in.secret),
-            notices=self._notices(),
+            notice=notice,
             site=self.site,
             typed=dict(typed or {}),
             errors=errors or {},
@@ -86,7 +100,10 @@ class Console:
                 for name, value in context.items()
             },
         )
-        return HTMLResponse(page, status_code=status)
+        response = HTMLResponse(page, status_code=status)
+        if notice is not None:
+            clear_cookie(response, self.request, self.services.settings, NOTICE)
+        return response
 
     def submit(
         self,
@@ -115,15 +132,9 @@ class Console:
 
     def go_on(self, address: str, notice: Notice) -> RedirectResponse:
         """Redirect to the page that shows a form's change, with a notice to show once."""
-        with self.services.database.write() as session:
-            leave_notice(session, self.signed_in.secret, notice)
-        return RedirectResponse(address, status_code=303)
-
-    def _notices(self) -> list[dict[str, Any]]:
-        if not self.signed_in.has_notices:
-            return []
-        with self.services.database.write() as session:
-            return [vars(notice) for notice in take_notices(session, self.signed_in.secret)]
+        response = RedirectResponse(address, status_code=303)
+        leave_notice(response, self.request, self.services.settings, notice)
+        return response
 
 
 def filled(fields: Mapping[str, str]) -> dict[str, str]:
@@ -175,19 +186,19 @@ def renamed(page: Page, **names: str) -> Page:
 
 
 def _of_anyone(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
-    return Console(services, signed_in, site_address(request, services.settings))
+    return Console(services, signed_in, request)
 
 
 def _of_organisers(services: ServicesDep, signed_in: ConsoleDep, request: Request) -> Console:
-    return Console(services, signed_in, site_address(request, services.settings))
+    return Console(services, signed_in, request)
 
 
 def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep, request: Request) -> Console:
-    return Console(services, signed_in, site_address(request, services.settings))
+    return Console(services, signed_in, request)
 
 
 def _of_owners(services: ServicesDep, signed_in: AccountDep, request: Request) -> Console:
-    return Console(services, signed_in, site_address(request, services.settings))
+    return Console(services, signed_in, request)
 
 
 AnyoneDep = Annotated[Console, Depends(_of_anyone)]

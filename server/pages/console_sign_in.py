@@ -15,6 +15,8 @@ from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.people.accounts import find_holder
 from server.people.sessions import (
+    NAME,
+    NOTICE,
     clear_cookie,
     clear_mark,
     end_session,
@@ -110,7 +112,9 @@ def sign_out(
     with services.database.write() as session:
         end_session(session, signed_in.secret)
     response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
-    clear_cookie(response, request, services.settings)
+    for name in (NAME, NOTICE):
+        clear_cookie(response, request, services.settings, name)
+    clear_mark(response, request, services.settings)
     return response
 
 

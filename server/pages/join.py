@@ -73,10 +73,10 @@ def _join(request: Request, services: Services, code: str, wanted: Joining) -> R
         made = join(session, code, wanted, source=SOURCE)
         earlier = read_cookie(request, services.settings)
         secret, name, role = start_session(session, made.secret, instead_of=earlier)
-        told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
-        leave_notice(session, secret, Notice(told, once_only=made.secret))
     response = RedirectResponse("/account", status_code=303)
     set_cookie(response, request, services.settings, secret, user_name=name, role=role)
+    told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
+    leave_notice(response, request, services.settings, Notice(told, once_only=made.secret))
     return response
 
 

@@ -114,14 +114,13 @@ def _sign_in(request: Request, services: Services, flow: Flow, code: str) -> Res
             secret = start_session_of(session, token, instead_of=earlier)
             words = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
         else:
-            secret = present.secret
             words = f"You can sign in with {settings.oidc_name} from now on."
-        if is_new or present is not None:
-            leave_notice(session, secret, Notice(words))
         name, role = token.user.name, token.role
     response = RedirectResponse("/account" if is_new else flow.following, status_code=303)
     if present is None:
         set_cookie(response, request, settings, secret, user_name=name, role=role)
+    if is_new or present is not None:
+        leave_notice(response, request, settings, Notice(words))
     return response
 
 

@@ -70,7 +70,6 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Quota.reason,
     BenchmarkPhases.reason,
     NoticeEvent.content,
-    ConsoleSession.notices,
     Invitation.name,
 )
 # Values that are no names, though somebody may be called "admin".

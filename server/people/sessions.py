@@ -1,15 +1,14 @@
 """Console sessions: cookies, origin checks, sign-in and sign-out."""
 
-import base64
 import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from cryptography.fernet import Fernet, InvalidToken
 from fastapi import Request, Response
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
@@ -25,6 +24,8 @@ NAME = "finishline_console"
 # a neighbour under the same domain can plant none.
 HOST_PREFIX = "__Host-"
 MARK = "finishline_signed_in"
+NOTICE = "finishline_notice"
+NOTICE_SECONDS = 600
 
 
 def is_secure(request: Request, settings: Settings) -> bool:
@@ -34,9 +35,9 @@ def is_secure(request: Request, settings: Settings) -> bool:
     return request.url.scheme == "https"
 
 
-def cookie_name(request: Request, settings: Settings) -> str:
-    """Name of the cookie for this request."""
-    return f"{HOST_PREFIX}{NAME}" if is_secure(request, settings) else NAME
+def cookie_name(request: Request, settings: Settings, name: str = NAME) -> str:
+    """Name of a cookie for this request."""
+    return f"{HOST_PREFIX}{name}" if is_secure(request, settings) else name
 
 
 def read_cookie(request: Request, settings: Settings) -> str | None:
@@ -56,7 +57,7 @@ def set_cookie(
     """Set the session cookie until the browser closes; the server ends the session in time.
 
     Role and name are in a cookie beside it that scripts read and that allows nothing: pages that
-    are the same for everybody show by it who is signed in.
+    are the same for everybody show by it who is signed in. A notice of an earlier session goes.
     """
     response.set_cookie(
         cookie_name(request, settings),
@@ -69,18 +70,20 @@ def set_cookie(
     secure = is_secure(request, settings)
     mark = quote(f"{role} {user_name}", safe="")
     response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
+    clear_cookie(response, request, settings, NOTICE)
 
 
-def clear_cookie(response: Response, request: Request, settings: Settings) -> None:
-    """Delete the session cookie."""
+def clear_cookie(
+    response: Response, request: Request, settings: Settings, name: str = NAME
+) -> None:
+    """Delete a cookie, by default that of the session."""
     response.delete_cookie(
-        cookie_name(request, settings),
+        cookie_name(request, settings, name),
         path="/",
         secure=is_secure(request, settings),
         httponly=True,
         samesite="strict",
     )
-    clear_mark(response, request, settings)
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
@@ -184,6 +187,31 @@ class Notice:
     once_only: str | None = field(default=None, repr=False)
 
 
+_NOTICE = TypeAdapter(Notice)
+
+
+def leave_notice(response: Response, request: Request, settings: Settings, notice: Notice) -> None:
+    """Put a notice for the next page into a cookie, which a link of another site cannot set."""
+    response.set_cookie(
+        cookie_name(request, settings, NOTICE),
+        quote(_NOTICE.dump_json(notice), safe=""),
+        max_age=NOTICE_SECONDS,
+        path="/",
+        secure=is_secure(request, settings),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def read_notice(request: Request, settings: Settings) -> Notice | None:
+    """The notice that the last form left; the page that shows it clears the cookie."""
+    sent = request.cookies.get(cookie_name(request, settings, NOTICE))
+    try:
+        return None if sent is None else _NOTICE.validate_json(unquote(sent))
+    except ValidationError:
+        return None
+
+
 @dataclass(frozen=True)
 class SignedIn:
     """Session of a browser. `secret` is the value of its cookie and is never logged or shown."""
@@ -192,7 +220,6 @@ class SignedIn:
     caller: Caller
     ends_at: datetime
     token_expires_at: datetime | None
-    has_notices: bool
 
 
 SECRET_BYTES = 32
@@ -230,9 +257,7 @@ def start_session_of(session: Session, token: Token, *, instead_of: str | None) 
     secret = secrets.token_urlsafe(SECRET_BYTES)
     token.last_used_at = now
     session.add(
-        ConsoleSession(
-            id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now, notices=[]
-        )
+        ConsoleSession(id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now)
     )
     return secret
 
@@ -259,35 +284,3 @@ def note_seen(session: Session, secret: str) -> None:
     found = session.get(ConsoleSession, hash_token(secret))
     if found is not None:
         found.last_seen_at = found.token.last_used_at = utc_now()
-
-
-def leave_notice(session: Session, secret: str, notice: Notice) -> None:
-    """Queue a notice for the next page. A token in it is encrypted in the database."""
-    found = session.get(ConsoleSession, hash_token(secret))
-    if found is not None:
-        shown = notice.once_only
-        sealed = _seal(secret).encrypt(shown.encode()).decode() if shown is not None else None
-        found.notices = [*found.notices, {"text": notice.text, "sealed": sealed}]
-
-
-def take_notices(session: Session, secret: str) -> list[Notice]:
-    """Return the queued notices and delete them."""
-    found = session.get(ConsoleSession, hash_token(secret), with_for_update={"of": ConsoleSession})
-    if found is None:
-        return []
-    notices = [Notice(item["text"], _opened(secret, item["sealed"])) for item in found.notices]
-    found.notices = []
-    return notices
-
-
-def _opened(secret: str, sealed: str | None) -> str | None:
-    try:
-        return _seal(secret).decrypt(sealed.encode()).decode() if sealed is not None else None
-    except InvalidToken:
-        return None
-
-
-def _seal(secret: str) -> Fernet:
-    """Encryption with a key from the session's secret, which the server does not store."""
-    key = hmac.new(secret.encode(), b"notice", hashlib.sha256).digest()
-    return Fernet(base64.urlsafe_b64encode(key))

@@ -55,7 +55,6 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
         caller=caller_of(holder_of(token), source=SOURCE),
         ends_at=ends_at(found),
         token_expires_at=token.expires_at,
-        has_notices=bool(found.notices),
     )
 
 

@@ -465,7 +465,9 @@ def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
         stored = session.connection().exec_driver_sql("SELECT * FROM console_sessions").all()
     page = console.get(path).text
     secret = re.findall(r"fl_[\w-]{43}", page)[0]
-    assert secret not in str(stored) + str(answer.headers) + answer.text
+    assert secret not in str(stored) + answer.text + answer.headers["location"]
+    kept = answer.headers["set-cookie"]
+    assert ("HttpOnly" in kept, "SameSite=strict" in kept) == (True, True)
     assert secret not in console.get(path).text
     token = client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
     assert (token.json()["user"], token.json()["role"]) == ("zoe", "submitter")

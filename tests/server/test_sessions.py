@@ -1,7 +1,9 @@
 """Signing in to the console: sessions, their cookie and their end, and who may send a form."""
 
+import json
 import re
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,6 +20,7 @@ from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, networ
 SIGN_IN = "/console/sign-in"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 COOKIE = "finishline_console"
+NOTICE = "finishline_notice"
 
 
 @pytest.fixture
@@ -353,3 +356,40 @@ def test_the_token_of_a_form_is_masked_anew_in_each_answer(client, olivia):
             require_csrf(secret, wrong)
     with pytest.raises(NotAllowedError):
         require_csrf(secret + "x", first)
+
+
+def notice_of(text):
+    return quote(json.dumps({"text": text, "once_only": None}), safe="")
+
+
+@pytest.mark.parametrize(
+    "sent", ["x", "%7B", "5", quote('{"text": 5}'), quote('{"text": "a", "once_only": [1]}')]
+)
+def test_a_wrong_notice_is_ignored(client, olivia, sent):
+    sign_in(client, olivia.secret)
+    client.cookies.set(NOTICE, sent)
+    page = client.get("/account")
+
+    assert (page.status_code, "notice is-done" in page.text) == (200, False)
+
+
+def test_a_notice_is_shown_once(client, olivia):
+    sign_in(client, olivia.secret)
+    client.cookies.set(NOTICE, notice_of("Made <b>it</b>."), domain="testserver.local", path="/")
+
+    assert "<p>Made &lt;b&gt;it&lt;/b&gt;.</p>" in client.get("/account").text
+    assert "notice is-done" not in client.get("/account").text
+
+
+@pytest.mark.parametrize("signs_out", [True, False])
+def test_a_notice_ends_with_its_session(client, olivia, ada, signs_out):
+    sign_in(client, olivia.secret)
+    page = client.get("/account").text
+    client.cookies.set(NOTICE, notice_of("Made it."), domain="testserver.local", path="/")
+    if signs_out:
+        fields = {"csrf": csrf_of(page)}
+        client.post("/console/sign-out", data=fields, headers=ORIGIN, follow_redirects=False)
+        assert NOTICE not in client.cookies
+    sign_in(client, ada.secret)
+
+    assert "Made it." not in client.get("/account").text

@@ -117,10 +117,7 @@ class Identity(Base):
 
 
 class ConsoleSession(Base):
-    """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
-
-    `notices` are messages on the last form's change, which the next page shows once.
-    """
+    """A browser that is signed in with a token; only the SHA-256 of its random id is kept."""
 
     __tablename__ = "console_sessions"
 
@@ -128,7 +125,6 @@ class ConsoleSession(Base):
     token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
     created_at: Mapped[datetime]
     last_seen_at: Mapped[datetime]
-    notices: Mapped[list[Any]]
 
     token: Mapped[Token] = relationship(lazy="joined")
 
