@@ -67,9 +67,6 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"This {kind} was cancelled, without a result for {words.subject}."
     if state == "failed":
         return f"No attempt could finish: no result for {words.subject}."
-    if verification["witnessed"]:
-        found = "agrees with the claim" if outcome == "verified" else "is inconclusive"
-        return f"A replay of {runs} on the submitter's own machine, witnessed, {found}."
     if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
         return "The latency was measured; the submission claims none to compare with."
     return words.ending(outcome, runs=runs)

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from finishline.rules.ranking.evidence import (
     check_of_row,
-    check_words,
     evidence_word,
     owners_words,
     separation_words,
@@ -131,9 +130,6 @@ def _found(submission: View, word: str | None, check: View | None) -> str:
     if word == "epochs_agree":
         again = " An organiser may request another one." if was_worker_unfit(check) else ""
         return f"A replay took as many epochs; {why_not_timed(check)}.{again}"
-    if word == "witnessed":
-        witness = str(check_words(submission)).capitalize()
-        return f"{witness}: our worker ran on the submitter's machine, and the time is theirs."
     if word == "undecided" and submission["status"] == "verified":
         return "Undecided: not calibrated at its batch size."
     if word in ("undecided", "contradicted"):

@@ -33,13 +33,10 @@ class EvidenceFields(Schema):
     names the other submitters of that configuration. `not_separated_from` is the number of the
     better row that these runs cannot tell from this one; a gap under `visible_gap_percent` could
     not be seen. `trained_with` is "reference" or "own", `tuning` null if it is not stated, and
-    `source` that of a published result, null if no known archive was named. `witnessed_by` is the
-    organiser who let our worker run on the submitter's machine, null unless `check` says so.
-    """
+    `source` that of a published result, null if no known archive was named."""
 
     evidence: Evidence = "claimed"
     check: Check | None = None
-    witnessed_by: str | None = None
     provisional_rank: int | None = None
     listed_rank: int | None = None
     claimed_seconds: float | None = None

@@ -137,24 +137,6 @@ class ReasonView(Schema):
     numbers: dict[str, float]
 
 
-class WitnessCreate(Schema):
-    """Reason for an organisers' witness of a run on the submitter's machine."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    reason: str | None = Field(default=None, min_length=1, max_length=2000)
-
-
-class WitnessToken(Schema):
-    """A token for a worker that serves one submission: the only time its secret is shown."""
-
-    submission_id: str
-    verification_id: str
-    token: str
-    token_id: int
-    expires_at: datetime | None
-
-
 class DecisionView(Schema):
     """Decision about a verdict: published, kept back, or pending for an organiser."""
 
@@ -183,8 +165,6 @@ class FactorView(Schema):
 class VerificationView(Schema):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
-    One that is `witnessed` is trained on the submitter's own machine and measures nothing.
-
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
@@ -202,7 +182,6 @@ class VerificationView(Schema):
     submission_id: str | None
     checks_id: str | None
     owners: int
-    witnessed: bool
     against_id: str | None
     calibration_id: str | None
     benchmark: str

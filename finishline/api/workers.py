@@ -92,8 +92,7 @@ class WorkerView(Schema):
     Its `state` is "drifted" if its canary is off its own baseline; it then gets no work, and
     `drift` says how far it is off. It is "paused" by an organiser's order, which `held_by`,
     `held_at` and `held_because` explain. It is "unconfirmed", and gets no work, until an organiser
-    confirms it. A worker on a submitter's machine serves only the submission `witness_for`, and is
-    never confirmed. `probe` has its latest roofs, `canary` its latest canary, `under_way` its
+    confirms it. `probe` has its latest roofs, `canary` its latest canary, `under_way` its
     current attempt. `box` tells whose packages it trains, in which environments; null if it never
     said.
     """
@@ -113,7 +112,6 @@ class WorkerView(Schema):
     held_by: str | None
     held_because: str | None
     confirmed_at: datetime | None
-    witness_for: str | None
     probe: ProbeView | None
     canary: ProbeView | None
     box: BoxWord | None

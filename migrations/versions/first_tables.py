@@ -305,7 +305,6 @@ table(
     Column("trained_with", sa.String(10), nullable=False, server_default="own"),
     Column("tuning", sa.JSON()),
     Column("ticket_id", sa.String(20)),
-    Column("witnessed_by", sa.String(100)),
     Column("revealed_at", sa.DateTime(timezone=True), index=True),
     Column("energy_joules", sa.Double()),
     Column("embargoed", sa.Boolean(), nullable=False, server_default=sa.false()),
@@ -353,6 +352,21 @@ table(
     Index(None, "user_id", "benchmark_id"),
 )
 table(
+    "tokens",
+    Column("id", sa.Integer(), primary_key=True),
+    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
+    Column("role", sa.String(20), nullable=False),
+    Column("token_sha256", sa.String(64), nullable=False, unique=True),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    Column("expires_at", sa.DateTime(timezone=True)),
+    Column("revoked_at", sa.DateTime(timezone=True)),
+    Column("label", sa.String(100)),
+    Column("scopes", sa.JSON(), nullable=False, server_default="[]"),
+    Column("last_used_at", sa.DateTime(timezone=True)),
+    Column("rotated_from", ForeignKey("tokens.id")),
+    Column("made_with", ForeignKey("tokens.id")),
+)
+table(
     "webhooks",
     Column("id", sa.String(20), primary_key=True),
     Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
@@ -367,6 +381,34 @@ table(
     Column("failing_since", sa.DateTime(timezone=True)),
     Column("disabled_at", sa.DateTime(timezone=True)),
     Column("disabled_because", sa.Text()),
+)
+table(
+    "workers",
+    Column("name", sa.String(200), primary_key=True),
+    Column("user_id", ForeignKey("users.id")),
+    Column("hardware_class", sa.String(200), nullable=False, index=True),
+    Column("state", sa.String(20), nullable=False),
+    Column("system", sa.JSON(), nullable=False),
+    Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
+    Column("last_seen_at", sa.DateTime(timezone=True), nullable=False, index=True),
+    Column("drift", sa.Text()),
+    Column("drifted_at", sa.DateTime(timezone=True)),
+    Column("baseline_since", sa.DateTime(timezone=True)),
+    Column("held", sa.String(20)),
+    Column("held_at", sa.DateTime(timezone=True)),
+    Column("held_by", sa.String(100)),
+    Column("held_because", sa.Text()),
+    Column("confirmed_at", sa.DateTime(timezone=True)),
+    Column("confirmed_by", ForeignKey("users.id")),
+    Column("box", sa.JSON()),
+    Column("pulled_at", sa.DateTime(timezone=True)),
+)
+table(
+    "console_sessions",
+    Column("id_sha256", sa.String(64), primary_key=True),
+    Column("token_id", ForeignKey("tokens.id"), nullable=False, index=True),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "deliveries",
@@ -384,6 +426,31 @@ table(
     UniqueConstraint("event_id", "mail_id"),
     UniqueConstraint("event_id", "webhook_id"),
     Index(None, "state", "due_at"),
+)
+table(
+    "identities",
+    Column("issuer", sa.String(255), primary_key=True),
+    Column("subject", sa.String(255), primary_key=True),
+    Column("user_id", ForeignKey("users.id"), nullable=False),
+    Column("token_id", ForeignKey("tokens.id")),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False),
+)
+table(
+    "invitations",
+    Column("id", sa.Integer(), primary_key=True),
+    Column("code_sha256", sa.String(64), nullable=False),
+    Column("role", sa.String(20), nullable=False),
+    Column("uses", sa.Integer(), nullable=False),
+    Column("uses_allowed", sa.Integer(), nullable=False),
+    Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+    Column("mail_domain", sa.String(253)),
+    Column("organisation_id", ForeignKey("organisations.id")),
+    Column("name", sa.String(100)),
+    Column("known", sa.Boolean(), nullable=False, server_default=sa.false()),
+    Column("made_by", ForeignKey("users.id"), nullable=False),
+    Column("made_with", ForeignKey("tokens.id"), nullable=False),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    Column("revoked_at", sa.DateTime(timezone=True)),
 )
 table(
     "published_results",
@@ -413,22 +480,6 @@ table(
     UniqueConstraint("submission_id", "index"),
 )
 table(
-    "tokens",
-    Column("id", sa.Integer(), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
-    Column("role", sa.String(20), nullable=False),
-    Column("token_sha256", sa.String(64), nullable=False, unique=True),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("expires_at", sa.DateTime(timezone=True)),
-    Column("revoked_at", sa.DateTime(timezone=True)),
-    Column("label", sa.String(100)),
-    Column("scopes", sa.JSON(), nullable=False, server_default="[]"),
-    Column("last_used_at", sa.DateTime(timezone=True)),
-    Column("rotated_from", ForeignKey("tokens.id")),
-    Column("made_with", ForeignKey("tokens.id")),
-    Column("submission_id", ForeignKey("submissions.id")),
-)
-table(
     "trainings",
     Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
     Column("package_sha256", sa.String(64), nullable=False),
@@ -448,60 +499,6 @@ table(
     Column("speed_up_pairs", sa.Integer()),
     Column("published_at", sa.DateTime(timezone=True)),
     UniqueConstraint("package_sha256", "hardware_class"),
-)
-table(
-    "workers",
-    Column("name", sa.String(200), primary_key=True),
-    Column("user_id", ForeignKey("users.id")),
-    Column("hardware_class", sa.String(200), nullable=False, index=True),
-    Column("state", sa.String(20), nullable=False),
-    Column("system", sa.JSON(), nullable=False),
-    Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
-    Column("last_seen_at", sa.DateTime(timezone=True), nullable=False, index=True),
-    Column("drift", sa.Text()),
-    Column("drifted_at", sa.DateTime(timezone=True)),
-    Column("baseline_since", sa.DateTime(timezone=True)),
-    Column("held", sa.String(20)),
-    Column("held_at", sa.DateTime(timezone=True)),
-    Column("held_by", sa.String(100)),
-    Column("held_because", sa.Text()),
-    Column("confirmed_at", sa.DateTime(timezone=True)),
-    Column("confirmed_by", ForeignKey("users.id")),
-    Column("witness_for", ForeignKey("submissions.id")),
-    Column("box", sa.JSON()),
-    Column("pulled_at", sa.DateTime(timezone=True)),
-)
-table(
-    "console_sessions",
-    Column("id_sha256", sa.String(64), primary_key=True),
-    Column("token_id", ForeignKey("tokens.id"), nullable=False, index=True),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
-)
-table(
-    "identities",
-    Column("issuer", sa.String(255), primary_key=True),
-    Column("subject", sa.String(255), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False),
-    Column("token_id", ForeignKey("tokens.id")),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-)
-table(
-    "invitations",
-    Column("id", sa.Integer(), primary_key=True),
-    Column("code_sha256", sa.String(64), nullable=False),
-    Column("role", sa.String(20), nullable=False),
-    Column("uses", sa.Integer(), nullable=False),
-    Column("uses_allowed", sa.Integer(), nullable=False),
-    Column("expires_at", sa.DateTime(timezone=True), nullable=False),
-    Column("mail_domain", sa.String(253)),
-    Column("organisation_id", ForeignKey("organisations.id")),
-    Column("name", sa.String(100)),
-    Column("known", sa.Boolean(), nullable=False, server_default=sa.false()),
-    Column("made_by", ForeignKey("users.id"), nullable=False),
-    Column("made_with", ForeignKey("tokens.id"), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("revoked_at", sa.DateTime(timezone=True)),
 )
 table(
     "verifications",
@@ -530,7 +527,6 @@ table(
     Column("own_runs", sa.Integer(), nullable=False, server_default="0"),
     Column("fresh", sa.Boolean(), nullable=False, server_default=sa.false()),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
-    Column("witness_token_id", ForeignKey("tokens.id")),
 )
 table(
     "worker_probes",

@@ -42,12 +42,9 @@ def report_of(verification: Verification) -> ReplayReport | None:
 def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
-    A duel and the latency of a training say nothing of it, fresh runs measure its pool alone, and
-    a witnessed run on its submitter's own machine decides nothing.
+    A duel and the latency of a training say nothing of it, and fresh runs measure its pool alone.
     """
-    if verification.fresh or verification.witness_token_id is not None:
-        return False
-    return verification.kind == kind_that_checks(submission)
+    return not verification.fresh and verification.kind == kind_that_checks(submission)
 
 
 def kind_that_checks(submission: Submission) -> str:
@@ -203,18 +200,13 @@ def lock_verification(
 
 
 def verification_under_way(
-    session: Session, submission_id: str, *, kind: str | None = None, witnessed: bool = False
+    session: Session, submission_id: str, *, kind: str | None = None
 ) -> str | None:
     """The id of a verification of a submission that has not ended, of one kind or any."""
     query = select(Verification.id).where(
         Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
-    if kind is None:
-        return session.scalar(query)
-    is_witnessed = Verification.witness_token_id.is_not(None)
-    return session.scalar(
-        query.where(Verification.kind == kind, is_witnessed if witnessed else ~is_witnessed)
-    )
+    return session.scalar(query if kind is None else query.where(Verification.kind == kind))
 
 
 def p_of_record_duel(duel: Verification) -> float | None:

@@ -66,7 +66,6 @@ FIRST_COLUMNS = (
     "benchmark_sha256",
     "evidence",
     "check",
-    "witnessed_by",
     "provisional_rank",
     "listed_rank",
     "claimed_seconds",

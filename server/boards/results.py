@@ -24,7 +24,6 @@ FIELDS = (
         "listed_rank",
         "evidence",
         "check",
-        "witnessed_by",
         "trained_with",
     ),
     *("tta_seconds", "measured_seconds", "submitted_on", "submitted_at"),

@@ -59,7 +59,7 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
             WorkerRow.last_seen_at < since,
             WorkerRow.drift.is_not(None),
             WorkerRow.held,
-            WorkerRow.confirmed_at.is_(None) & WorkerRow.witness_for.is_(None),
+            WorkerRow.confirmed_at.is_(None),
         )
     )
     paused = None if read_pause(session) is None else PAUSED

@@ -95,7 +95,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
         "revealed_at "
         "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
-        "evidence check_word witnessed_by pool_id trained_with tuning source",
+        "evidence check_word pool_id trained_with tuning source",
         joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
@@ -118,7 +118,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at pool_id own_runs "
         "fresh checks_id",
-        witness_token_id="names a token, and tokens are left out",  # noqa: S106  a reason
     ),
     "job_trainings": _included(
         "verification_id index package settings seed data_nonce stop_at measure precision"
@@ -148,7 +147,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "replay_openings": _included("verification_id run benchmark_id seed opening"),
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
-        "baseline_since confirmed_at confirmed_by witness_for box",
+        "baseline_since confirmed_at confirmed_by box",
         pulled_at=FOR_ONE_SERVER,
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,

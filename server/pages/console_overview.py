@@ -32,7 +32,6 @@ def pending_verdicts(session: Session) -> list[Row]:
             Verification.state == "done",
             Verification.kind.in_(("replay", "entry", "latency")),
             Verification.fresh.is_(False),
-            Verification.witness_token_id.is_(None),
             ~Verification.decision.has(),
         )
         .order_by(Verification.ended_at)

@@ -49,7 +49,6 @@ class Place:
     status: str
     evidence: str
     check: str | None
-    witnessed_by: str | None
     measured_seconds: float | None
     measured_low_seconds: float | None
     measured_high_seconds: float | None

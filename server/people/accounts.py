@@ -118,7 +118,7 @@ _HOLDERS = select(
     *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
     *(_TOKENS.c.scopes, _USERS.c.organisation_id),
     *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
-    *(_TOKENS.c.submission_id, _TOKENS.c.last_used_at),
+    _TOKENS.c.last_used_at,
 ).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
 _HOLDER = _HOLDERS.where(_TOKENS.c.token_sha256 == bindparam("sha256"))
 _SIGNED_IN = _HOLDERS.join(_SESSIONS, _SESSIONS.c.token_id == _TOKENS.c.id).where(
@@ -138,10 +138,7 @@ class NewToken:
 
 
 class Holder(NamedTuple):
-    """Columns of a token and its user that decide access; `role` is the token's.
-
-    `submission_id` is the one submission that a witness's token serves.
-    """
+    """Columns of a token and its user that decide access; `role` is the token's."""
 
     token_id: int
     user_id: int
@@ -153,7 +150,6 @@ class Holder(NamedTuple):
     expires_at: datetime | None
     revoked_at: datetime | None
     disabled_at: datetime | None
-    submission_id: str | None = None
     last_used_at: datetime | None = None
 
 
@@ -194,7 +190,6 @@ def add_token(
     label: str | None = None,
     rotated_from: int | None = None,
     made_with: int | None = None,
-    submission_id: str | None = None,
 ) -> NewToken:
     """Add a token to a user."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -208,7 +203,6 @@ def add_token(
         expires_at=expires_at,
         rotated_from=rotated_from,
         made_with=made_with,
-        submission_id=submission_id,
     )
     session.add(token)
     session.flush()
@@ -269,7 +263,6 @@ def holder_of(token: Token) -> Holder:
         expires_at=token.expires_at,
         revoked_at=token.revoked_at,
         disabled_at=user.disabled_at,
-        submission_id=token.submission_id,
         last_used_at=token.last_used_at,
     )
 

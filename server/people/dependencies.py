@@ -19,9 +19,9 @@ BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 @dataclass(frozen=True)
 class Caller:
-    """The authenticated user of a request: role, scopes, and source ("console", None for the API).
+    """The authenticated user of a request, with role and scopes.
 
-    A witness's token serves only the verification of `submission_id`.
+    The source is "console", None for the API.
     """
 
     user_id: int
@@ -31,7 +31,6 @@ class Caller:
     scopes: frozenset[str] = frozenset()
     source: str | None = None
     organisation_id: int | None = None
-    submission_id: str | None = None
 
     @property
     def is_admin(self) -> bool:
@@ -53,7 +52,6 @@ def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
         scopes=frozenset(holder.scopes).intersection(SCOPES_OF[holder.role]),
         source=source,
         organisation_id=holder.organisation_id,
-        submission_id=holder.submission_id,
     )
 
 

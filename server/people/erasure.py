@@ -57,7 +57,6 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Submission.withdrawn_by,
     Submission.withdrawn_because,
     Submission.waivers,
-    Submission.witnessed_by,
     WorkerRow.held_by,
     WorkerRow.held_because,
     QueueRow.paused_by,

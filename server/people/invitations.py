@@ -108,7 +108,6 @@ def _boxes_are_for_known_alone(session: Session) -> bool:
     """Whether workers train packages here, and only those of known participants."""
     statement = select(WorkerRow.box).where(
         WorkerRow.confirmed_at.is_not(None),
-        WorkerRow.witness_for.is_(None),
         WorkerRow.last_seen_at >= utc_now() - RECENTLY,
     )
     words = {(box or {}).get("entries", "off") for box in session.scalars(statement)}

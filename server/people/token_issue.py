@@ -294,10 +294,6 @@ def _take_over(
     now = utc_now()
     if old.revoked_at is not None or is_expired(old, now):
         raise ConflictError(f"Token {old.id} has ended; make a fresh one instead.")
-    if old.submission_id is not None:
-        raise ConflictError(
-            f"Token {old.id} is a witness's: make another one for submission {old.submission_id}."
-        )
     before = logged(old)
     made = add_token(
         session,

@@ -63,7 +63,6 @@ OF_SUBMISSION: tuple[Any, ...] = (
     Submission.trained_with,
     Submission.evidence,
     Submission.check_word.label("check"),
-    Submission.witnessed_by,
     Submission.status,
     SUBMITTER,
     DISPLAY_NAME,

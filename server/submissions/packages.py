@@ -252,7 +252,6 @@ def _workers(session: Session) -> Iterator[WorkerRow]:
         select(WorkerRow)
         .where(
             WorkerRow.confirmed_at.is_not(None),
-            WorkerRow.witness_for.is_(None),
             WorkerRow.last_seen_at >= utc_now() - RECENTLY,
         )
         .order_by(WorkerRow.last_seen_at.desc())

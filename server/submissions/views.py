@@ -211,7 +211,6 @@ def submission_view(
         package=_package_view(submission),
         evidence=cast(Evidence, submission.evidence),
         check=cast(Check | None, submission.check_word),
-        witnessed_by=submission.witnessed_by,
         claimed_seconds=submission.tta_seconds,
         pool_id=submission.pool_id,
         source=_source_view(submission),

@@ -21,9 +21,9 @@ from finishline.rules.verification.messages import (
 )
 from server.base.board_versions import lock_boards
 from server.base.database import to_json, utc_now
-from server.base.errors import ConflictError, ContentError, NotAllowedError
+from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
-from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.holds import refuse_held
@@ -55,7 +55,6 @@ def lease_attempt(
             f"Attempt {attempt_id} was not sent to {request.worker}: leave it. The server draws "
             "the worker, which then finds the attempt in its own queue."
         )
-    _require_purpose(attempt.verification, caller)
     refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
@@ -88,17 +87,6 @@ def lease_attempt(
     emit(session, VerificationChanged(attempt.verification, "started", attempt))
     mark_worker(session, request.worker, "busy")
     return Lease(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
-
-
-def _require_purpose(verification: Verification, caller: Caller) -> None:
-    """Raise NotAllowedError unless a witness's token claims the verification it was made for, or
-    another token claims one that is not witnessed."""
-    is_witnessed = verification.witness_token_id is not None
-    if caller.submission_id != (verification.submission_id if is_witnessed else None):
-        raise NotAllowedError(
-            "A witness's token serves the witnessed verification of its own submission, and no "
-            "other token does."
-        )
 
 
 def record_events(

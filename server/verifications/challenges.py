@@ -252,9 +252,7 @@ def _why_not_measured(session: Session, submission: Submission) -> str:
             f"Submission {submission.id} breaks a rule and does not rank, so it takes no record: "
             f"its page says which (/submissions/{submission.id})."
         )
-    under_way = verification_under_way(
-        session, submission.id, kind=kind_that_checks(submission), witnessed=False
-    )
+    under_way = verification_under_way(session, submission.id, kind=kind_that_checks(submission))
     told = f"Submission {submission.id} has no measured time that ranks yet"
     if under_way is not None:
         return (

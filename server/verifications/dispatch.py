@@ -27,7 +27,6 @@ from server.base.wakeup import DispatchWakeup
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
-    end_unwitnessed,
     end_waited,
     expire_leases,
     make_room,
@@ -122,7 +121,7 @@ class Dispatcher:
                 waits = bool(sweep(self._database)) or waits
         if waits and not self.is_clock_off and time.monotonic() - self._looked_at >= UNMADE_SECONDS:
             self._looked_at = time.monotonic()
-            for sweep in (end_unmade_cross_checks, end_unwitnessed, end_waited):
+            for sweep in (end_unmade_cross_checks, end_waited):
                 sweep(self._database)
         for sending in self._choose() if waits else ():
             # An unreachable broker makes each try wait, and leases have to be checked: attempts

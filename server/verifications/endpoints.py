@@ -16,8 +16,6 @@ from finishline.api.verifications import (
     VerificationCreate,
     VerificationList,
     VerificationView,
-    WitnessCreate,
-    WitnessToken,
 )
 from server.base.database import OUTAGES
 from server.base.models import Verification
@@ -35,7 +33,7 @@ from server.verifications.pool_requests import (
     view_pool,
 )
 from server.verifications.queue import Waits
-from server.verifications.requests import ask_as_caller, cancel, make_witness_token
+from server.verifications.requests import ask_as_caller, cancel
 from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])
@@ -67,23 +65,6 @@ def request_verification(
         verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
         return _view(services, session, verification)
-
-
-@router.post("/submissions/{submission_id}/witness-token", status_code=201)
-def create_witness_token(
-    submission_id: str,
-    services: ServicesDep,
-    caller: OrganiserDep,
-    body: WitnessCreate | None = None,
-) -> WitnessToken:
-    """Make a token for a worker on the submitter's machine: for this submission, for 24 hours.
-
-    Its replay is queued at once. If the epochs agree, the row says "claimed, witnessed by" and
-    names the organiser; the time is not measured. The token is shown only once.
-    """
-    wanted = body or WitnessCreate()
-    with services.database.write() as session:
-        return make_witness_token(session, caller, submission_id, reason=wanted.reason)
 
 
 @router.get("/verifications")

@@ -40,8 +40,7 @@ class FreeWorkers:
 
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
     that wants a present class waits for it and goes to no other. `is_paused` tells that everything
-    is. `boxes` has the BoxWord of each worker that trains packages. `witnesses` has the
-    free workers with a witness's token, by the submission that they serve. `asking` are the workers
+    is. `boxes` has the BoxWord of each worker that trains packages. `asking` are the workers
     that ask the server itself for their work.
     """
 
@@ -50,7 +49,6 @@ class FreeWorkers:
     is_paused: bool = False
     owners: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    witnesses: Mapping[str, list[str]] = field(default_factory=dict)
     asking: Set[str] = frozenset()
 
     def only(self, hardware_classes: Set[str]) -> "FreeWorkers":
@@ -111,14 +109,13 @@ def read_free_workers(
             WorkerRow.state,
             WorkerRow.held,
             WorkerRow.user_id,
-            WorkerRow.witness_for,
             WorkerRow.box,
             WorkerRow.pulled_at,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
             WorkerRow.state != "stopping",
             WorkerRow.drift.is_(None),
-            or_(WorkerRow.confirmed_at.is_not(None), WorkerRow.witness_for.is_not(None)),
+            WorkerRow.confirmed_at.is_not(None),
         )
     ).all()
     idle = [
@@ -128,20 +125,17 @@ def read_free_workers(
     ]
     taken = _taken(session, now) if idle else set()
     free: dict[str, list[str]] = {}
-    witnesses: dict[str, list[str]] = {}
     for worker in idle:
         if worker.name not in taken:
-            own = witnesses.setdefault(worker.witness_for, []) if worker.witness_for else None
-            (free.setdefault(worker.hardware_class, []) if own is None else own).append(worker.name)
+            free.setdefault(worker.hardware_class, []).append(worker.name)
     asking = {worker.name for worker in workers if still_asks(worker.pulled_at, now)}
-    workers = [worker for worker in workers if worker.witness_for is None]
     present: dict[str, list[str]] = {}
     for worker in workers:
         present.setdefault(worker.hardware_class, []).append(worker.name)
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
     boxes = {one.name: one.box for one in workers if one.box}
-    return FreeWorkers(free, present, is_paused, owners, boxes, witnesses, asking)
+    return FreeWorkers(free, present, is_paused, owners, boxes, asking)
 
 
 def still_asks(pulled_at: datetime | None, now: datetime) -> bool:
@@ -160,10 +154,7 @@ def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
     return {*at_work, *under_way}
 
 
-APART = or_(
-    Verification.kind.in_(names_where(lambda purpose: purpose.by_other_owners)),
-    Verification.witness_token_id.is_not(None),
-)
+APART = Verification.kind.in_(names_where(lambda purpose: purpose.by_other_owners))
 
 
 def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
@@ -180,13 +171,7 @@ def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
 
 
 def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | None:
-    """Take a free worker of the attempt's class from another owner; None without one.
-
-    A witnessed attempt gets the worker that serves its submission.
-    """
-    if attempt.verification.witness_token_id is not None:
-        serving = idle.witnesses.get(attempt.verification.submission_id or "", [])
-        return serving.pop() if serving else None
+    """Take a free worker of the attempt's class from another owner; None without one."""
     return idle.draw(
         attempt.hardware_class or "",
         partial(barred_owners, session, attempt.id),

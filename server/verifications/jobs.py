@@ -78,7 +78,6 @@ class Order:
     sealed: Mapping[str, Any] = field(default_factory=dict)
     checks: Verification | None = None
     confirms: Pool | None = None
-    witness_token_id: int | None = None
 
 
 def new_id() -> str:
@@ -95,7 +94,6 @@ def order_about(
     requested_by: int,
     reason: str | None,
     confirms: Pool | None = None,
-    witness_token_id: int | None = None,
 ) -> Order:
     """Order about one submission; evidence is judged by the calibration of its precision.
 
@@ -127,7 +125,6 @@ def order_about(
         calibration_id=judged_by,
         sealed=sealed,
         confirms=confirms,
-        witness_token_id=witness_token_id,
     )
 
 
@@ -193,7 +190,6 @@ def queue_job(session: Session, order: Order) -> Verification:
         created_at=utc_now(),
         pool_id=None if order.confirms is None else order.confirms.id,
         fresh=order.confirms is not None,
-        witness_token_id=order.witness_token_id,
     )
     session.add(verification)
     session.flush()
@@ -245,8 +241,7 @@ def trains_packages(verification: Verification) -> bool:
 
 def is_apart(verification: Verification) -> bool:
     """Whether only some workers of its class may take a verification."""
-    chosen = purpose_of(verification).by_other_owners
-    return chosen or verification.witness_token_id is not None
+    return purpose_of(verification).by_other_owners
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:

@@ -12,8 +12,7 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL, ENTRY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import lock_boards, raise_board_version
-from server.base.models import Submission, User, Verification
-from server.base.models.visibility import reveal
+from server.base.models import Submission, Verification
 from server.base.standing import (
     claim_of,
     claimed_runs,
@@ -118,25 +117,6 @@ def show_determinism(submission: Submission, verdict: Verdict) -> None:
         word = DETERMINISM.get(reason.code)
         if package is not None and word is not None and package.determinism != "struck":
             package.determinism = word
-
-
-def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store the verdict of a witnessed verification, which cannot reject; update the check."""
-    witness = session.get_one(User, verification.requested_by).name
-    is_open = verdict.outcome == "rejected"
-    told = Reason(
-        "witnessed",
-        "leaves_open" if is_open else "note",
-        f"trained on the submitter's own machine, witnessed by {witness}: no measurement of ours",
-    )
-    outcome = "inconclusive" if is_open else verdict.outcome
-    end_with_verdict(
-        session, verification, replace(verdict, outcome=outcome, reasons=(*verdict.reasons, told))
-    )
-    submission = verification.submission
-    if submission is not None:
-        reveal(submission)
-        follow_evidence(session, submission)
 
 
 def end_measured(

@@ -15,7 +15,7 @@ from finishline.rules.verification.purposes import names_where
 from finishline.rules.verification.verdict import Reason
 from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
-from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.models import Attempt, ReplayEventRow, Verification, WorkerRow
 from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY, ORGANISER
@@ -28,7 +28,6 @@ from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
 from server.verifications.queue_order import in_the_way
 from server.verifications.reports import as_followed, pause_after, retry_or_give_up
-from server.verifications.requests import TOKEN_ENDED
 from server.verifications.service import end_without_verdict
 
 LINES = 20
@@ -186,16 +185,6 @@ def _has_other_owner(session: Session, attempt: Attempt) -> bool:
     checked = session.get_one(Verification, attempt.verification.checks_id)
     seeds = attempt.verification.seeds
     return has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds)
-
-
-def end_unwitnessed(database: Database, *, now: datetime | None = None) -> int:
-    """Cancel each queued witnessed verification whose worker's token has expired or was revoked."""
-    ended = or_(Token.expires_at <= (now or utc_now()), Token.revoked_at.is_not(None))
-    tokens = select(Token.id).where(ended)
-    waiting = _ids_of(
-        database, Attempt.state == "queued", Verification.witness_token_id.in_(tokens)
-    )
-    return _end_each(database, waiting, partial(_end_waiting, why=TOKEN_ENDED))
 
 
 def end_waited(database: Database, *, now: datetime | None = None) -> int:

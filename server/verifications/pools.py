@@ -32,7 +32,7 @@ from finishline.rules.verification.replay_plan import is_uncalibrated
 from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
-from server.base.models import Attempt, Pool, PoolRun, Submission, User, Verification
+from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import checks_claim, claim_of, published_verification, purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
@@ -46,12 +46,10 @@ def keep_sealed_runs(
 
     The reference with its settings is a configuration, and so is a package. Only a quiet worker of
     its own hardware class measures its time. Without a `report` the runs are those that lost
-    attempts finished. A pool closed meanwhile gets no runs, and no witnessed run is added.
+    attempts finished. A pool closed meanwhile gets no runs.
     """
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
-        return
-    if verification.witness_token_id is not None:
         return
     if submission.trained_with == "own" or submission.published is not None:
         return
@@ -242,9 +240,6 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     published = published_verification(submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
-    witness = _witness(submission)
-    is_shown = submission.check_word == "witnessed" and witness is not None
-    submission.witnessed_by = session.get_one(User, witness).name if is_shown else None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
@@ -268,7 +263,6 @@ def _standing_by(
         status,
         running=_is_running(submission),
         uncalibrated=uncalibrated,
-        witnessed=_witness(submission) is not None,
     )
     return evidence, check
 
@@ -296,16 +290,6 @@ def _is_running(submission: Submission) -> bool:
         item.state == "running" and checks_claim(item, submission)
         for item in submission.verifications
     )
-
-
-def _witness(submission: Submission) -> int | None:
-    """Organiser who witnessed that the epochs agree on the submitter's machine, or None."""
-    found = [
-        item.requested_by
-        for item in submission.verifications
-        if item.witness_token_id is not None and item.outcome == "verified"
-    ]
-    return found[-1] if found else None
 
 
 def _is_between_calibrated(

@@ -207,7 +207,6 @@ def latest_verdicts(
         .where(
             Verification.outcome.is_not(None),
             Verification.submission_id.is_not(None),
-            Verification.witness_token_id.is_(None),
             ranks(),
         )
         .order_by(Verification.ended_at.desc(), Verification.id)

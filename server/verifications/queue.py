@@ -228,8 +228,6 @@ class Waits:
         """Reason why a verification is still queued and the remedy; None unless it is queued."""
         if verification.state != "queued":
             return None
-        if verification.witness_token_id is not None:
-            return "Waits for the submitter's machine to start a worker with the witness's token."
         workers = self._workers
         if not workers:
             return (

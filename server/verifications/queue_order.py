@@ -108,7 +108,7 @@ def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> 
     """Whether a worker is free and an attempt is due. Takes no lock."""
     now = utc_now()
     idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
-    if not (idle.free or idle.witnesses):
+    if not idle.free:
         return False
     due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
     return session.scalar(due) is not None
@@ -201,7 +201,7 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
 
 
 def _send_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
-    """Send cross-checks, which hold up verdicts, and witnessed attempts before all others."""
+    """Send cross-checks, which hold up verdicts, before all others."""
     chosen = []
     for attempt in waiting_apart(session, now):
         sent_to = draw_apart(session, idle, attempt)

@@ -30,7 +30,6 @@ from server.verifications.jobs import queue_attempt, trains_packages
 from server.verifications.outcomes import (
     conclude_replay,
     end_measured,
-    end_witnessed,
     judge_report,
     suspects,
 )
@@ -237,8 +236,6 @@ def end_with_report(session: Session, verification: Verification, report: Replay
     if verdict is None:
         end_with_verdict(session, verification, None)
         keep_calibrated(session, verification, report)
-    elif verification.witness_token_id is not None:
-        end_witnessed(session, verification, verdict)
     elif verification.checks_id is not None:
         end_cross_check(session, verification, report, verdict)
     elif purpose.is_evidence:

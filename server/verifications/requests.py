@@ -1,16 +1,12 @@
-"""Request verifications: organisers, submitters for their first, and witnesses."""
-
-from datetime import timedelta
+"""Request verifications: organisers, and submitters for their first."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.verifications import VerificationCreate, WitnessToken
+from finishline.api.verifications import VerificationCreate
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.ablation import ABLATION, REPEATS
 from finishline.rules.verification.purposes import DUEL, PURPOSES
-from finishline.rules.verification.verdict import Reason
-from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
     NotAllowedError,
@@ -28,11 +24,9 @@ from server.base.standing import (
     purpose_of,
     standing,
 )
-from server.people.accounts import SCOPES_OF, add_token, record_new_token
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.people.token_issue import require_maker
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.cross_checks import give_up_cross_check
@@ -208,11 +202,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     lock_submissions(session, submission.id)
     earlier = session.scalars(
         select(Verification)
-        .where(
-            Verification.submission_id == submission.id,
-            Verification.kind == kind,
-            Verification.witness_token_id.is_(None),
-        )
+        .where(Verification.submission_id == submission.id, Verification.kind == kind)
         .options(undefer(Verification.reasons))
         .execution_options(populate_existing=True)
     ).all()
@@ -245,65 +235,3 @@ def _says_something(verification: Verification) -> bool:
         return True
     codes = {reason.get("code") for reason in verification.reasons}
     return verification.state == "failed" and codes != {"infrastructure"}
-
-
-SERVES_FOR = timedelta(hours=24)
-TOKEN_ENDED = Reason(
-    "witnessed", "leaves_open", "the witness's token ended before a worker took this"
-)
-
-
-def make_witness_token(
-    session: Session, caller: Caller, submission_id: str, *, reason: str | None
-) -> WitnessToken:
-    """Make a token for the worker on a submitter's machine, and queue its verification.
-
-    Raises NotFoundError, ConflictError for an organiser's own submission, an archive's or one that
-    is being witnessed, ContentError if the reference cannot replay it.
-    """
-    require_maker(session, caller.token_id)
-    submission = find_submission(session, submission_id)
-    if submission.user_id == caller.user_id:
-        raise ConflictError("This submission is your own: another organiser has to witness it.")
-    if submission.published is not None or submission.user.disabled_at is not None:
-        raise ConflictError("It cannot be witnessed: its submitter has no account here.")
-    made = add_token(
-        session,
-        submission.user,
-        role="worker",
-        scopes=SCOPES_OF["worker"],
-        expires_at=utc_now() + SERVES_FOR,
-        label=f"witness of {submission_id}",
-        made_with=caller.token_id,
-        submission_id=submission_id,
-    )
-    verification = request_verification(
-        session,
-        submission,
-        requested_by=caller.user_id,
-        reason=reason,
-        witness_token_id=made.token.id,
-    )
-    record_new_token(session, caller, made.token)
-    record(
-        session,
-        caller,
-        "submission.witness",
-        Subject("submission", submission_id),
-        reason=reason,
-        before=None,
-        after={
-            "token": made.token.id,
-            "expires_at": made.token.expires_at,
-            "verification": verification.id,
-            "consequence": f"if its epochs agree the row says claimed, witnessed by {caller.name}; "
-            "no time is measured, nothing is rejected and no record is set",
-        },
-    )
-    return WitnessToken(
-        submission_id=submission_id,
-        verification_id=verification.id,
-        token=made.secret,
-        token_id=made.token.id,
-        expires_at=made.token.expires_at,
-    )

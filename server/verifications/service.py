@@ -51,19 +51,16 @@ def request_verification(
     reason: str | None,
     purpose: Purpose = REPLAY,
     wishes: Mapping[str, Any] | None = None,
-    witness_token_id: int | None = None,
 ) -> Verification:
     """Plan and seal a job about one submission, and queue its first attempt.
 
-    A witnessed job waits for its own worker. Raises ContentError if the submission cannot be
+    Raises ContentError if the submission cannot be
     trained for this purpose, ConflictError if a job of the purpose is under way or is not for such
     a submission.
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
-    under_way = verification_under_way(
-        session, submission.id, kind=purpose.name, witnessed=witness_token_id is not None
-    )
+    under_way = verification_under_way(session, submission.id, kind=purpose.name)
     if under_way is not None:
         raise ConflictError(
             f"Verification {under_way} of this submission ({purpose.name}) is under way; wait for "
@@ -76,7 +73,6 @@ def request_verification(
         wishes=wishes or {},
         requested_by=requested_by,
         reason=reason,
-        witness_token_id=witness_token_id,
     )
     request = order.request
     unable = purpose.why_not(request.benchmark, request.claims)

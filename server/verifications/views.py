@@ -112,7 +112,6 @@ def view(
         submission_id=verification.submission_id,
         checks_id=verification.checks_id,
         owners=owners.get(verification.id, 0),
-        witnessed=verification.witness_token_id is not None,
         against_id=verification.against_id,
         calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,

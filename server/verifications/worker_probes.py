@@ -192,11 +192,6 @@ def confirm_worker(
     confirmed = worker.confirmed_at is not None
     if confirmed and (actor.user_id is not None or worker.confirmed_by is None):
         raise ConflictError(f"Worker {name} is confirmed already.")
-    if worker.witness_for is not None:
-        raise ConflictError(
-            f"Worker {name} has a witness's token: it is sent submission {worker.witness_for} "
-            "alone, and is not confirmed."
-        )
     user = session.get(User, worker.user_id) if worker.user_id is not None else None
     if owner is not None and (user is None or user.name != owner):
         raise ConflictError(f"Worker {name} is not {owner}'s: give yours another name.")

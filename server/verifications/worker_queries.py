@@ -263,7 +263,6 @@ def worker_view(
         held_by=row.held_by,
         held_because=row.held_because,
         confirmed_at=row.confirmed_at,
-        witness_for=row.witness_for,
         probe=probe,
         canary=canary,
         box=BoxWord(**row.box) if row.box else None,
@@ -274,7 +273,7 @@ def _state(row: WorkerRow) -> str:
     """State to show: an organiser's hold overrides the worker's own state, except "stopping"."""
     if row.state == "stopping":
         return row.state
-    if row.held is None and row.confirmed_at is None and row.witness_for is None:
+    if row.held is None and row.confirmed_at is None:
         return UNCONFIRMED
     return row.held or ("drifted" if row.drift is not None else row.state)
 

@@ -70,7 +70,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     return replace(
         order_for(worker),
         roof_wanted=no_roof and confirmed,
-        unconfirmed=not confirmed and worker.witness_for is None,
+        unconfirmed=not confirmed,
     )
 
 
@@ -79,9 +79,7 @@ def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller:
     name = hello.system.worker
     _require_room(session, caller)
     _require_like_no_other(session, name, caller)
-    first = {"witness_for": caller.submission_id, "first_seen_at": utc_now()}
-    if caller.submission_id is None:
-        first |= _confirmation_beside(session, hello.system, caller)
+    first = {"first_seen_at": utc_now()} | _confirmation_beside(session, hello.system, caller)
     insert_missing(session, WorkerRow, name=name, **first, **seen)
     require_own_name(session, name, caller)
 
@@ -114,31 +112,19 @@ def _machine(system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> bool:
-    """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
+    """Raise NotAllowedError if a worker's name is another user's.
 
     Returns whether a worker has the name: a free one may be used by any user. Raises ContentError
     for an invalid name.
     """
     _require_a_line("worker", name)
-    row = session.execute(
-        select(WorkerRow.user_id, WorkerRow.witness_for).where(WorkerRow.name == name)
-    ).first()
-    if row is not None and row.witness_for != caller.submission_id:
-        raise NotAllowedError(
-            f"Worker {name!r} was first seen with a token for "
-            f"{_purpose(row.witness_for)}, and this one is for {_purpose(caller.submission_id)}: "
-            "give this worker another FINISHLINE_WORKER_NAME."
-        )
+    row = session.execute(select(WorkerRow.user_id).where(WorkerRow.name == name)).first()
     if row is not None and row.user_id is not None and row.user_id != caller.user_id:
         raise NotAllowedError(
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
         )
     return row is not None
-
-
-def _purpose(submission_id: str | None) -> str:
-    return "any work" if submission_id is None else f"submission {submission_id} alone"
 
 
 def _require_room(session: Session, caller: Caller) -> None:

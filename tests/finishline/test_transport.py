@@ -222,7 +222,6 @@ def make_verification():
             "seal": "0" * 64,
             "runs_planned": 3,
             "own_runs": 0,
-            "witnessed": False,
             "owners": 0,
             "target": target,
             "created_at": "2026-11-20T16:00:00Z",

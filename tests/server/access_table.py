@@ -86,7 +86,6 @@ API = {
     "GET /api/v1/submissions/{submission_id}/package": NO_PACKAGE,
     "GET /api/v1/submissions/{submission_id}/package/files/{name}": NO_PACKAGE,
     "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
-    "POST /api/v1/submissions/{submission_id}/witness-token": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/withdrawal": SUBMITTERS,
     "POST /api/v1/submissions/{submission_id}/reinstatement": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/waivers": ORGANISERS,

@@ -19,7 +19,7 @@ from finishline.cli.worker_tables import (
     worker_table,
 )
 
-workers_app = typer.Typer(help="Workers: list; confirm, pause, resume or witness one (organisers).")
+workers_app = typer.Typer(help="Workers: list; confirm, pause or resume one (organisers).")
 PAGE = 1000
 queue_app = typer.Typer(help="Queue: list; pause and resume it (organisers).")
 
@@ -95,28 +95,6 @@ def confirm(
 ) -> int:
     """Confirm a worker's hardware class. Attempts go to confirmed workers only."""
     return _order(name, "confirm", reason, url, token, as_json)
-
-
-@workers_app.command()
-def witness(
-    submission: Annotated[str, typer.Argument(help="Id of the submission to be witnessed.")],
-    reason: WhyResumed = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Make a token for a worker on the submitter's machine, for one submission and 24 hours."""
-    body = {} if reason is None else {"reason": reason}
-    with ServerClient(url, token) as server:
-        made = server.post(f"/submissions/{segment(submission)}/witness-token", body)
-    lines = [
-        f"Token {made['token_id']}, for submission {submission} alone, until {made['expires_at']}:",
-        str(made["token"]),
-        f"Its worker trains verification {made['verification_id']}. This is not a measurement: if "
-        "the epochs agree, the row says that you witnessed them.",
-    ]
-    open_screen(as_json=as_json).answer(made, lines)
-    return int(ExitCode.OK)
 
 
 @queue_app.callback(invoke_without_command=True)

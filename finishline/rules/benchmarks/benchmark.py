@@ -26,7 +26,7 @@ REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
 # Checks of claims that a benchmark may list below the numbered rows, by claimed time.
-LISTED_CHECKS = ("epochs_agree", "witnessed")
+LISTED_CHECKS = ("epochs_agree",)
 MOST_RUNS = 100  # Of a verification.
 
 
@@ -435,7 +435,7 @@ def _ranking(table: Fields | None) -> RankingRule:
     if numbers is not None:
         named, known = set(numbers), {*NUMBERED_EVIDENCE, *LISTED_CHECKS}
         if not named <= known or not named & set(NUMBERED_EVIDENCE):
-            expected = "measured, published or both, and beside them epochs_agree or witnessed"
+            expected = "measured, published or both, and beside them epochs_agree"
             raise table.fail("numbers", shown(list(numbers)), expected=expected)
     runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_RUNS)
     table.refuse_unknown()

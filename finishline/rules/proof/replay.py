@@ -23,7 +23,7 @@ from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, che
 from finishline.rules.verification.verdict import Reason, Verdict
 
 # Reasons about the workers rather than the replay; some leave the verdict open.
-OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs", "witnessed"})
+OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
 TOLERANCE_SECONDS = 1e-6
 NO_REPORT = "the verification ended without a report"
 EARLIER_DRAW = (

@@ -8,9 +8,7 @@ from finishline.rules.submissions.claim import Kind
 from finishline.rules.text import unseen_gap_text
 
 Evidence = Literal["measured", "published", "claimed"]
-Check = Literal[
-    "none", "queued", "running", "epochs_agree", "witnessed", "undecided", "contradicted"
-]
+Check = Literal["none", "queued", "running", "epochs_agree", "undecided", "contradicted"]
 FEWEST_SEALED_RUNS = 3
 CHECK_OF_STATUS: dict[str, Check] = {
     "claimed": "none",
@@ -38,14 +36,11 @@ def check_of(
     *,
     running: bool = False,
     uncalibrated: bool = False,
-    witnessed: bool = False,
 ) -> Check | None:
     """Check that a claim has passed so far; None if the evidence is not a claim.
 
     `status` is the word of its verdict. `running` tells a verification that has begun from one that
-    waits. A verified claim is `undecided` where its settings are not calibrated. `witnessed` says
-    that its epochs agreed on its submitter's machine: that never overrides a finding of our
-    workers.
+    waits. A verified claim is `undecided` where its settings are not calibrated.
     """
     if evidence != "claimed":
         return None
@@ -53,8 +48,7 @@ def check_of(
         return "running"
     if status == "verified" and uncalibrated:
         return "undecided"
-    check = CHECK_OF_STATUS[status]
-    return "witnessed" if witnessed and check in ("none", "epochs_agree") else check
+    return CHECK_OF_STATUS[status]
 
 
 def may_be_measured(
@@ -89,7 +83,6 @@ CHECK_WORDS = {
     "queued": "replay queued",
     "running": "replaying",
     "epochs_agree": "epochs agree",
-    "witnessed": "witnessed",
     "undecided": "undecided",
     "contradicted": "contradicted",
 }
@@ -131,8 +124,6 @@ def check_words(row: Row) -> str | None:
     check = check_of_row(row) or "none"
     if is_entry(row):
         return ENTRY_CHECK_WORDS.get(check)
-    if check == "witnessed" and row.get("witnessed_by"):
-        return f"witnessed by {row['witnessed_by']}"
     return CHECK_WORDS.get(check)
 
 

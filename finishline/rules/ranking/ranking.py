@@ -63,7 +63,6 @@ NOT_NUMBERED: dict[str | None, str] = {
     "queued": "claimed: its replay is queued",
     "running": "claimed: its replay is running",
     "epochs_agree": "claimed: the epochs agree, the time was not measured",
-    "witnessed": "claimed: witnessed, not measured here",
     "undecided": "claimed: its verification could not decide",
 }
 # A verified claim is undecided for this reason alone (`check_of`).

@@ -32,7 +32,6 @@ ReasonCode = Literal[
     "worker_drifted",
     "no_second_worker",
     "cross_check_differs",
-    "witnessed",
     "infrastructure",
     "replay_failed",
     "duel_time",

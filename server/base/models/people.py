@@ -48,7 +48,6 @@ class Token(Base):
 
     `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from,
     `made_with` the one that the request which made it was sent with: this one ends with either.
-    A witness's token serves the verification of `submission_id` alone.
     """
 
     __tablename__ = "tokens"
@@ -65,7 +64,6 @@ class Token(Base):
     last_used_at: Mapped[datetime | None]
     rotated_from: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
     made_with: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
-    submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
 
     user: Mapped[User] = relationship(lazy="joined")
 

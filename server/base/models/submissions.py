@@ -109,7 +109,6 @@ class Submission(Base):
     trained_with: Mapped[str] = mapped_column(String(10), default="own", server_default="own")
     tuning: Mapped[dict[str, Any] | None]
     ticket_id: Mapped[str | None] = mapped_column(String(20))
-    witnessed_by: Mapped[str | None] = mapped_column(String(100))
     revealed_at: Mapped[datetime | None]
     energy_joules: Mapped[float | None]
     embargoed: Mapped[bool] = mapped_column(default=False, server_default=false())

@@ -23,8 +23,7 @@ class Verification(Base):
     Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
-    to `pool_id`. A `fresh` one confirms a result among the first of its division. One with a
-    `witness_token_id` is trained on the submitter's own machine, with that token.
+    to `pool_id`. A `fresh` one confirms a result among the first of its division.
 
     A submission is read with all its verifications, so their long columns, and their attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
@@ -58,7 +57,6 @@ class Verification(Base):
     own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
     fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
-    witness_token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
     submission: Mapped[Submission | None] = relationship(
         foreign_keys=[submission_id], back_populates="verifications"

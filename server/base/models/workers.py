@@ -16,8 +16,7 @@ class WorkerRow(Base):
     baseline, which is of readings after `baseline_since`. `held` is "paused" where an
     organiser or a rule of the server said so: by whom, since when and why.
     It is `confirmed_by` an organiser, or by the server's own administration where that is None.
-    One on a submitter's machine, with a witness's token, is never confirmed: it is sent the
-    verification of the submission `witness_for` and nothing else. `box` is a BoxWord: whose
+    `box` is a BoxWord: whose
     packages it trains, and in which environments; None of a worker of an earlier version. One that
     asked the server itself for work last did so at `pulled_at`.
     """
@@ -40,7 +39,6 @@ class WorkerRow(Base):
     held_because: Mapped[str | None] = mapped_column(Text)
     confirmed_at: Mapped[datetime | None]
     confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    witness_for: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     box: Mapped[dict[str, Any] | None]
     pulled_at: Mapped[datetime | None]
 

@@ -1,11 +1,10 @@
 """Cheats of luck and many tries, of names and imports, and of workers."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
-from server.verifications.queue_order import take_due
 from tests.server.cheats.scene import Cheats, Met, listed
-from tests.server.conftest import WORKER_SYSTEM, Person, Replay, build_report
+from tests.server.conftest import build_report
 from tests.server.test_archives import send_entry
 
 OTHERS: Cheats = {}
@@ -136,36 +135,6 @@ def a_false_curve_of_an_own_seed(scene):
     assert replay.report(replay.claim().json(), lie).status_code == 200
     assert replay.status() == "inconclusive"
     return scene.unranked(sent)
-
-
-@cheat("C89")
-def a_report_made_up_where_our_worker_is_witnessed(scene):
-    sent = scene.stored(scene.parts(seconds_per_epoch=0.02))
-    path = f"/api/v1/submissions/{sent}/witness-token"
-    made = scene.client.post(path, json={}, headers=scene.olivia.headers).json()
-    root = Person("alice", made["token"])
-    report = build_report([], system=replace(WORKER_SYSTEM, worker="root-1"))
-    hello = {"system": asdict(report.system), "state": "idle"}
-    said = scene.client.post("/api/v1/workers/hello", json=hello, headers=root.headers)
-    assert said.status_code == 200, said.text
-    replay = Replay(scene.client, scene.database, root, sent, made["verification_id"])
-    with scene.database.write() as session:
-        assert [each.queue for each in take_due(session, alive_seconds=60)] == ["replay.root-1"]
-    lie = build_report(replay.seeds(), seconds_per_epoch=0.02, system=report.system)
-    grant = replay.claim(worker="root-1").json()
-    assert replay.report(grant, lie).status_code == 200
-    assert scene.entry(sent)["check"] == "witnessed"
-    return scene.unranked(sent)
-
-
-@cheat("C90")
-def a_witnesss_token_for_other_work(scene):
-    sent = scene.stored(scene.parts())
-    rival = scene.replay(scene.stored(scene.parts(first_seed=201), by=scene.bob))
-    path = f"/api/v1/submissions/{sent}/witness-token"
-    made = scene.client.post(path, json={}, headers=scene.olivia.headers).json()
-    stolen = replace(rival, worker=Person("alice", made["token"]))
-    return scene.refused(partial(stolen.claim, worker="root-1"), 403)
 
 
 @cheat("C63")
