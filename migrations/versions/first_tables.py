@@ -623,6 +623,7 @@ table(
     Column("stop_at", sa.String(10), nullable=False),
     Column("measure", sa.JSON(), nullable=False),
     Column("precision", sa.String(10)),
+    Column("opening", sa.String(64), index=True),
 )
 table(
     "pool_runs",
@@ -635,14 +636,6 @@ table(
     Column("epochs", sa.Double()),
     Column("fresh", sa.Boolean(), nullable=False),
     Column("counted", sa.Boolean(), nullable=False),
-)
-table(
-    "replay_openings",
-    Column("verification_id", ForeignKey("verifications.id"), primary_key=True),
-    Column("run", sa.Integer(), primary_key=True, autoincrement=False),
-    Column("benchmark_id", sa.String(100), nullable=False),
-    Column("seed", sa.BigInteger(), nullable=False),
-    Column("opening", sa.String(64), nullable=False, index=True),
 )
 table(
     "replay_events",

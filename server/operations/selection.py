@@ -120,7 +120,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "fresh checks_id",
     ),
     "job_trainings": _included(
-        "verification_id index package settings seed data_nonce stop_at measure precision"
+        "verification_id index package settings seed data_nonce stop_at measure precision opening"
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
@@ -144,7 +144,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         accelerators="belongs to the accounts of one server",
     ),
     "replay_events": _included("attempt_id sequence event created_at"),
-    "replay_openings": _included("verification_id run benchmark_id seed opening"),
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
         "baseline_since confirmed_at confirmed_by box",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -10,7 +10,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.replay import calibrated_curves
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.verification.control_points import KnownCurve, check_curves, opening_of
-from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.precision import check_trained_in
 from finishline.rules.verification.report_check import (
     OffClock,
@@ -28,10 +28,11 @@ from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit
 from server.base.models import (
     Attempt,
+    BenchmarkDefinition,
     Calibration,
     CalibrationRunRow,
+    JobTraining,
     ReplayEventRow,
-    ReplayOpening,
     Submission,
     Verification,
 )
@@ -103,22 +104,15 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
     )
 
 
-def keep_openings(session: Session, verification: Verification, report: ReplayReport) -> None:
+def keep_openings(verification: Verification, report: ReplayReport) -> None:
     """Store the beginning of each run's curve, to detect copies."""
-    benchmark_id = definition(session, verification.benchmark_sha256).benchmark_id
-    session.execute(delete(ReplayOpening).where(ReplayOpening.verification_id == verification.id))
-    for run in report.runs:
-        opening = opening_of([item.quality for item in run.evaluations])
-        if opening is not None:
-            session.add(
-                ReplayOpening(
-                    verification_id=verification.id,
-                    run=run.index,
-                    benchmark_id=benchmark_id,
-                    seed=run.seed,
-                    opening=opening,
-                )
-            )
+    openings = {run.index: _opening(run) for run in report.runs}
+    for training in verification.trainings:
+        training.opening = openings.get(training.index)
+
+
+def _opening(run: ReplayRun) -> str | None:
+    return opening_of([item.quality for item in run.evaluations])
 
 
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
@@ -213,12 +207,15 @@ def _replayed_curves(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[KnownCurve]:
     """Runs of the benchmark's earlier verifications that begin like one of the report."""
-    openings = {opening_of([item.quality for item in run.evaluations]) for run in report.runs}
+    openings = {_opening(run) for run in report.runs}
     rows = session.execute(
-        select(ReplayOpening.verification_id, ReplayOpening.run).where(
-            ReplayOpening.opening.in_(openings - {None}),
-            ReplayOpening.benchmark_id == benchmark.benchmark_id,
-            ReplayOpening.verification_id != verification.id,
+        select(JobTraining.verification_id, JobTraining.index)
+        .join(Verification, Verification.id == JobTraining.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .where(
+            JobTraining.opening.in_(openings - {None}),
+            BenchmarkDefinition.benchmark_id == benchmark.benchmark_id,
+            JobTraining.verification_id != verification.id,
         )
     ).all()
     found: list[KnownCurve] = []

@@ -109,7 +109,7 @@ def finish_attempt(
         retry_or_give_up(session, attempt, failure)
         pause_after(session, attempt, failure)
     else:
-        keep_openings(session, verification, report)
+        keep_openings(verification, report)
         end_with_report(session, verification, report)
     if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
         mark_worker(session, attempt.worker, "idle")

@@ -83,19 +83,6 @@ class ReplayEventRow(Base):
     created_at: Mapped[datetime]
 
 
-class ReplayOpening(Base):
-    """Hash of the beginning of a replayed run's curve, by which copies of it are found."""
-
-    __tablename__ = "replay_openings"
-    __table_args__ = (Index(None, "opening"),)
-
-    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
-    run: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    benchmark_id: Mapped[str] = mapped_column(String(100))
-    seed: Mapped[int] = mapped_column(BigInteger)
-    opening: Mapped[str] = mapped_column(String(64))
-
-
 class QueueRow(Base):
     """The queue of a hardware class and its last turn; EVERY_QUEUE has the pause of all of them.
 

@@ -90,7 +90,8 @@ class Verification(Base):
 class JobTraining(Base):
     """Training `index` of a verification: `settings` over the reference's defaults, and a seed.
 
-    `package` names its code. See `Training` in finishline.rules.verification.messages.
+    `package` names its code. See `Training` in finishline.rules.verification.messages. `opening` is
+    the hash of its curve's beginning, by which copies of it are found.
     """
 
     __tablename__ = "job_trainings"
@@ -104,6 +105,7 @@ class JobTraining(Base):
     stop_at: Mapped[str] = mapped_column(String(10))
     measure: Mapped[list[Any]]
     precision: Mapped[str | None] = mapped_column(String(10))
+    opening: Mapped[str | None] = mapped_column(String(64), index=True)
 
 
 class Calibration(Base):
