@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(items):
 def group_of(item):
     """The name of the tests that run in one process with this one."""
     callspec = getattr(item, "callspec", None)
-    names = {*item.fixturenames, *(map(str, callspec.params.values()) if callspec else ())}
+    values = list(callspec.params.values()) if callspec else []
+    names = {*item.fixturenames, *(each for each in values if isinstance(each, str))}
     return next((name for name in COSTLY if name in names), str(item.path))
 
 
