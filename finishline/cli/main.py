@@ -20,7 +20,6 @@ from finishline.cli.commands import (
     admin,
     benchmark,
     calibration,
-    completion,
     data,
     entry,
     lists,
@@ -60,7 +59,6 @@ app = typer.Typer(
     name="finishline",
     help="Submit training runs, replay them, rank measured times.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -85,7 +83,7 @@ for command in (
     up, demo, season, run, bench, check, score, submit, verify, duel, calibrate, decide,
     withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
-    completion.completion, probe.probe, scale, profile,
+    probe.probe, scale, profile,
 ):  # fmt: skip
     app.command()(command)
 app.command()(ticket)
@@ -126,8 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     if os.environ.get("NO_COLOR"):
         os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
-    if completion.VARIABLE in os.environ:
-        completion.prepare()
     from_login = {} if given[:1] == ["login"] else _server_of_login()
     os.environ |= from_login
     try:

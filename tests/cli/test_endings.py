@@ -85,7 +85,7 @@ def test_a_ticket_whose_file_cannot_be_written_is_not_lost(finishline, standin, 
 
 
 def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline):
-    done = finishline("completion")
+    done = finishline("import")
 
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "Choose from: bash, zsh, fish. See `finishline completion --help`." in done.err
+    assert "Choose from: dawnbench, mlperf. See `finishline import --help`." in done.err
