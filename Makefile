@@ -62,8 +62,8 @@ wheels: $(STAMP)  ## build both distributions, wheels into dist/
 		--wheel-dir dist ./finishline .
 	@rm -rf build finishline/build
 
-run: $(RUN_STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict; DEMO=season: training packages)
-	@$(BIN)/finishline up --demo $(DEMO) $(if $(filter 1 true yes,$(ONCE)),--once)
+run: $(RUN_STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict)
+	@$(BIN)/finishline up --demo $(if $(filter 1 true yes,$(ONCE)),--once)
 
 test: $(STAMP)  ## run the tests of every change (ARGS="tests/cli -k sse" for some of them)
 	@$(PYTEST) $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE))
@@ -141,7 +141,7 @@ chaos: $(STAMP)  ## 200 faults on 60 verifications with real training, 15 of pac
 course: $(STAMP)  ## 200 students on one box: 400 packages, of which 40 cheat (ARGS="--students 20 --cheats 30")
 	$(BIN)/python -m tests.course.walk $(ARGS)
 
-pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo, season and archives
+pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo, example packages and archives
 	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays

@@ -41,7 +41,6 @@ from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
-from finishline.cli.commands.season import season
 from finishline.cli.commands.steps import profile, scale
 from finishline.cli.commands.submit import submit, ticket, waive, withdraw
 from finishline.cli.commands.up import demo, up
@@ -80,7 +79,7 @@ def options(
 
 
 for command in (
-    up, demo, season, run, bench, check, score, submit, verify, duel, calibrate, decide,
+    up, demo, run, bench, check, score, submit, verify, duel, calibrate, decide,
     withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     probe.probe, scale, profile,

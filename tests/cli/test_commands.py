@@ -120,8 +120,7 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline):
     "arguments",
     [["show"], ["frobnicate"], ["show", "a", "b"], ["leaderboard", "x", "--limit", "many"],
      ["admin", "token", "make", "ann", "--role", "king"], ["up", "--port", "70000"],
-     ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
-     ["up", "--demo", "derby"]],
+     ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"]],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):
     ran = finishline(*arguments)
@@ -560,20 +559,6 @@ def test_demo_without_kept_tokens_says_what_to_start(finishline, tmp_path):
     ran = finishline("demo", "--var", str(tmp_path))
     assert ran.code == 5
     assert "finishline up" in ran.err
-
-
-def test_a_season_without_a_box_says_why_in_one_sentence(finishline, standin, tmp_path):
-    (tmp_path / "tokens").mkdir()
-    (tmp_path / "tokens" / "demo.token").write_text("fl_demo\n")
-    off = {"entries": "off", "why": "bubblewrap 0.8 is needed", "environments": []}
-    standin.answer("GET /api/v1/workers", {"workers": [{"name": "local", "box": off}]})
-
-    ran = finishline("season", "--var", str(tmp_path))
-
-    assert ran.code == 4
-    assert "no worker of this server trains its packages: bubblewrap 0.8 is needed." in ran.err
-    assert len(ran.err.splitlines()) == 1
-    assert [each.path for each in standin.asked] == ["/api/v1/workers"]
 
 
 def test_help_exits_with_0(finishline):

@@ -28,7 +28,6 @@ def test_the_wheels_hold_what_each_needs(wheels):
         "finishline/files/benchmarks/teacher/task.py": light,
         "finishline/rules/trainings/benchmark_template/reference/train.py.example": light,
         "server/files/benchmarks/digits.toml": whole,
-        "server/files/examples/season/6_in_place/train.py": whole,
         "server/files/benchmarks/teacher/reference/train.py": whole,
         "server/files/docs/start.md": whole,
         "server/files/docs/decisions/0017-one-job.md": whole,

@@ -1,8 +1,9 @@
-"""The season of examples/season: packages whose manifests form one chain, an idea each."""
+"""The series of examples/season: packages whose manifests form one chain, an idea each."""
 
+import os
+import subprocess
 from pathlib import Path
 
-from finishline.cli.season import season_packages
 from finishline.client.packages import read_folder
 from finishline.rules.trainings.package import read_package
 
@@ -25,10 +26,13 @@ def test_each_package_of_the_season_is_based_on_the_one_before():
     assert wrong == []
 
 
-def test_the_season_follows_the_version_of_an_environment_that_is_here():
-    asked = list(season_packages(SEASON, environment="numpy-2.9"))
+def test_the_script_submits_in_order(tmp_path):
+    stub = tmp_path / "finishline"
+    stub.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
+    stub.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run([SEASON / "submit.sh"], env={"PATH": path}, check=True)
 
-    assert {package.manifest.environment for package in asked} == {"numpy-2.9"}
-    parents = [f"sha256:{package.sha256}" for package in asked]
-    assert [package.manifest.based_on for package in asked] == [None, *parents[:-1]]
-    assert parents[0] != f"sha256:{next(season_packages(SEASON)).sha256}"
+    folders = sorted(path.name for path in SEASON.iterdir() if path.is_dir())
+    said = (tmp_path / "said").read_text().splitlines()
+    assert said == [f"training submit {name}/" for name in folders]

@@ -1,4 +1,4 @@
-"""Take the README's pictures from a running server: demo and season, with the archives imported."""
+"""Take the README's pictures from a server with the demo, the example packages and the archives."""
 
 import json
 import sys

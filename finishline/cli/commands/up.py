@@ -32,24 +32,8 @@ from finishline.cli.up.paths import VarPaths
 from finishline.cli.watching import watch_verification
 from finishline.rules.text import count_text
 
-SEASON = "season"
-
-
-def _known_demo(name: str | None) -> str | None:
-    if name not in (None, SEASON):
-        raise typer.BadParameter(f"{name!r} is no demo; expected nothing or {SEASON}.")
-    return name
-
 
 def up(
-    which: Annotated[
-        str | None,
-        typer.Argument(
-            metavar=f"[{SEASON}]",
-            callback=_known_demo,
-            help="With --demo: the season of training packages instead of a claim's replay.",
-        ),
-    ] = None,
     host: Annotated[
         str, typer.Option("--host", envvar="FINISHLINE_HOST", help="Address to listen on.")
     ] = "127.0.0.1",
@@ -84,7 +68,7 @@ def up(
 
     Ctrl-C or SIGTERM stops everything. --json writes one document when everything is ready.
     """
-    _refuse_contradictions(which, worker=worker, demo=demo, once=once, as_json=as_json)
+    _refuse_contradictions(worker=worker, demo=demo, once=once, as_json=as_json)
     require_server("up")
     # A supervisor needs psutil, which comes with the server, and POSIX.
     from finishline.cli.up.services import url_of
@@ -95,18 +79,15 @@ def up(
         port=port,
         var=var,
         devices=devices if worker else None,
-        demo=_demo_command(which or "demo", url_of(host, port), var) if demo else None,
+        demo=_demo_command(url_of(host, port), var) if demo else None,
         once=once,
         behind_proxy=behind_proxy,
     )
     return run_up(options, open_screen(as_json=as_json))
 
 
-def _refuse_contradictions(
-    which: str | None, *, worker: bool, demo: bool, once: bool, as_json: bool
-) -> None:
+def _refuse_contradictions(*, worker: bool, demo: bool, once: bool, as_json: bool) -> None:
     for wrong, sentence in (
-        (which and not demo, f"{which} needs --demo: `finishline up --demo {which}`."),
         (once and not demo, "--once needs --demo: without it there is no verdict to wait for."),
         (demo and not worker, "--demo needs a worker. Remove --no-worker."),
         (demo and as_json, "--demo has no JSON output. Run `finishline demo --json` beside `up`."),
@@ -115,8 +96,8 @@ def _refuse_contradictions(
             raise CliError(sentence, exit_code=ExitCode.USAGE)
 
 
-def _demo_command(name: str, url: str, var: Path) -> list[str]:
-    return python_module("finishline.cli.main", name, "--url", url, "--var", str(var.absolute()))
+def _demo_command(url: str, var: Path) -> list[str]:
+    return python_module("finishline.cli.main", "demo", "--url", url, "--var", str(var.absolute()))
 
 
 def demo(
