@@ -43,7 +43,7 @@ from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
 from finishline.cli.commands.steps import profile, scale
 from finishline.cli.commands.submit import submit, ticket, waive, withdraw
-from finishline.cli.commands.up import demo, up
+from finishline.cli.commands.up import up
 from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
 from finishline.cli.commands.workers import queue_app, workers_app
 from finishline.cli.errors import INTERRUPTED, INTERRUPTION, CliError, ExitCode
@@ -79,7 +79,7 @@ def options(
 
 
 for command in (
-    up, demo, run, bench, check, score, submit, verify, duel, calibrate, decide,
+    up, run, bench, check, score, submit, verify, duel, calibrate, decide,
     withdraw, waive,
     lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
     probe.probe, scale, profile,
@@ -116,7 +116,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(service.app, name="service")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:
     """Run one command; its exit code (see docs/cli.md)."""
     _open_closed_outputs()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from_login = {} if given[:1] == ["login"] else _server_of_login()
     os.environ |= from_login
     try:
-        code = int(app(given, prog_name="finishline", standalone_mode=False) or 0)
+        code = int(command(given, prog_name="finishline", standalone_mode=False) or 0)
         sys.stdout.flush()
         if code == INTERRUPTED:
             sys.stderr.write(f"{INTERRUPTION}\n")

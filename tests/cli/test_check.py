@@ -462,7 +462,7 @@ def run_bare(folder, *arguments):
 
 @pytest.mark.parametrize(
     "command",
-    [("up",), ("run", "digits"), ("bench", "digits"), ("demo",)],
+    [("up",), ("run", "digits"), ("bench", "digits")],
     ids=lambda each: each[0],
 )
 def test_what_needs_the_server_says_so_in_one_sentence(command, tmp_path):

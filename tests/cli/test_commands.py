@@ -555,12 +555,6 @@ def test_what_only_some_may_see_is_asked_for_with_the_token(path, arguments, fin
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
 
 
-def test_demo_without_kept_tokens_says_what_to_start(finishline, tmp_path):
-    ran = finishline("demo", "--var", str(tmp_path))
-    assert ran.code == 5
-    assert "finishline up" in ran.err
-
-
 def test_help_exits_with_0(finishline):
     ran = finishline("--help")
     assert ran.code == 0

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from finishline.cli.board_tables import benchmark_table, leaderboard_table
-from finishline.cli.commands.up import outcome_line
+from finishline.cli.demo import outcome_line
 from finishline.cli.replay_screen import (
     Band,
     ReplayProgress,

@@ -121,7 +121,7 @@ def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
 
     The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
     """
-    import fcntl  # POSIX alone has it, and `demo` reads the folder anywhere.
+    import fcntl  # POSIX alone has it, and other commands read the folder anywhere.
 
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:

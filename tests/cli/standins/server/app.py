@@ -1,4 +1,4 @@
-"""An ASGI application that answers what `up` and `demo` ask."""
+"""An ASGI application that answers what `up --demo` asks."""
 
 import json
 import os
