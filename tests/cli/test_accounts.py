@@ -91,8 +91,8 @@ def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
     for arguments, sent in (
         (("set", "ann lee", "--role", "admin", "--no-email"), {"role": "admin", "email": None}),
         (("set", "ann lee", "--no-organisation"), {"organisation": None}),
-        (("disable", "ann lee"), {"disabled": True}),
-        (("enable", "ann lee"), {"disabled": False}),
+        (("set", "ann lee", "--disable"), {"disabled": True}),
+        (("set", "ann lee", "--enable"), {"disabled": False}),
     ):
         ran = finishline("admin", "user", *arguments)
         assert (ran.code, body_of(standin.asked[-1])) == (0, sent)
@@ -145,7 +145,7 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
 )
 def test_a_refusal_is_told_with_its_exit_code(status, code, finishline, standin):
     standin.refuse("PATCH /api/v1/users/ann", status, "Not so.")
-    ran = finishline("admin", "user", "disable", "ann")
+    ran = finishline("admin", "user", "set", "ann", "--disable")
     assert (ran.code, "Not so." in ran.err, ran.out) == (code, True, "")
 
 

@@ -181,7 +181,7 @@ def test_no_figure_fills_a_terminal_with_digits(figure):
     [
         (["chek"], "No such command 'chek'. Did you mean 'check'? See `finishline --help`."),
         (["check"], "Missing argument 'PATH'. See `finishline check --help`."),
-        (["admin", "user", "disable"], "Missing argument 'NAME'. See `finishline admin user disable"
+        (["admin", "user", "approve"], "Missing argument 'NAME'. See `finishline admin user approve"
          " --help`."),
         (["admin", "rescore", "--definition", "x"], "Invalid value for '--definition': 'x' is not "
          "one of 'stored', 'current'. See `finishline admin rescore --help`."),

@@ -218,39 +218,32 @@ def set_user(
     no_display_name: Annotated[
         bool, typer.Option("--no-display-name", help="Show the account's name again.")
     ] = False,
+    disabled: Annotated[
+        bool | None,
+        typer.Option(
+            "--disable/--enable", help="Refuse or accept their tokens. Their submissions stay."
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Change a user's role, organisation, e-mail or display name. Omitted options stay."""
-    asked = {"role": role, "organisation": organisation, "email": email}
-    asked |= {"display_name": display_name}
-    change: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+    """Change a user's role, organisation, e-mail, display name or access. Omitted options stay."""
+    asked: dict[str, Any] = {"role": role, "organisation": organisation, "email": email}
+    asked |= {"display_name": display_name, "disabled": disabled}
+    change = {key: value for key, value in asked.items() if value is not None}
     change |= {"organisation": None} if no_organisation else {}
     change |= {"email": None} if no_email else {}
     change |= {"display_name": None} if no_display_name else {}
     if not change:
         raise CliError(
-            "Nothing to change. Pass --role, --organisation, --email or --display-name.",
+            "Nothing to change. Pass --role, --organisation, --email, --display-name or --disable.",
             exit_code=ExitCode.USAGE,
         )
-    return _change(name, change, url=url, token=token, as_json=as_json)
-
-
-@users.command("disable")
-def disable_user(
-    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
-) -> int:
-    """Refuse a user's tokens and end their sessions. Their submissions stay."""
-    return _change(name, {"disabled": True}, url=url, token=token, as_json=as_json)
-
-
-@users.command("enable")
-def enable_user(
-    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
-) -> int:
-    """Accept a user's tokens again, except those that were revoked."""
-    return _change(name, {"disabled": False}, url=url, token=token, as_json=as_json)
+    with ServerClient(url, token) as server:
+        view = server.patch(f"/users/{segment(name)}", change)
+    open_screen(as_json=as_json).answer(view, [user_table([view])])
+    return int(ExitCode.OK)
 
 
 @users.command("approve")
@@ -297,15 +290,6 @@ def _set_known(name: str, *, known: bool, url: str, token: str | None, as_json: 
         view = server.put(f"/users/{segment(name)}/known", {"known": known})
     line = f"{name} is {'known' if known else 'not known'} to the organisers."
     open_screen(as_json=as_json).answer(view, [line])
-    return int(ExitCode.OK)
-
-
-def _change(
-    name: str, change: dict[str, Any], *, url: str, token: str | None, as_json: bool
-) -> int:
-    with ServerClient(url, token) as server:
-        view = server.patch(f"/users/{segment(name)}", change)
-    open_screen(as_json=as_json).answer(view, [user_table([view])])
     return int(ExitCode.OK)
 
 
