@@ -70,7 +70,7 @@ console/sign_in.html  provider (its name or None), registers,
 console/*.html        account (name, role), csrf, notice (text, once_only), typed (values
                       of the fields), errors (a sentence by field), refusal (or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
-                      older (address of the next page or None), tokens, quota (quotas, benchmarks),
+                      older (address of the next page or None), tokens, quota,
                       own_token, provider (or None), session_ends_at, roles, scopes,
                       may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations

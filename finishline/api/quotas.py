@@ -10,13 +10,10 @@ from finishline.api.schema import Schema
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 
 
-SubjectKind = Literal["user", "organisation", "benchmark"]
-
-
 def _no_text(value: Any) -> Any:
     """Reject texts and booleans, which could be read as numbers."""
     if isinstance(value, (str, bool)):
-        raise ValueError("expected a whole number")
+        raise ValueError("expected a whole number, unlimited or default")
     return value
 
 
@@ -40,18 +37,10 @@ class UseView(Schema):
 
 
 class QuotaView(Schema):
-    """Quotas and use of a user, or of all submitters of a benchmark; for an organisation the
-    quotas of each member, with nothing used."""
+    """Quotas and use of a user."""
 
-    subject_kind: SubjectKind
-    subject: str
+    user: str
     quotas: list[UseView]
-
-
-class MyQuotaView(QuotaView):
-    """Your own quotas, and those of benchmarks that have any."""
-
-    benchmarks: list[QuotaView]
 
 
 class QuotaSet(Schema):
@@ -70,19 +59,15 @@ class QuotaSet(Schema):
     reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 
 
-class SetQuotaView(Schema):
-    """A quota that an organiser set; `amount` null is no limit."""
+class Override(Schema):
+    """Quotas that an organiser set for a user, by measure; null is no limit."""
 
-    subject_kind: SubjectKind
-    subject: str
-    measure: Measure
-    amount: int | None
-    reason: str
-    set_at: datetime
+    user: str
+    quotas: dict[Measure, int | None]
 
 
 class QuotaList(Schema):
-    """Default quotas of each user, and every quota that an organiser set."""
+    """Default quotas of each user, and every override."""
 
     defaults: dict[Measure, int | None]
-    quotas: list[SetQuotaView]
+    overrides: list[Override]

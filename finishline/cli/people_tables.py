@@ -113,36 +113,35 @@ MEASURES = {
 }
 
 
-def quota_table(views: Sequence[View]) -> RenderableType:
-    """Use of each quota, and when there is room again."""
+def quota_table(view: View) -> RenderableType:
+    """Use of each quota of a user, and when there is room again."""
     table = make_table(
-        "subject", "quota", "used", "reserved", "allowed", "resets",
+        "user", "quota", "used", "reserved", "allowed", "resets",
         right=("used", "reserved", "allowed"),
     )  # fmt: skip
-    for view in views:
-        for use in view["quotas"]:
-            name, each = _measure(use["measure"])
-            table.add_row(
-                f"{view['subject_kind']} {view['subject']}",
-                name,
-                _amount(use["used"], each),
-                _amount(use["reserved"], each),
-                _allowed(use["allowed"], each),
-                f"{minute_text(room_at)}Z" if (room_at := use["room_at"]) else ABSENT,
-            )
+    for use in view["quotas"]:
+        name, each = _measure(use["measure"])
+        table.add_row(
+            or_dash(view.get("user")),
+            name,
+            _amount(use["used"], each),
+            _amount(use["reserved"], each),
+            _allowed(use["allowed"], each),
+            f"{minute_text(room_at)}Z" if (room_at := use["room_at"]) else ABSENT,
+        )
     return table
 
 
 def set_quota_table(view: View) -> RenderableType:
-    """Quotas of each user, and those set apart from the defaults."""
-    table = make_table("subject", "quota", "allowed", "reason", right=("allowed",))
+    """Quotas of each user, and those of users with an override."""
+    table = make_table("user", "quota", "allowed", right=("allowed",))
     for measure, allowed in view["defaults"].items():
         name, each = _measure(measure)
-        table.add_row(Text("each user", style="dim"), name, _allowed(allowed, each), "")
-    for item in view["quotas"]:
-        name, each = _measure(item["measure"])
-        whose = f"{item['subject_kind']} {item['subject']}"
-        table.add_row(whose, name, _allowed(item["amount"], each), str(item["reason"]))
+        table.add_row(Text("each user", style="dim"), name, _allowed(allowed, each))
+    for item in view["overrides"]:
+        for measure, allowed in item["quotas"].items():
+            name, each = _measure(measure)
+            table.add_row(or_dash(item.get("user")), name, _allowed(allowed, each))
     return table
 
 

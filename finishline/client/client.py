@@ -17,7 +17,7 @@ from finishline.api.ideas import IdeaList
 from finishline.api.people import MeView
 from finishline.api.prices import PriceList, PriceView
 from finishline.api.queues import QueueView
-from finishline.api.quotas import MyQuotaView
+from finishline.api.quotas import QuotaView
 from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
@@ -360,9 +360,9 @@ class Client:
         """Queue of waiting attempts, by hardware class."""
         return read_view(QueueView, self._transport.get("/queue"))
 
-    def quota(self) -> MyQuotaView:
+    def quota(self) -> QuotaView:
         """Your quotas of submissions and replays, their use, and when there is room again."""
-        return read_view(MyQuotaView, self._transport.get("/me/quota"))
+        return read_view(QuotaView, self._transport.get("/me/quota"))
 
     def prices(self, **filters: object) -> list[PriceView]:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""

@@ -159,6 +159,7 @@ table(
     Column("disabled_at", sa.DateTime(timezone=True)),
     Column("known_at", sa.DateTime(timezone=True)),
     Column("display_name", sa.String(100)),
+    Column("quota", sa.JSON()),
 )
 table(
     "added_benchmarks",
@@ -262,16 +263,6 @@ table(
     Column("by_organiser", sa.Boolean(), primary_key=True),
     Column("submitter_id", ForeignKey("users.id"), primary_key=True, autoincrement=False),
     Column("turn", sa.BigInteger(), nullable=False),
-)
-table(
-    "quotas",
-    Column("subject_kind", sa.String(20), primary_key=True),
-    Column("subject", sa.String(100), primary_key=True),
-    Column("measure", sa.String(40), primary_key=True),
-    Column("amount", sa.BigInteger()),
-    Column("reason", sa.Text(), nullable=False),
-    Column("set_by", ForeignKey("users.id"), nullable=False),
-    Column("set_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "submissions",
@@ -527,6 +518,8 @@ table(
     Column("own_runs", sa.Integer(), nullable=False, server_default="0"),
     Column("fresh", sa.Boolean(), nullable=False, server_default=sa.false()),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
+    Column("gpu_seconds_reserved", sa.Double()),
+    Index(None, "requested_by", "created_at"),
 )
 table(
     "worker_probes",
@@ -587,14 +580,6 @@ table(
     Column("quality", sa.JSON(), nullable=False),
     Column("seconds", sa.JSON(), nullable=False),
     Column("system", sa.JSON(), nullable=False),
-)
-table(
-    "charges",
-    Column("verification_id", ForeignKey("verifications.id"), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False),
-    Column("gpu_seconds_reserved", sa.Double(), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Index(None, "user_id", "created_at"),
 )
 table(
     "decisions",

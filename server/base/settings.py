@@ -155,7 +155,7 @@ class Settings(BaseSettings):
     max_upload_bytes_in_flight: int = Field(default=2048 * MIB, gt=0)
     max_event_streams: int = Field(default=500, gt=0)
     max_event_streams_each: int = Field(default=20, gt=0)
-    # Quotas of each user; an organiser can set others for a user or benchmark.
+    # Quotas of each user; an organiser can set others for a user.
     quota_submissions_per_day: Allowance = 200
     quota_gpu_seconds_per_month: Allowance = 360_000
 

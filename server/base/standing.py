@@ -20,7 +20,7 @@ from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
-from server.base.models import Charge, Decision, Submission, Verification
+from server.base.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
 # A training is replayed, a package measured, and an inference has its latency measured.
@@ -221,9 +221,9 @@ def p_of_record_duel(duel: Verification) -> float | None:
     return p_value
 
 
-def is_challenge(session: Session, verification: Verification) -> bool:
+def is_challenge(verification: Verification) -> bool:
     """Whether a submitter challenges a record by a duel: no other one takes from a quota."""
-    return verification.kind == DUEL.name and session.get(Charge, verification.id) is not None
+    return verification.kind == DUEL.name and verification.gpu_seconds_reserved is not None
 
 
 def claim_of(submission: Submission) -> Claim:

@@ -261,7 +261,7 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
     announce(
         session, "decision.published" if published else f"verification.{event.moment}", describe
     )
-    if event.moment in ENDED and is_challenge(session, verification):
+    if event.moment in ENDED and is_challenge(verification):
         _announce_challenge(session, "challenge.ended", verification)
     if event.moment == "done" and purpose_of(verification).may_set_record:
         _announce_record_check(session, verification)

@@ -74,6 +74,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "users": _included(
         "id name display_name created_at role organisation_id disabled_at known_at",
         email="reaches a person",
+        quota=FOR_ONE_SERVER,
     ),
     "tokens": LeftOut(OF_ITS_OWNER),
     "identities": LeftOut(OF_ITS_OWNER),
@@ -118,6 +119,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at pool_id own_runs "
         "fresh checks_id",
+        gpu_seconds_reserved="an account between a submitter and one server",
     ),
     "job_trainings": _included(
         "verification_id index package settings seed data_nonce stop_at measure precision opening"
@@ -163,8 +165,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id worker moment measured_at attempt_id gflops configuration baseline_gflops ratio "
         "figures host"
     ),
-    "quotas": LeftOut(FOR_ONE_SERVER),
-    "charges": LeftOut("an account between a submitter and one server"),
     "evidence": _included("verification_id benchmark_sha256 submission code created_at"),
     "signing_keys": _included("id public_key created_at"),
     "decisions": _included("verification_id decision decided_by reason decided_at"),

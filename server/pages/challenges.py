@@ -117,7 +117,7 @@ def _under_way(session: Session, duel: Verification, submission: Submission) -> 
         "state": duel.state,
         "runs": duel.runs,
         "run": last.get("run"),
-        "is_challenge": is_challenge(session, duel),
+        "is_challenge": is_challenge(duel),
         "is_challenger": is_challenger,
         "other": None if other is None else _named(other),
     }

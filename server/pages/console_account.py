@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.api.people import MeChange, OwnTokenCreate, Scope, TokenRotate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
-from server.base.models import Pool, Submission, Token
+from server.base.models import Pool, Submission, Token, User
 from server.base.services import Services
 from server.base.standing import pending_verifications, standing
 from server.pages.board_times import times_of
@@ -30,7 +30,7 @@ from server.people.accounts import (
 from server.people.sessions import Notice, go_on_with
 from server.people.signed_in import Fields, FormDep
 from server.people.views import me_view, token_view
-from server.submissions.quota_admin import own_quotas
+from server.submissions.quota_admin import quota_of
 from server.submissions.service import submissions_page
 
 router = APIRouter(include_in_schema=False)
@@ -76,7 +76,9 @@ def account_page(
             "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
             "asks_erasure_since": erasure.asked_at(session, caller.name),
-            "quota": own_quotas(session, console.services.settings, caller),
+            "quota": quota_of(
+                session, console.services.settings, session.get_one(User, caller.user_id)
+            ),
         }
     return console.page(
         "account.html",

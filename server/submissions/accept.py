@@ -28,7 +28,7 @@ from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.submissions.quota_check import require_room_for_submission, reserve_replay
+from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
     find_published,
@@ -329,13 +329,11 @@ def admit_new(session: Session, new: NewSubmission) -> None:
     Raises ClaimError, UsedUpError, ConflictError or FrozenOtherwiseError.
     """
     caller, row, archive = new.caller, new.row, new.upload.archive
-    settings, benchmark_id = new.services.settings, new.benchmark.benchmark_id
+    settings = new.services.settings
     if not archive:
         require_own_class(session, new.scored.claim, file=new.upload.claim_file)
     if not caller.may("organise"):
-        require_room_for_submission(
-            session, settings, user_id=caller.user_id, benchmark_id=benchmark_id
-        )
+        require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
     if new.runs and not archive:

@@ -36,7 +36,7 @@ from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
 from server.submissions.accept import Repeated, check_idempotency_key, find_earlier
-from server.submissions.quota_check import require_room_for_submission, reserve_replay
+from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import new_id, stored_result, table_of
 from server.submissions.sources import require_parent
 
@@ -184,9 +184,7 @@ def new_entry(
     _refuse_known(session, caller, package, host.hardware_class)
     settings = services.settings
     if not caller.may("organise"):
-        require_room_for_submission(
-            session, settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
-        )
+        require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
     original = _same_program(session, caller, package, host.hardware_class)
     row = _submission(caller, package, benchmark, host, key=key, original=original)

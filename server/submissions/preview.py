@@ -20,7 +20,7 @@ from server.submissions.accept import (
     with_scored,
 )
 from server.submissions.packages import check_package, new_entry, under_ruling
-from server.submissions.quota_check import reserve_replay
+from server.submissions.quotas import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of, submission_view

@@ -1,28 +1,37 @@
-"""Quotas: the amounts allowed, by an organiser or the settings, and their use.
+"""Quotas of users: submissions in 24 hours, and accelerator seconds of replays in 30 days.
 
 Use is counted from stored rows, so no counter can be wrong. An attempt that failed by the
 infrastructure, was lost or cancelled counts nothing. That is the refund. One that its own submitter
 cut short by a withdrawal counts as long as it ran.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from itertools import groupby
+from typing import Any
 
-from sqlalchemy import ColumnElement, Table, bindparam, select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.quotas import Measure
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.models import Attempt, Charge, Quota, Submission, User, Verification
+from server.base.database import utc_now
+from server.base.errors import NotAllowedError, UsedUpError
+from server.base.models import Attempt, Submission, User, Verification
+from server.base.replay_estimate import Estimator
 from server.base.settings import Settings
+from server.base.standing import OPEN, claim_of
+from server.benchmarks.queries import definition
 
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
 DAY = timedelta(days=1)
 MONTH = timedelta(days=30)
-OPEN = ("queued", "running")
 MOST_COUNTED = 1_000_000
+NOTHING_KEPT = "; nothing of this request was kept."
 
 
 @dataclass(frozen=True)
@@ -40,20 +49,126 @@ class Use:
 
 @dataclass(frozen=True)
 class Spent:
-    """A charged verification: its time, its accelerator seconds, and whether it is under way."""
+    """A verification on a quota: its time, its accelerator seconds, and whether it is under way."""
 
     created_at: datetime
     gpu_seconds: float
     is_open: bool
 
 
+def default_allowances(settings: Settings) -> dict[Measure, int | None]:
+    """Return the limits of a user without an override; None is no limit."""
+    allowed: dict[Measure, int | str] = {
+        "submissions_per_day": settings.quota_submissions_per_day,
+        "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
+    }
+    return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
+
+
+def allowances(
+    session: Session, settings: Settings, user_id: int, *, lock: bool = False
+) -> dict[Measure, int | None]:
+    """Return the limits of a user, with `lock` under the lock of `lock_user`."""
+    override = lock_user(session, user_id) if lock else session.get_one(User, user_id).quota
+    defaults = default_allowances(settings)
+    return {measure: (override or {}).get(measure, most) for measure, most in defaults.items()}
+
+
+def lock_user(session: Session, user_id: int) -> dict[str, int | None] | None:
+    """Lock a user until the transaction ends, and return their override.
+
+    So two requests of one user are counted one after the other. Other rows may refer to the user
+    meanwhile. SQLite has one writer anyway.
+    """
+    query = select(User.quota).where(User.id == user_id).with_for_update(key_share=True)
+    override: dict[str, int | None] | None = session.scalars(query).one()
+    return override
+
+
+def require_room_for_submission(session: Session, settings: Settings, *, user_id: int) -> None:
+    """Raise UsedUpError unless the user's daily quota has room."""
+    allowed = allowances(session, settings, user_id, lock=True)["submissions_per_day"]
+    if allowed is not None:
+        use = use_of_submissions(session, user_id, allowed=allowed, now=utc_now())
+        made = count_text(round(use.used), "submission")
+        verb = "is" if allowed == 1 else "are"
+        told = f"You have made {made} in 24 hours, {allowed} {verb} allowed."
+        _require(use, 1, "submissions_per_day", told)
+
+
+def reserve_replay(
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    *,
+    user_id: int,
+    kind: str,
+    wishes: Mapping[str, int] | None = None,
+    lock: bool = True,
+    benchmark: Benchmark | None = None,
+) -> float:
+    """Estimate a verification's accelerator seconds, if the user's quota has room for them.
+
+    Without `lock` the room may be taken by another request. `benchmark` is the definition of a
+    submission that is not stored. Raises UsedUpError, or NotAllowedError if the estimate exceeds
+    the whole quota.
+    """
+    benchmark = benchmark or definition(session, submission.benchmark_sha256)
+    expected = Estimator(session, kind, wishes or {}).estimate(
+        submission, benchmark, claim_of(submission)
+    )
+    wanted = expected.seconds * PURPOSES[kind].devices(expected.accelerators)
+    require_room_for_seconds(session, settings, wanted, user_id=user_id, lock=lock)
+    return wanted
+
+
+def require_room_for_seconds(
+    session: Session, settings: Settings, wanted: float, *, user_id: int, lock: bool = True
+) -> None:
+    """Raise as `reserve_replay` does unless the user's quota has room for so many seconds."""
+    allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
+    if allowed is not None:
+        use = use_of_gpu_seconds(session, user_id, allowed=allowed, now=utc_now(), wanted=wanted)
+        told = (
+            f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
+            f"them reserved for running replays; {allowed} are allowed, and this replay will take "
+            f"about {wanted:.0f}."
+        )
+        _require(use, wanted, "gpu_seconds_per_month", told)
+
+
+def seconds_left(session: Session, settings: Settings, user_id: int) -> float | None:
+    """Accelerator seconds that a user's quota has left; None without a limit."""
+    allowed = allowances(session, settings, user_id)["gpu_seconds_per_month"]
+    if allowed is None:
+        return None
+    use = use_of_gpu_seconds(session, user_id, allowed=allowed, now=utc_now())
+    return max(0.0, allowed - use.used)
+
+
+def _require(use: Use, wanted: float, measure: Measure, told: str) -> None:
+    if use.allowed is None or use.used + wanted <= use.allowed:
+        return
+    if use.room_at is None:
+        raise NotAllowedError(f"{told} That is more than there will be room for; ask an organiser.")
+    raise UsedUpError(
+        f"{told} The quota resets at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
+        measure=measure,
+        retry_seconds=max(1, math.ceil((use.room_at - utc_now()).total_seconds())),
+    )
+
+
 def use_of_submissions(
-    session: Session, whose: ColumnElement[bool], *, allowed: int | None, now: datetime
+    session: Session, user_id: int, *, allowed: int | None, now: datetime
 ) -> Use:
     """Use of the submissions of the last 24 hours. Results published elsewhere do not count."""
     query = (
         select(Submission.submitted_at)
-        .where(whose, Submission.submitted_at > now - DAY, Submission.evidence != "published")
+        .where(
+            Submission.user_id == user_id,
+            Submission.submitted_at > now - DAY,
+            Submission.evidence != "published",
+        )
         .order_by(Submission.submitted_at.desc())
         .limit(MOST_COUNTED if allowed is None else max(allowed, 1))
     )
@@ -65,15 +180,10 @@ def use_of_submissions(
 
 
 def use_of_gpu_seconds(
-    session: Session,
-    whose: ColumnElement[bool],
-    *,
-    allowed: int | None,
-    now: datetime,
-    wanted: float = 0.0,
+    session: Session, user_id: int, *, allowed: int | None, now: datetime, wanted: float = 0.0
 ) -> Use:
     """Accelerator seconds of the last 30 days; verifications under way count their estimate."""
-    spent = list(_spent(session, whose, now=now))
+    spent = list(_spent(session, user_id, now=now))
     used = sum(each.gpu_seconds for each in spent)
     reserved = sum(each.gpu_seconds for each in spent if each.is_open)
     return Use(allowed, used, reserved, _room_at(spent, allowed=allowed, used=used, wanted=wanted))
@@ -93,40 +203,30 @@ def _room_at(
     return None
 
 
-def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> Iterator[Spent]:
-    """Charged verifications, the oldest first."""
-    charges = session.execute(
-        select(Charge.verification_id, Charge.created_at, Charge.gpu_seconds_reserved,
-               Verification.state)
-        .join(Verification, Verification.id == Charge.verification_id)
-        .join(Submission, Submission.id == Verification.submission_id)
-        .where(whose, Charge.created_at > now - MONTH)
-        .order_by(Charge.created_at, Charge.verification_id)
-    ).all()  # fmt: skip
-    seconds = _seconds_by_verification(session, whose, now=now)
-    for verification_id, created_at, reserved, state in charges:
-        is_open, ran = state in OPEN, seconds.get(verification_id, 0.0)
-        yield Spent(created_at, max(ran, reserved) if is_open else ran, is_open)
-
-
-def _seconds_by_verification(
-    session: Session, whose: ColumnElement[bool], *, now: datetime
-) -> dict[str, float]:
+def _spent(session: Session, user_id: int, *, now: datetime) -> Iterator[Spent]:
+    """Verifications on a user's quota, the oldest first."""
     rows = session.execute(
-        select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
-               Attempt.ended_at, Attempt.accelerators, Verification.kind)
-        .join(Charge, Charge.verification_id == Attempt.verification_id)
-        .join(Verification, Verification.id == Attempt.verification_id)
-        .join(Submission, Submission.id == Verification.submission_id)
-        .where(whose, Charge.created_at > now - MONTH, Attempt.started_at.is_not(None))
+        select(Verification.id, Verification.kind, Verification.state, Verification.created_at,
+               Verification.gpu_seconds_reserved, Attempt.state.label("attempt"), Attempt.failure,
+               Attempt.started_at, Attempt.ended_at, Attempt.accelerators)
+        .outerjoin(Attempt, Attempt.verification_id == Verification.id)
+        .where(Verification.requested_by == user_id,
+               Verification.gpu_seconds_reserved.is_not(None),
+               Verification.created_at > now - MONTH)
+        .order_by(Verification.created_at, Verification.id)
     )  # fmt: skip
-    found: dict[str, float] = {}
-    for verification_id, state, failure, started_at, ended_at, accelerators, kind in rows:
-        if counts(state, failure):
-            seconds = ((ended_at or now) - started_at).total_seconds()
-            spent = seconds * PURPOSES[kind].devices(accelerators or 0)
-            found[verification_id] = found.get(verification_id, 0.0) + spent
-    return found
+    for _, group in groupby(rows, key=lambda row: row.id):
+        attempts = list(group)
+        first = attempts[0]
+        ran = sum(
+            ((each.ended_at or now) - each.started_at).total_seconds()
+            * PURPOSES[each.kind].devices(each.accelerators or 0)
+            for each in attempts
+            if each.started_at is not None and counts(each.attempt, each.failure)
+        )
+        is_open = first.state in OPEN
+        seconds = max(ran, first.gpu_seconds_reserved) if is_open else ran
+        yield Spent(first.created_at, seconds, is_open)
 
 
 def counts(state: str, failure: dict[str, Any] | None) -> bool:
@@ -134,71 +234,3 @@ def counts(state: str, failure: dict[str, Any] | None) -> bool:
     if state == "failed":
         return failure is None or failure.get("kind") != "infrastructure"
     return state in ("running", "done")
-
-
-Named = tuple[str, str]
-"""Kind of a subject and its name: ("user", "alice")."""
-Amounts = Mapping[tuple[str, str, str], int | None]
-"""Amounts set, by kind, subject and measure."""
-
-_SET = cast(Table, Quota.__table__).c
-_AMOUNTS = (
-    select(_SET.subject_kind, _SET.subject, _SET.measure, _SET.amount)
-    .where(tuple_(_SET.subject_kind, _SET.subject).in_(bindparam("named", expanding=True)))
-    .order_by(_SET.subject_kind, _SET.subject, _SET.measure)
-)
-_LOCKED = _AMOUNTS.with_for_update()
-
-
-def quotas_set(session: Session) -> list[Quota]:
-    """Every quota that an organiser set."""
-    return list(
-        session.scalars(select(Quota).order_by(Quota.subject_kind, Quota.subject, Quota.measure))
-    )
-
-
-def find_quota(session: Session, kind: str, subject: str, measure: Measure) -> Quota | None:
-    """Quota that an organiser set; None for the default."""
-    return session.get(Quota, (kind, subject, measure))
-
-
-def default_allowance(settings: Settings, measure: Measure) -> int | None:
-    """Default quota of a user in the settings; None is no limit."""
-    allowed = {
-        "submissions_per_day": settings.quota_submissions_per_day,
-        "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
-    }[measure]
-    return None if allowed == "unlimited" else allowed
-
-
-def amounts_set(session: Session, named: Collection[Named], *, lock: bool = False) -> Amounts:
-    """Amounts set for some subjects; `lock` locks them until the transaction ends."""
-    session.flush()  # As before each statement of the session's own.
-    rows = session.connection().execute(_LOCKED if lock else _AMOUNTS, {"named": named})
-    return {(kind, subject, measure): amount for kind, subject, measure, amount in rows}
-
-
-def names_of_user(user: User) -> list[Named]:
-    """Subjects of a user's quotas: their own name comes before their organisation's."""
-    organisation = user.organisation
-    return names_of(user.name, organisation.name if organisation else None)
-
-
-def names_of(user: str, organisation: str | None) -> list[Named]:
-    """Subjects as in `names_of_user`, from the names of both."""
-    return [("user", user)] + ([("organisation", organisation)] if organisation else [])
-
-
-def allowance_of_user(
-    amounts: Amounts, settings: Settings, names: Sequence[Named], measure: Measure
-) -> int | None:
-    """Amount set for the first of these subjects that has one, else the default."""
-    for kind, subject in names:
-        if (kind, subject, measure) in amounts:
-            return amounts[kind, subject, measure]
-    return default_allowance(settings, measure)
-
-
-def allowance_of_benchmark(amounts: Amounts, benchmark_id: str, measure: Measure) -> int | None:
-    """Amount that all submitters of a benchmark share; no limit unless one is set."""
-    return amounts.get(("benchmark", benchmark_id, measure))

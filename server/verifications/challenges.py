@@ -25,16 +25,14 @@ from server.base.standing import kind_that_checks, verification_under_way
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.submissions.quota_check import (
+from server.submissions.quotas import (
     NOTHING_KEPT,
-    charge,
+    lock_user,
     require_room_for_seconds,
     seconds_left,
-    take_turns,
 )
 from server.submissions.service import find_submission
 from server.verifications.duels import (
-    Cost,
     cost_of_duel,
     holder_among,
     open_challenge,
@@ -60,19 +58,19 @@ def challenge(
     """
     challenger = _own(session, caller, submission_id)
     # First of all the user's lock, so that of two requests at once one sees the other.
-    take_turns(session, user_id=caller.user_id, benchmark_id=challenger.benchmark_id)
+    lock_user(session, caller.user_id)
     found = _measured(session, challenger)
     holder = _holder_for(session, caller, challenger, holder_among(found), named=wanted.holder)
     _require_chance(session, found, challenger, holder)
     benchmark = require_comparable(session, challenger, holder)
     cost = cost_of_duel(session, benchmark, (challenger, holder), pairs=RECORD_PAIRS)
     if not caller.may("organise"):
-        _require_room(session, settings, challenger, cost)
+        require_room_for_seconds(session, settings, cost.device_seconds, user_id=caller.user_id)
     body = DuelCreate(
         challenger=challenger.id, holder=holder.id, pairs=RECORD_PAIRS, reason=wanted.reason
     )
     duel = request_duel(session, body, requested_by=caller.user_id)
-    charge(session, duel, user_id=caller.user_id, reserved=cost.device_seconds)
+    duel.gpu_seconds_reserved = cost.device_seconds
     emit(session, RecordChallenged(duel, holder))
     record(
         session,
@@ -110,14 +108,14 @@ def preview_challenge(
         under_way = open_challenge(session, str(holder.pool_id))
         refuse_another_challenge(session, challenger, str(holder.pool_id))
         if not caller.may("organise"):
-            _require_room(session, settings, challenger, cost, lock=False)
+            require_room_for_seconds(
+                session, settings, cost.device_seconds, user_id=caller.user_id, lock=False
+            )
     except ServerError as error:
         refused = f"{error.detail.removesuffix(NOTHING_KEPT).removesuffix('.')}."
     left = None
     if not caller.may("organise"):
-        left = seconds_left(
-            session, settings, user_id=caller.user_id, benchmark_id=challenger.benchmark_id
-        )
+        left = seconds_left(session, settings, caller.user_id)
     return ChallengeView(
         challenger=challenger.id,
         holder=None if holder is None else holder.id,
@@ -269,16 +267,3 @@ def _why_not_measured(session: Session, submission: Submission) -> str:
 def _measured_seconds(session: Session, submission: Submission) -> float | None:
     pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
     return None if pool is None else pool.measured_seconds
-
-
-def _require_room(
-    session: Session, settings: Settings, challenger: Submission, cost: Cost, *, lock: bool = True
-) -> None:
-    require_room_for_seconds(
-        session,
-        settings,
-        cost.device_seconds,
-        user_id=challenger.user_id,
-        benchmark_id=challenger.benchmark_id,
-        lock=lock,
-    )

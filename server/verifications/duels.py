@@ -104,7 +104,7 @@ def has_won(session: Session, duel: Verification) -> bool | None:
 
     A duel on a worker that is not the organisers' moves no record: won, it has no result.
     """
-    if not is_challenge(session, duel):
+    if not is_challenge(duel):
         return None
     if is_lost(duel):
         return False

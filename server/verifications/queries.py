@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from sqlalchemy import (
     ColumnElement,
     Select,
-    exists,
     func,
     select,
 )
@@ -26,7 +25,6 @@ from server.base.models import (
     SUBMITTER,
     Attempt,
     BenchmarkDefinition,
-    Charge,
     ReplayEventRow,
     Submission,
     User,
@@ -142,9 +140,7 @@ def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
 # A submitter's own duel takes from a quota, an organiser's does not.
-IS_CHALLENGE = (Verification.kind == DUEL.name) & exists().where(
-    Charge.verification_id == Verification.id
-)
+IS_CHALLENGE = (Verification.kind == DUEL.name) & Verification.gpu_seconds_reserved.is_not(None)
 DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",

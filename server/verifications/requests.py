@@ -13,7 +13,7 @@ from server.base.errors import (
     UsedUpError,
     no_such,
 )
-from server.base.models import Charge, Submission, Verification
+from server.base.models import Submission, Verification
 from server.base.models.visibility import is_source_public, may_see
 from server.base.settings import Settings
 from server.base.standing import (
@@ -27,7 +27,7 @@ from server.base.standing import (
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
+from server.submissions.quotas import NOTHING_KEPT, lock_user, reserve_replay
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import cancel_verification, request_verification
@@ -153,7 +153,7 @@ def ask_for_own_verification(
             "This submission belongs to another user: only they or an organiser may request it."
         )
     # First of all the user's lock, so that of two requests at once one sees the other.
-    take_turns(session, user_id=caller.user_id, benchmark_id=submission.benchmark_id)
+    lock_user(session, caller.user_id)
     _require_first(session, submission, wanted.kind)
     reserved = reserve_replay(
         session,
@@ -164,7 +164,7 @@ def ask_for_own_verification(
         wishes=_wishes(wanted),
     )
     verification = ask_for_verification(session, caller, submission_id, wanted)
-    charge(session, verification, user_id=caller.user_id, reserved=reserved)
+    verification.gpu_seconds_reserved = reserved
     session.flush()
     return verification
 
@@ -221,9 +221,12 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
 def _require_few_requests(session: Session, submission: Submission) -> None:
     asked = session.scalar(
         select(func.count())
-        .select_from(Charge)
-        .join(Verification, Verification.id == Charge.verification_id)
-        .where(Verification.submission_id == submission.id, Verification.kind != DUEL.name)
+        .select_from(Verification)
+        .where(
+            Verification.submission_id == submission.id,
+            Verification.kind != DUEL.name,
+            Verification.gpu_seconds_reserved.is_not(None),
+        )
     )
     if (asked or 0) >= MOST_REQUESTS:
         raise NotAllowedError(f"You made {asked} requests for this submission. {ASK_AN_ORGANISER}")

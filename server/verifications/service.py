@@ -35,7 +35,6 @@ from server.base.standing import (
     verification_under_way,
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
-from server.submissions.quota_check import charge
 from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence, keep_sealed_runs
@@ -100,8 +99,7 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
         reason="by policy",
         purpose=PURPOSES[kind_that_checks(event.submission)],
     )
-    if event.reserved is not None:
-        charge(session, verification, user_id=event.requested_by, reserved=event.reserved)
+    verification.gpu_seconds_reserved = event.reserved
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:

@@ -187,7 +187,7 @@ def _duel_view(
         return None
     duel = None if report is None else judge_duel(pair_runs(benchmark, report))
     return DuelView(
-        challenge=is_challenge(session, verification),
+        challenge=is_challenge(verification),
         won=has_won(session, verification),
         challenger=str(verification.submission_id),
         holder=verification.against_id,

@@ -221,16 +221,16 @@ USES = [
 ]  # fmt: skip
 
 
-ALICE = {"subject_kind": "user", "subject": "al [x]", "quotas": USES}
+ALICE = {"user": "al [x]", "quotas": USES}
 
 
 def test_ones_own_quota_is_shown_in_hours(finishline, standin):
-    standin.answer("GET /api/v1/me/quota", ALICE | {"benchmarks": []})
+    standin.answer("GET /api/v1/me/quota", ALICE)
     ran = finishline("quota", "--token", "fl_a")
 
     assert ran.code == 0
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_a"
-    for shown in ("user al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit"):
+    for shown in ("al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit"):
         assert shown in ran.out
     assert json.loads(finishline("quota", "--json").out)["quotas"] == USES
     standin.answers["GET /api/v1/me/quota"] = [(401, {"detail": "Who?"})]
@@ -238,8 +238,8 @@ def test_ones_own_quota_is_shown_in_hours(finishline, standin):
 
 
 def test_an_organiser_sets_shows_and_lists(finishline, standin):
-    standin.answer("PUT /api/v1/quotas/user/al%20x", ALICE)
-    given = ["quota", "set", "user", "al x"]
+    standin.answer("PUT /api/v1/quotas/al%20x", ALICE)
+    given = ["quota", "set", "al x"]
     ran = finishline(
         *given, "--reason", "course", "--submissions-per-day", "5", "--gpu-hours-per-month", "1.5"
     )
@@ -250,22 +250,21 @@ def test_an_organiser_sets_shows_and_lists(finishline, standin):
     finishline(*given, "--reason", "r", "--submissions-per-day", "default")
     assert json.loads(standin.asked[1].body) == {"reason": "r", "submissions_per_day": "default"}
 
-    standin.answer("GET /api/v1/quotas/benchmark/digits", ALICE)
-    assert "no limit" in finishline("quota", "show", "benchmark", "digits").out
-    row = {"subject_kind": "user", "subject": "bob", "measure": "submissions_per_day",
-           "amount": 7, "reason": "a course"}  # fmt: skip
-    listed = {"defaults": {"gpu_seconds_per_month": 360000}, "quotas": [row]}
+    standin.answer("GET /api/v1/quotas/bob", ALICE)
+    assert "no limit" in finishline("quota", "show", "bob").out
+    rows = [{"user": "bob", "quotas": {"submissions_per_day": 777}}]
+    listed = {"defaults": {"gpu_seconds_per_month": 360000}, "overrides": rows}
     standin.answer("GET /api/v1/quotas", listed)
     out = finishline("quota", "list").out
     assert "100.00" in out
-    assert "a course" in out
+    assert "777" in out
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
+    "options", [["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
 )
 def test_what_is_no_amount_is_told_before_anything_is_sent(options, finishline, standin):
-    ran = finishline("quota", "set", "user", "bob", "--reason", "r", *options)
+    ran = finishline("quota", "set", "bob", "--reason", "r", *options)
 
     assert ran.code == 2
     assert standin.asked == []

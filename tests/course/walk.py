@@ -2,7 +2,7 @@
 
 `python -m tests.course.walk [--students 200] [--cheats 40] [--devices cpu,cpu]` starts `finishline
 up` in a folder of its own and goes on by the commands that an organiser types: a benchmark of her
-own, quotas, a closing date, and one link for the class. Each student joins by the
+own, a closing date, and one link for the class. Each student joins by the
 link and hands two training packages in; 40 of the 400 cheat (tests/course/packages.py). When every
 one has its verdict, the board and an export are made.
 
@@ -188,10 +188,6 @@ def prepare_benchmark(organiser, folder):
     organiser.types(
         *("benchmark", "phases", BENCHMARK, "--closes", f"{closes:%Y-%m-%dT%H:%MZ}"),
         *("--reason", "end of term"),
-    )
-    organiser.types(
-        *("quota", "set", "benchmark", BENCHMARK, "--gpu-hours-per-month", "100"),
-        *("--reason", "the box of the course"),
     )
 
 

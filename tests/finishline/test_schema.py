@@ -19,7 +19,7 @@ from finishline.api.ideas import IdeaList
 from finishline.api.people import MeView
 from finishline.api.prices import PriceList
 from finishline.api.queues import QueueView
-from finishline.api.quotas import MyQuotaView
+from finishline.api.quotas import QuotaView
 from finishline.api.runs import RunExport
 from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
 from finishline.api.tickets import TicketList, TicketView
@@ -85,7 +85,7 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
     "watch": (lambda client: next(client.watch("v")), None),
     "wait": (lambda client: client.wait("v"), VerificationView),
     "queue": (lambda client: client.queue(), QueueView),
-    "quota": (lambda client: client.quota(), MyQuotaView),
+    "quota": (lambda client: client.quota(), QuotaView),
     "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
 }
 

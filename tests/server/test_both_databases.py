@@ -22,14 +22,12 @@ from server.base.models import (
     Attempt,
     Board,
     PoolRun,
-    Quota,
     Submission,
     User,
     Verification,
     WorkerRow,
 )
 from server.base.standing import lock_verification
-from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_cross_checks import (  # noqa: F401  fixtures
     SLOW,
@@ -150,31 +148,6 @@ def test_other_submissions_under_one_key_at_once_leave_no_file(
 
     assert codes(answers) == [201, 409]
     assert len(stored_files()) == 4  # One JSON and three logs.
-
-
-def test_whoever_sets_quotas_and_whoever_is_held_to_them_wait_in_one_direction(
-    client, database, alice, olivia
-):
-    wanted = {"submissions_per_day": 5, "gpu_seconds_per_month": 5, "reason": "a course"}
-    statuses = []
-
-    def set_both():
-        address = f"/api/v1/quotas/user/{alice.name}"
-        answer = client.put(address, json=wanted, headers=olivia.headers)
-        statuses.append(answer.status_code)
-
-    set_both()
-    setting = threading.Thread(target=set_both)
-    with database.write() as session:
-        first = select(Quota.amount).where(Quota.measure == "gpu_seconds_per_month")
-        session.execute(first.with_for_update())
-        setting.start()
-        if not database.is_sqlite:
-            wait_until_blocked(database)
-        amounts_set(session, [("user", alice.name)], lock=True)
-    setting.join(timeout=30)
-
-    assert statuses == [200, 200]
 
 
 def test_verifications_of_one_submission_asked_for_at_once_are_one(

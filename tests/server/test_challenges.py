@@ -14,7 +14,6 @@ from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.proof import part_hashes
 from server.base.models import (
     Attempt,
-    Charge,
     NoticeEvent,
     Submission,
     User,
@@ -138,7 +137,7 @@ def test_a_challenge_that_is_won_moves_the_record_at_the_cost_of_the_challenger(
     nonces = grant["data_nonces"]
     assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 10)  # The data of a pair are equal.
     with database.read() as session:
-        charged = session.get_one(Charge, view["id"])
+        charged = session.get_one(Verification, view["id"])
         assert charged.gpu_seconds_reserved == pytest.approx(seen["device_seconds"])
     assert client.get(f"/verifications/{view['id']}").status_code == 200
     # Read while it is trained, so that an old record may be cached.
@@ -372,7 +371,7 @@ def test_a_challenge_that_cannot_be_is_refused_with_the_next_step(
     steps = ((cost - 5, 403, "ask an organiser"), (cost + 5, 429, "The quota resets at"))
     for seconds, status, next_step in steps:
         quota = {"gpu_seconds_per_month": seconds, "reason": "a test"}
-        path = "/api/v1/quotas/user/bob"
+        path = "/api/v1/quotas/bob"
         assert client.put(path, json=quota, headers=olivia.headers).status_code == 200
         assert look(client, challenger, bob)["quota_seconds_left"] < seconds
         found, told = refusal()

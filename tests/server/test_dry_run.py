@@ -80,7 +80,7 @@ def test_a_package_is_tried_out(client, database, walter, alice, olivia):
     assert preview["system"]["hardware_class"] == "cpu-test"
     assert listed(client, alice) == []
     body = {"gpu_seconds_per_month": 0, "reason": "nothing is left"}
-    assert client.put("/api/v1/quotas/user/alice", json=body, headers=olivia.headers).is_success
+    assert client.put("/api/v1/quotas/alice", json=body, headers=olivia.headers).is_success
     used_up = client.post("/api/v1/trainings", params=DRY, files=files, headers=alice.headers)
     assert used_up.status_code == 403
     assert "accelerator seconds in 30 days" in used_up.json()["detail"]

@@ -579,7 +579,7 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
 ):
     def limit(seconds):
         answer = client.put(
-            "/api/v1/quotas/user/alice",
+            "/api/v1/quotas/alice",
             json={"gpu_seconds_per_month": seconds, "reason": "a small machine"},
             headers=olivia.headers,
         )

@@ -63,7 +63,7 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
     post(f"/submissions/{again}/withdrawal", {"reason": f"by {NAME}."})
     post("/me", {"display_name": SHOWN}, method="PATCH")
     post("/workers/walter-1/pause", {"reason": f"{NAME}'s wish, once {FIRST_SHOWN}"})
-    post(f"/quotas/user/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
+    post(f"/quotas/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
     post("/tokens", {"user": NAME, "role": "submitter", "label": f"of {NAME}"}, ada)
     post(f"/users/{NAME}", {"email": MAIL}, ada, "PATCH")
     post("/invitations", {"name": "grace"})
@@ -123,7 +123,7 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     services = services_of(client)
     before = {name for name, found in stored_texts(database).items() if WORD.search(found)}
     assert before >= {
-        "users", "audit_log", "submissions", "workers", "quotas", "evidence", "notice_events",
+        "users", "audit_log", "submissions", "workers", "evidence", "notice_events",
         "verifications", "tokens",
     }  # fmt: skip
     assert found_in_routes(client, traces, ada) >= {

@@ -101,11 +101,11 @@ def test_a_submission_takes_two_transactions_and_a_dozen_statements(
     with statements_of(database) as sent:
         assert submit(digits_submission).status_code == 201
 
-    # The token, then in one transaction: the hardware class, the user, quotas and their use,
+    # The token, then in one transaction: the hardware class, the user, the use of the quota,
     # phases, the definition, the submission, its runs, the board's version and change, the same
     # logs, who listens.
     assert [text for text in sent if text.startswith("BEGIN")] == ["BEGIN", "BEGIN IMMEDIATE"]
-    assert len(sent) - 2 == 13
+    assert len(sent) - 2 == 12
 
 
 def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(

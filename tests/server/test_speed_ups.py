@@ -12,7 +12,7 @@ from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord, WorkerHello
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import utc_now
-from server.base.models import Attempt, Charge, Verification, WorkerRow
+from server.base.models import Attempt, Verification, WorkerRow
 from server.verifications.overdue import end_waited, expire_leases, make_room
 from tests.server.conftest import WORKER_SYSTEM, claim_headers
 from tests.server.test_entries import (
@@ -64,8 +64,9 @@ def test_a_measured_package_is_trained_in_turn_with_the_reference_and_shows_its_
 
     # It is charged to nobody, and starts when nothing else waits.
     with entries.database.read() as session:
-        charges = select(Charge).where(Charge.verification_id == verification_id)
-        assert session.scalars(charges).first() is None
+        assert session.get_one(Verification, verification_id).gpu_seconds_reserved is None
+    quota = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][1]
+    assert (quota["measure"], quota["reserved"]) == ("gpu_seconds_per_month", 0)
     assert len(entries.sent()) == 1
     with entries.database.read() as session:
         sent = session.scalars(select(Attempt).where(Attempt.sent_to > "")).unique().all()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import price_table, quota_table, set_quota_table
@@ -19,11 +19,7 @@ from finishline.rules.text import count_text
 HOURS_PER_YEAR = 8760
 
 quota_app = typer.Typer(help="Your quotas and their use.")
-SubjectKind = Literal["user", "organisation", "benchmark"]
-Kind = Annotated[SubjectKind, typer.Argument(help="Kind of subject.")]
-Subject = Annotated[
-    str, typer.Argument(help="Name of the user or organisation, or the benchmark's id.")
-]
+User = Annotated[str, typer.Argument(help="Name of the user.")]
 
 
 @quota_app.callback(invoke_without_command=True)
@@ -35,7 +31,7 @@ def own_quota(
         return int(ExitCode.OK)
     with ServerClient(url, token) as server:
         view = server.get("/me/quota")
-    open_screen(as_json=as_json).answer(view, [quota_table([view, *view["benchmarks"]])])
+    open_screen(as_json=as_json).answer(view, [quota_table(view)])
     return int(ExitCode.OK)
 
 
@@ -50,19 +46,18 @@ def list_quotas(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = Fal
 
 @quota_app.command("show")
 def show_quota(
-    kind: Kind, subject: Subject, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+    user: User, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Show the quotas of a user, an organisation or a benchmark (organisers only)."""
+    """Show the quotas of a user and their use (organisers only)."""
     with ServerClient(url, token) as server:
-        view = server.get(_path(kind, subject))
-    _show(view, as_json=as_json)
+        view = server.get(f"/quotas/{segment(user)}")
+    open_screen(as_json=as_json).answer(view, [quota_table(view)])
     return int(ExitCode.OK)
 
 
 @quota_app.command("set")
 def set_quota(
-    kind: Kind,
-    subject: Subject,
+    user: User,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")],
     submissions: Annotated[
         str | None,
@@ -78,29 +73,16 @@ def set_quota(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Set the quotas of a user, of each member of an organisation, or of a benchmark."""
-    if submissions is None and gpu_hours is None:
-        raise CliError(
-            "Nothing to set. Pass --submissions-per-day or --gpu-hours-per-month.",
-            exit_code=ExitCode.USAGE,
-        )
+    """Set the quotas of a user (organisers only)."""
     body: dict[str, Any] = {"reason": reason}
     if submissions is not None:
         body["submissions_per_day"] = _amount(submissions, each=1)
     if gpu_hours is not None:
         body["gpu_seconds_per_month"] = _amount(gpu_hours, each=3600)
     with ServerClient(url, token) as server:
-        view = server.put(_path(kind, subject), body)
-    _show(view, as_json=as_json)
+        view = server.put(f"/quotas/{segment(user)}", body)
+    open_screen(as_json=as_json).answer(view, [quota_table(view)])
     return int(ExitCode.OK)
-
-
-def _path(kind: str, subject: str) -> str:
-    return f"/quotas/{kind}/{segment(subject)}"
-
-
-def _show(view: View, *, as_json: bool) -> None:
-    open_screen(as_json=as_json).answer(view, [quota_table([view])])
 
 
 def _amount(text: str, *, each: int) -> int | str:

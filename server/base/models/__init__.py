@@ -18,12 +18,10 @@ from server.base.models.benchmarks import (
 from server.base.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.models.people import (
     AuditRecord,
-    Charge,
     ConsoleSession,
     Identity,
     Invitation,
     Organisation,
-    Quota,
     Token,
     User,
 )
@@ -62,7 +60,6 @@ __all__ = [
     "BoardChange",
     "Calibration",
     "CalibrationRunRow",
-    "Charge",
     "ConsoleSession",
     "Decision",
     "Delivery",
@@ -80,7 +77,6 @@ __all__ = [
     "PublishedResult",
     "QueueRow",
     "QueueTurn",
-    "Quota",
     "ReplayEventRow",
     "RunRow",
     "SigningKey",

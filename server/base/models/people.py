@@ -1,9 +1,9 @@
-"""Users, organisations, tokens, sessions and quotas; the audit log of their actions."""
+"""Users with their quotas, organisations, tokens and sessions; the audit log of their actions."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, false
+from sqlalchemy import JSON, ForeignKey, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.base.models.base import Base
@@ -25,7 +25,8 @@ class User(Base):
     `role` is the highest their tokens may have (server.people.accounts). The tokens and sessions of
     a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
     `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
-    place of the name, where there is one.
+    place of the name, where there is one. `quota` has the limits that an organiser set in place of
+    the settings' ones, by measure; None in it is no limit.
     """
 
     __tablename__ = "users"
@@ -39,6 +40,7 @@ class User(Base):
     disabled_at: Mapped[datetime | None]
     known_at: Mapped[datetime | None]
     display_name: Mapped[str | None] = mapped_column(String(100))
+    quota: Mapped[dict[str, int | None] | None] = mapped_column(JSON(none_as_null=True))
 
     organisation: Mapped[Organisation | None] = relationship()
 
@@ -148,36 +150,3 @@ class AuditRecord(Base):
     after: Mapped[dict[str, Any] | None]
     previous_sha256: Mapped[str] = mapped_column(String(64))
     sha256: Mapped[str] = mapped_column(String(64))
-
-
-class Quota(Base):
-    """Limit of a user, an organisation's members or a benchmark, instead of the settings' one.
-
-    `subject_kind` is user, organisation or benchmark, `measure` the limited quantity; an `amount`
-    of None is no limit.
-    """
-
-    __tablename__ = "quotas"
-
-    subject_kind: Mapped[str] = mapped_column(String(20), primary_key=True)
-    subject: Mapped[str] = mapped_column(String(100), primary_key=True)
-    measure: Mapped[str] = mapped_column(String(40), primary_key=True)
-    amount: Mapped[int | None] = mapped_column(BigInteger)
-    reason: Mapped[str] = mapped_column(Text)
-    set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    set_at: Mapped[datetime]
-
-
-class Charge(Base):
-    """A verification that a submitter asked for: its accelerators' seconds are theirs.
-
-    Its use is that of its attempts. Until it ends `gpu_seconds_reserved` stands for it.
-    """
-
-    __tablename__ = "charges"
-    __table_args__ = (Index(None, "user_id", "created_at"),)
-
-    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    gpu_seconds_reserved: Mapped[float]
-    created_at: Mapped[datetime]

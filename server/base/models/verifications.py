@@ -23,14 +23,19 @@ class Verification(Base):
     Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
-    to `pool_id`. A `fresh` one confirms a result among the first of its division.
+    to `pool_id`. A `fresh` one confirms a result among the first of its division. One on the quota
+    of who requested it has `gpu_seconds_reserved`, its estimate until it ends.
 
     A submission is read with all its verifications, so their long columns, and their attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
     """
 
     __tablename__ = "verifications"
-    __table_args__ = (Index(None, "state"), Index(None, "created_at"))
+    __table_args__ = (
+        Index(None, "state"),
+        Index(None, "created_at"),
+        Index(None, "requested_by", "created_at"),
+    )
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
     kind: Mapped[str] = mapped_column(String(20), default="replay", server_default="replay")
@@ -57,6 +62,7 @@ class Verification(Base):
     own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
     fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
+    gpu_seconds_reserved: Mapped[float | None]
 
     submission: Mapped[Submission | None] = relationship(
         foreign_keys=[submission_id], back_populates="verifications"
