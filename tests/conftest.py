@@ -201,9 +201,9 @@ def commands_built_once():
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """One Chromium for all tests that visit pages: its driver allows no second one."""
+    """A Chromium for the tests of one file: asyncio refuses a loop beside its driver's."""
     with running_chromium() as opened:
         yield opened
 
