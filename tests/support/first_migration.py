@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.elements import False_, True_, conv
+from sqlalchemy.sql.elements import conv
 
 from server.base.models import Base
 from server.base.revision import FIRST_MIGRATION
@@ -53,7 +53,7 @@ def column_text(column, single):
     elif not column.nullable:
         parts.append("nullable=False")
     if column.server_default is not None:
-        parts.append(f"server_default={default_text(column.server_default.arg)}")
+        parts.append(f"server_default={text_of(column.server_default.arg)}")
     own = [type(each) for each in single if column.name in each.columns]
     parts += ["unique=True"] * (UniqueConstraint in own) + ["index=True"] * (Index in own)
     return f"Column({', '.join(parts)})"
@@ -65,16 +65,6 @@ def type_text(kind):
     length, timezone = getattr(impl, "length", None), getattr(impl, "timezone", False)
     options = "timezone=True" if timezone else str(length or "")
     return f"sa.{type(impl).__name__}({options})"
-
-
-def default_text(default):
-    """A default of the database."""
-    if isinstance(default, str):
-        return text_of(default)
-    if isinstance(default, True_ | False_):
-        return f"sa.{default!s}()"
-    assert str(default) == "now()", default
-    return "sa.func.now()"
 
 
 def index_text(index):

@@ -11,8 +11,6 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    func,
-    true,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -29,8 +27,7 @@ class Attempt(Base):
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
     It waits for `hardware_class`, None for any; for its place there see `fair_queue`.
-    `sent_to` is the worker that was drawn for it, which alone may claim it; None before that. The
-    defaults are for a server of the version before, which may go on while this one starts.
+    `sent_to` is the worker that was drawn for it, which alone may claim it; None before that.
     """
 
     __tablename__ = "attempts"
@@ -65,8 +62,8 @@ class Attempt(Base):
     clock_slack_seconds: Mapped[float | None]
     hardware_class: Mapped[str | None] = mapped_column(String(200))
     submitter_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    by_organiser: Mapped[bool] = mapped_column(server_default=true())
-    asked_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    by_organiser: Mapped[bool]
+    asked_at: Mapped[datetime]
     sent_to: Mapped[str | None] = mapped_column(String(200))
 
     verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")

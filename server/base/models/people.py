@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, Text, false
+from sqlalchemy import JSON, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.base.models.base import Base
@@ -34,7 +34,7 @@ class User(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(100), unique=True)
     created_at: Mapped[datetime]
-    role: Mapped[str] = mapped_column(String(20), default="submitter", server_default="submitter")
+    role: Mapped[str] = mapped_column(String(20), default="submitter")
     organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"), index=True)
     email: Mapped[str | None] = mapped_column(String(254))
     disabled_at: Mapped[datetime | None]
@@ -89,7 +89,7 @@ class Invitation(Base):
     mail_domain: Mapped[str | None] = mapped_column(String(253))
     organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"))
     name: Mapped[str | None] = mapped_column(String(100))
-    known: Mapped[bool] = mapped_column(default=False, server_default=false())
+    known: Mapped[bool] = mapped_column(default=False)
     made_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     made_with: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
     created_at: Mapped[datetime]

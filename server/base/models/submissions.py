@@ -11,7 +11,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     case,
-    false,
     func,
     true,
 )
@@ -103,20 +102,20 @@ class Submission(Base):
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     request_sha256: Mapped[str] = mapped_column(String(64))
     submitted_at: Mapped[datetime]
-    kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
+    kind: Mapped[str] = mapped_column(String(20), default="train")
     precision: Mapped[str | None] = mapped_column(String(10))
     precision_measured: Mapped[str | None] = mapped_column(String(10))
-    trained_with: Mapped[str] = mapped_column(String(10), default="own", server_default="own")
+    trained_with: Mapped[str] = mapped_column(String(10), default="own")
     tuning: Mapped[dict[str, Any] | None]
     ticket_id: Mapped[str | None] = mapped_column(String(20))
     revealed_at: Mapped[datetime | None]
     energy_joules: Mapped[float | None]
-    embargoed: Mapped[bool] = mapped_column(default=False, server_default=false())
+    embargoed: Mapped[bool] = mapped_column(default=False)
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
     waivers: Mapped[list[Any] | None]
-    evidence: Mapped[str] = mapped_column(String(12), default="claimed", server_default="claimed")
+    evidence: Mapped[str] = mapped_column(String(12), default="claimed")
     check_word: Mapped[str | None] = mapped_column(String(16))
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
 

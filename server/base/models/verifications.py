@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.base.models.base import Base
@@ -38,7 +38,7 @@ class Verification(Base):
     )
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
-    kind: Mapped[str] = mapped_column(String(20), default="replay", server_default="replay")
+    kind: Mapped[str] = mapped_column(String(20), default="replay")
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
     against_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     calibration_id: Mapped[str | None] = mapped_column(ForeignKey("calibrations.id"), index=True)
@@ -48,7 +48,7 @@ class Verification(Base):
     state: Mapped[str] = mapped_column(String(20))
     seal: Mapped[str] = mapped_column(String(64))
     nonce: Mapped[str] = mapped_column(String(64))
-    runs: Mapped[int] = mapped_column(default=0, server_default="0")
+    runs: Mapped[int] = mapped_column(default=0)
     control_points: Mapped[list[Any]] = mapped_column(deferred=True)
     max_attempts: Mapped[int]
     lease_seconds: Mapped[float]
@@ -59,8 +59,8 @@ class Verification(Base):
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
-    own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
-    fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
+    own_runs: Mapped[int] = mapped_column(default=0)
+    fresh: Mapped[bool] = mapped_column(default=False)
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
     gpu_seconds_reserved: Mapped[float | None]
 
