@@ -12,6 +12,7 @@ from server.base.database import utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.server.test_entries import FILES, Entries
+from tests.support.pages import BROWSER
 from tests.support.processes import wait_for
 from tests.support.services import services_of
 
@@ -22,6 +23,16 @@ ENTRY = (
     b' "model": "small net", "hardware": "CPU test", "timestamp": "2019-10-15", "latency": 0.15,'
     b' "costPerHour": 3.6, "top1Accuracy": 98.1}'
 )
+# Addresses of routes whose path alone is not enough.
+ADDRESSES = {
+    "/benchmarks/{benchmark_id}/charts/{name}": "/benchmarks/{benchmark_id}/charts/pareto",
+    "/compare": "/compare?ids={submission_id},{third_submission}",
+    "/docs/{name:path}": "/docs/rules",
+    "/submissions/{submission_id}/challenge": "/submissions/{entry}/challenge",
+    "/submitters/{submitter:path}": "/submitters/alice",
+    "/verifications/compare": "/verifications/compare?first={verification_id}&second={rerun}",
+    "/workers/{name:path}": "/workers/{name}",
+}
 
 
 @pytest.fixture
@@ -171,6 +182,36 @@ def mail_token(client, name, purpose):
         )
         session.add(subscription)
         return link_token(subscription, purpose)
+
+
+def paths_of(routes, prefix=""):
+    """The paths that an application answers to a GET."""
+    for route in routes:
+        if hasattr(route, "original_router"):
+            more = getattr(route.include_context, "prefix", "")
+            yield from paths_of(route.original_router.routes, prefix + more)
+        elif "GET" in (getattr(route, "methods", None) or ()):
+            yield prefix + route.path
+
+
+@pytest.fixture
+def pages(client, filled):
+    """Addresses of the pages that everybody reads, and of those that take a sign-in."""
+    public, signed_in = [], []
+    paths = sorted({path for path in paths_of(client.app.routes) if "." not in path})
+    for path in paths:
+        if path.startswith(("/api/", "/static/", "/docs/images/", "/console/sign-in/")):
+            continue
+        address = ADDRESSES.get(path, path).format(**filled)
+        answer = client.get(address, headers=BROWSER, follow_redirects=False)
+        if answer.headers.get("location", "").startswith("/console/sign-in"):
+            signed_in.append(address)
+        elif answer.headers.get("content-type", "").startswith("text/html"):
+            assert answer.status_code == 200, address
+            public.append(address)
+    assert {"/", "/benchmarks/digits", "/docs/rules", "/workers/walter-1"} < set(public)
+    assert {"/account", "/console/verify", "/console/users", "/submit"} < set(signed_in)
+    return public, signed_in
 
 
 @pytest.fixture

@@ -1,58 +1,65 @@
-"""Every page of a filled server in a real browser: at three widths, in light and dark."""
+"""Every page of a filled server: small, and accessible, quiet and narrow enough in Chromium.
+
+Also without scripts. The pages are those of the application's routes, so a new page is visited too.
+"""
+
+import gzip
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import expect
+from sqlalchemy import insert, select
 
-from server.pages import endpoints as pages
-from web.charts import CHARTS as BOARD_CHARTS
+from server.base.board_versions import raise_board_version
+from server.base.models import Pool, PoolRun, RunRow, Submission, Verification
+from tests.support.pages import BROWSER
+from tests.support.statements import statements_of
+from web.charts import CHARTS
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
-WIDTHS = (390, 1280, 1920)
-# What a page is asked for with beside its path, and pages that have several faces.
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+WIDTHS = (390, 1280)
+LOOKS = tuple((scheme, width) for scheme in ("light", "dark") for width in WIDTHS)
+# Of a page that was seen at each width in both schemes with other content.
+LOOKS_AGAIN = (("light", 390), ("dark", 1280))
+# Pages that look different with another query, or of another submission or verification.
 FACES = (
+    *(f"/benchmarks/{{benchmark_id}}/charts/{chart.name}" for chart in CHARTS),
     "/benchmarks/{benchmark_id}?metric=cost",
     "/benchmarks/{benchmark_id}?metric=latency",
     "/benchmarks/{benchmark_id}?clock=dawnbench&target=95",
+    "/benchmarks/{benchmark_id}?division=open",
     "/benchmarks/{benchmark_id}?q=nothing+is+called+so",
     "/benchmarks/imagenet",
+    *(f"/submissions/{{submission_id}}?tab={tab}" for tab in ("runs", "scoring", "history")),
     "/submissions/{second_submission}",
     "/submissions/{long_submission}",
     "/submissions/{inference}",
-    "/verifications/{queued}",
-    "/verifications/{rerun}",
-    "/verifications/{duel}",
     "/submissions/{entry}",
     "/submissions/{failed_entry}",
+    "/verifications/{queued}",
+    "/verifications/{duel}",
     "/verifications/{measurement}",
     "/verifications/{failed_measurement}",
-    "/benchmarks/{benchmark_id}?division=open",
     "/compare",
-    "/workers/{name}",
     "/rounds/open?show=speed-up",
-    "/submitters/alice",
-    "/docs/rules",
     "/docs/cli",
     "/docs/start",
     "/no-such-page",
 )
-QUERIES = {
-    "/compare": "?ids={submission_id},{third_submission}",
-    "/verifications/compare": "?first={verification_id}&second={rerun}",
-}
-SIGNED_IN = ("/console", "/submit", "/account")
-CHARTS = "/benchmarks/{benchmark_id}/charts/{name}"
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-# Only the violations come back: what passed is many times as long, and nobody reads it. What
-# Swagger UI draws is its own.
-RUN_AXE = """options => axe.run({exclude: [["#swagger-ui"]]}, options)
- .then(seen => seen.violations)"""
-RULES_ON_COLOURS = ["color-contrast", "link-in-text-block"]
-# Two frames, and the transitions that began: in the middle of one a colour is neither old nor new.
-RESTYLED = """() => new Promise(
- done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
- .then(() => Promise.allSettled(document.getAnimations()
-  .filter(each => each.effect.getComputedTiming().endTime < Infinity).map(each => each.finished)))
- .then(() => true)"""
+# What scripts reveal to somebody who is signed in.
+REVEALED = ("/benchmarks/{benchmark_id}", "/submissions/{submission_id}", "/submissions/{entry}")
+# Reads of lists by the API, which send as few statements as their pages.
+LISTS = (
+    "/api/v1/benchmarks",
+    "/api/v1/leaderboards/digits?limit=100",
+    "/api/v1/submissions?limit=100",
+    "/api/v1/verifications?limit=100",
+    "/api/v1/workers",
+)
+ROWS = 100
+MOST_STATEMENTS = 45  # Fewer than rows: a list that asks once for each of them is found.
+MOST_BYTES = 25_000
+BEYOND = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CUT = """[...document.querySelectorAll('.tight')]
  .filter(table => table.scrollWidth > table.parentElement.clientWidth)
  .map(table => table.innerText.slice(0, 60))"""
@@ -60,106 +67,110 @@ WIDE = """[...document.querySelectorAll('main *')]
  .filter(e => !e.closest('.scroll, pre, svg, .plot')
   && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
  .slice(0, 3).map(e => e.outerHTML.slice(0, 120))"""
+RUN_AXE = """options => axe.run(document, {resultTypes: ["violations"], ...options})
+ .then(seen => seen.violations.map(v => `${v.id}: ${v.help}: ` +
+  v.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(" ")))"""
+ON_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+# Two frames, and the transitions that began: in the middle of one a colour is neither old nor new.
+RESTYLED = """() => new Promise(
+ done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
+ .then(() => Promise.allSettled(document.getAnimations()
+  .filter(each => each.effect.getComputedTiming().endTime < Infinity).map(each => each.finished)))
+ .then(() => true)"""
+# The operations of a method look alike: axe takes half a minute for all of them.
+KEEP_ONE_OPERATION_OF_A_KIND = """() => {
+  const kinds = new Set();
+  for (const each of document.querySelectorAll(".opblock")) {
+    if (kinds.has(each.className)) each.remove();
+    else kinds.add(each.className);
+  }
+}"""
 
 
-def page_routes(router):
-    """The paths of a router, and of those it includes, that are answered with a page."""
-    for route in router.routes:
-        if hasattr(route, "original_router"):
-            yield from page_routes(route.original_router)
-        elif "GET" in route.methods and "." not in route.path and ":path" not in route.path:
-            yield route.path
+def faces(filled):
+    return [address.format(**filled) for address in FACES]
 
 
-def pages_of(filled, *, faces=True):
-    """The address of every page there is: none can be forgotten here.
-
-    Without `faces` each page once, and of the charts' pages, which are alike, one.
-    """
-    paths = [
-        path + QUERIES.get(path, "")
-        for router in pages.ROUTERS
-        for path in page_routes(router)
-        if path != CHARTS and not path.startswith("/console/sign-in/")
-    ]
-    charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
-    beside = [*charts, *FACES] if faces else charts[:1]
-    return [path.format(**filled) for path in (*paths, *beside)]
+def sign_in(page, site, secret):
+    page.goto(f"{site}/console/sign-in")
+    page.fill("#f-token", secret)
+    page.press("#f-token", "Enter")
+    page.wait_for_url(lambda address: "/sign-in" not in address)
 
 
 class Visit:
-    """A tab that writes down what is wrong with the pages it sees.
-
-    Each page is loaded in the colour scheme that the one before it was left in, so every other one
-    in dark, and looked at in both.
-    """
+    """A tab that writes down what is wrong with the pages it sees."""
 
     def __init__(self, browser, site):
         self.site = site
         self.complaints = []
-        self.page_address = ""
-        self._scheme = "light"
-        self._context = browser.new_context(color_scheme=self._scheme, reduced_motion="reduce")
-        self._page = self._context.new_page()
-        self._page.on("console", lambda said: self._complain(f"console: {said.text}"))
-        self._page.on("pageerror", lambda error: self._complain(f"error: {error}"))
-        self._page.on("dialog", lambda dialog: self._complain(f"dialog: {dialog.message}"))
-        self._page.on("request", self._keep_host)
+        self._address = ""
+        self._context = browser.new_context(color_scheme="light", reduced_motion="reduce")
+        self.page = self._context.new_page()
+        self.page.on("console", lambda said: self._complain(f"console: {said.text}"))
+        self.page.on("pageerror", lambda error: self._complain(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self._complain(f"dialog: {dialog.message}"))
+        self.page.on("request", self._keep_host)
+        self.page.on("requestfailed", self._keep_failed)
+        self.page.on("response", self._keep_status)
 
     def _complain(self, words):
-        if "status of 404" in words and self.page_address == "/no-such-page":
-            return  # Chromium's own word on a page that is meant to be missing.
-        self.complaints.append(f"{self.page_address} ({self._scheme}): {words}")
+        if self._address != "/no-such-page" or "404" not in words:
+            self.complaints.append(f"{self._address}: {words}")
 
     def _keep_host(self, request):
         if not request.url.startswith((self.site, "data:", "blob:")):
             self._complain(f"asks {request.url}")
 
-    def sign_in(self, secret):
-        """Open the console with a token."""
-        self._page.goto(f"{self.site}/console/sign-in")
-        self._page.fill("#f-token", secret)
-        self._page.press("#f-token", "Enter")
-        self._page.wait_for_url(f"{self.site}/console")
+    def _keep_failed(self, request):
+        if not request.url.endswith("/events"):  # A stream ends where its page is left.
+            self._complain(f"failed: {request.url}")
 
-    def see(self, address):
-        """Load a page once, then look at it at each width."""
-        self.page_address = address
-        self._page.set_viewport_size({"width": WIDTHS[0], "height": 900})
-        self._page.goto(self.site + address, wait_until="load")
-        for width in WIDTHS:
-            self._page.set_viewport_size({"width": width, "height": 900})
-            if (beyond := self._page.evaluate(OVERFLOW)) > 0:
-                wide = self._page.evaluate(WIDE)
-                self._complain(f"{beyond} px wider than {width}: {wide}")
-            if cut := self._page.evaluate(CUT):
-                self._complain(f"tables cut at {width}: {cut}")
+    def _keep_status(self, response):
+        if response.status >= 400:
+            self._complain(f"{response.status} {response.url}")
 
-    def draw_charts(self):
-        """Bring each chart into view and wait until it is drawn, or says why it is not."""
-        for chart in self._page.locator("[data-chart]").all():
+    def lets_in(self, address):
+        """Whether the signed-in person may read a page."""
+        return self._context.request.get(self.site + address).ok
+
+    def see(self, address, looks=LOOKS):
+        """Load a page, and look at it in colour schemes and at widths."""
+        self._address = address
+        self.page.goto(self.site + address, wait_until="load")
+        self._draw_charts()
+        self.page.evaluate(AXE_SCRIPT)
+        for scheme, width in looks:
+            self.page.emulate_media(color_scheme=scheme)
+            self.page.set_viewport_size({"width": width, "height": 900})
+            self.page.evaluate(RESTYLED)
+            self._require_width(width)
+            # The other rules find the same in both schemes.
+            for broken in self.page.evaluate(RUN_AXE, {} if scheme == "light" else ON_COLOURS):
+                self._complain(f"axe at {width} in {scheme}: {broken}")
+        self.page.emulate_media(color_scheme="light")
+
+    def _require_width(self, width):
+        if (beyond := self.page.evaluate(BEYOND)) > 0:
+            self._complain(f"{beyond} px wider than {width}: {self.page.evaluate(WIDE)}")
+        if cut := self.page.evaluate(CUT):
+            self._complain(f"tables cut at {width}: {cut}")
+
+    def _draw_charts(self):
+        """Bring each chart into view, wait until it is drawn, and point at one of its points."""
+        for chart in self.page.locator("[data-chart]").all():
             if chart.is_visible():
                 chart.scroll_into_view_if_needed()
                 chart.locator(".main-svg, .plot > p").first.wait_for(timeout=30_000)
-
-    def hold_against_axe(self, *, in_both_schemes=True):
-        """Complain of every rule of accessibility that the page breaks, in light and dark.
-
-        Only the rules on colours can tell the schemes apart: the others are held once.
-        """
-        self._page.evaluate(AXE_SCRIPT)
-        self._complain_of_axe({})
-        if not in_both_schemes:
-            return
-        self._scheme = "dark" if self._scheme == "light" else "light"
-        self._page.emulate_media(color_scheme=self._scheme)
-        self._page.evaluate(RESTYLED)
-        self._complain_of_axe({"runOnly": RULES_ON_COLOURS})
-
-    def _complain_of_axe(self, options):
-        for broken in self._page.evaluate(RUN_AXE, {"resultTypes": ["violations"]} | options):
-            where = [node["html"][:160] for node in broken["nodes"][:3]]
-            self._complain(f"axe {broken['id']}: {broken['help']}: {where}")
+                points = [each.bounding_box() for each in chart.locator(".point").all()[:3]]
+                if points:  # The end of a step has a point of no size.
+                    point = max(points, key=lambda box: box["width"])
+                    self.page.mouse.move(
+                        point["x"] + point["width"] / 2, point["y"] + point["height"] / 2
+                    )
+        if self._address == "/docs/api":
+            self.page.locator(".models > h4").wait_for()
+            self.page.evaluate(KEEP_ONE_OPERATION_OF_A_KIND)
 
     def close(self):
         self._context.close()
@@ -172,56 +183,114 @@ def visit(browser, site):
     made.close()
 
 
-def test_every_page_is_quiet_accessible_and_fits(visit, filled, ada):
-    addresses = pages_of(filled)
-    assert {"/benchmarks/digits", "/console/verify", "/console/users"} < set(addresses)
-    # Signed in last: nobody is asked again who has signed in already.
-    addresses.sort(key=lambda address: address.startswith(SIGNED_IN))
-    # Another face of a page has its colours again; half of them are loaded in dark.
-    once = set(pages_of(filled, faces=False))
-    signed_in = False
-    for address in addresses:
-        if address.startswith(SIGNED_IN) and not signed_in:
-            visit.see("/console/sign-in")
-            visit.hold_against_axe()
-            visit.sign_in(ada.secret)
-            signed_in = True
+def test_pages_break_no_rule_in_chromium(visit, pages, filled, alice, ada):
+    public, signed_in = pages
+    for address in (*public, "/console/sign-in"):
         visit.see(address)
-        visit.draw_charts()
-        visit.hold_against_axe(in_both_schemes=address in once)
+    for address in faces(filled):
+        visit.see(address, LOOKS_AGAIN)
+    seen = set()
+    for person in (ada, alice):
+        visit.page.context.clear_cookies()
+        sign_in(visit.page, visit.site, person.secret)
+        theirs = set(filter(visit.lets_in, signed_in))
+        for address in sorted(theirs):
+            visit.see(address, LOOKS_AGAIN if address in seen else LOOKS)
+        for address in REVEALED:
+            visit.see(address.format(**filled), LOOKS_AGAIN)
+        seen |= theirs
+    assert seen == set(signed_in)
     assert not visit.complaints, "\n".join(visit.complaints)
 
 
-def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser, site):
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+def test_pages_read_and_work_without_scripts(browser, site, pages, filled, ada):
+    public, signed_in = pages
+    context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
+    faults = [fault for each in (*public, *faces(filled)) for fault in faults_of(page, site, each)]
     page.goto(f"{site}/benchmarks/digits")
-    tab_to(page, "summary:has-text('Evidence')")
-    page.keyboard.press("Enter")
-    tab_to(page, "details[open] a:has-text('measured')")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**evidence=measured**")
-    assert page.locator(".board tbody tr").count() == 1
-
-    tab_to(page, "th a:has-text('System')")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("th[aria-sort=ascending] >> text=System")
-    assert page.url.endswith("#board")
-    tab_to(page, "a:has-text('Charts')")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/charts?**evidence=measured**")
-    tab_to(page, ".chart-list a:has-text('Trade-offs')")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/charts/pareto?**evidence=measured**")
-    assert page.locator("[aria-labelledby=figures] tbody tr").count() == 1
+    page.locator("summary", has_text="More").click()
+    page.fill("main [name=q]", "nothing is called so")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("main")).to_contain_text("No match")
+    sign_in(page, site, ada.secret)
+    faults += [fault for each in signed_in for fault in faults_of(page, site, each)]
+    page.goto(f"{site}/console/decide/{filled['rerun']}")
+    page.fill("[name=reason]", "the worker was quiet")
+    page.get_by_role("button", name="Keep").click()
+    page.goto(f"{site}/submissions/{filled['submission_id']}?tab=history")
+    expect(page.locator("main")).to_contain_text("the worker was quiet")
     context.close()
+    assert not faults, "\n".join(faults)
 
 
-def tab_to(page, selector):
-    """Press Tab until the focus is where a selector points, forwards from wherever it is."""
-    wanted = page.locator(selector).first
-    for _ in range(80):
-        if wanted.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(f"80 Tabs do not lead to {selector}")
+def faults_of(page, site, address):
+    """What a reader without scripts misses on a page."""
+    page.goto(site + address, wait_until="load")
+    if not page.locator("main h1").first.is_visible():
+        yield f"{address}: no heading to see"
+    if page.locator("[data-chart]").count() and not page.locator("main table, main .lanes").count():
+        yield f"{address}: a chart without its table"
+    for button in page.locator("main button:visible").all():
+        if not button.get_attribute("form") and not button.locator("xpath=ancestor::form").count():
+            yield f"{address}: a button of no form"
+
+
+def test_pages_stay_small_with_a_hundred_rows(client, pages, filled, database, ada):
+    public, signed_in = pages
+    add_rows(database, filled["submission_id"], filled["verification_id"])
+    board = "/benchmarks/digits?limit=100"
+    addresses = (board, *public, *faces(filled), *LISTS)
+    sizes = [size_of(client, database, each) for each in addresses]
+    signed = client.post(
+        "/console/sign-in", data={"token": ada.secret}, headers={"Origin": "http://testserver"}
+    )
+    assert signed.status_code == 200, signed.text
+    # What belongs to a submitter alone is not an admin's.
+    theirs = [each for each in signed_in if client.get(each, headers=BROWSER).status_code != 403]
+    assert len(theirs) > len(signed_in) - 3
+    sizes += [size_of(client, database, each) for each in theirs]
+
+    assert client.get(board, headers=BROWSER).text.count('href="/submissions/copy') > ROWS - 5
+    assert not [each for each in sizes if each[1] > MOST_STATEMENTS or each[2] > MOST_BYTES]
+
+
+def size_of(client, database, address):
+    """An address, how many statements its answer takes, and the bytes of the answer in gzip."""
+    with statements_of(database) as sent:
+        answer = client.get(address, headers={} if address.startswith("/api") else BROWSER)
+    assert answer.status_code == (404 if address == "/no-such-page" else 200), answer.text
+    return address, len(sent), len(gzip.compress(answer.content))
+
+
+def add_rows(database, submission_id, verification_id):
+    """Copy a measured submission a hundred times, each with its own name, settings and time."""
+
+    def copy(row, *without, **own):
+        columns = {c.key: getattr(row, c.key) for c in type(row).__table__.c}
+        copies.setdefault(type(row), []).append(
+            {key: value for key, value in (columns | own).items() if key not in without}
+        )
+
+    copies = {}
+    with database.write() as session:
+        submission = session.get_one(Submission, submission_id)
+        verification = session.get_one(Verification, verification_id)
+        pool = session.get_one(Pool, submission.pool_id)
+        runs = session.scalars(select(RunRow).where(RunRow.submission_id == submission_id)).all()
+        sealed = session.scalars(select(PoolRun).where(PoolRun.pool_id == pool.id)).all()
+        for number in range(ROWS):
+            name, seconds = f"copy{number}", 10.1 + 0.37 * number
+            own = {"model": f"{name} of a model", "tta_seconds": seconds, "idempotency_key": None}
+            key = {"configuration_sha256": f"{number:064}"}
+            copy(pool, id=name, measured_seconds=seconds, **key)
+            copy(submission, id=name, pool_id=name, **own)
+            copy(verification, id=name, submission_id=name)
+            copy(verification.attempts[0], id=name, verification_id=name, token_sha256=None)
+            for run in runs:
+                copy(run, "id", submission_id=name)
+            for index, run in enumerate(sealed):
+                copy(run, pool_id=name, verification_id=name, index=index)
+        for model, values in copies.items():
+            session.execute(insert(model), values)
+        raise_board_version(session, "digits")

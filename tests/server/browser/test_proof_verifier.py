@@ -133,10 +133,12 @@ def run_node(proofs, folder):
     return dict(found["answers"])
 
 
+@pytest.mark.nightly
 def test_node_and_python_agree_on_every_proof(proofs, tmp_path):
     require_agreement(proofs, run_node(proofs, tmp_path))
 
 
+@pytest.mark.nightly
 def test_both_write_every_number_and_name_alike(make_real, replay, tmp_path):
     """By any two bytes that differ the statement would not be canonical for one of them."""
     proof, random = make_real(0), Random(7)
@@ -174,6 +176,7 @@ ASK = """async ([folder, count]) => {
 
 
 @pytest.mark.browser
+@pytest.mark.nightly
 def test_chromium_and_python_agree_on_every_proof(proofs, address, browser):
     contents = [case.content for case in proofs.cases]
 
