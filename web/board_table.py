@@ -94,7 +94,6 @@ INFERENCE = (
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
 UNCONFIRMED = "Measured, without a number yet"
-LISTED = "Claimed: times are the submitters' own"
 UNCHECKED = "Published, source not checked"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
@@ -192,8 +191,6 @@ def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
 def _section(entry: Entry) -> str:
     if entry["rank"] is not None:
         return NUMBERED
-    if entry.get("listed_rank") is not None:
-        return LISTED
     if entry.get("provisional_rank") is None:
         return "Not ranked"
     evidence = entry.get("evidence")
@@ -207,7 +204,7 @@ def nothing_measured(entries: Sequence[Entry]) -> str | None:
         return None
     if published := sections[UNCHECKED]:
         return f"{published:,} published result{'' if published == 1 else 's'} below, not checked."
-    if claims := sections[LISTED] + sections[CLAIMED]:
+    if claims := sections[CLAIMED]:
         return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
     return None
 

@@ -25,8 +25,7 @@ class EvidenceFields(Schema):
 
     `check` is null unless the row is claimed. `rank` is null unless the row is numbered; a claim
     that is not contradicted, withdrawn or ineligible has a `provisional_rank`, among all rows by
-    time. If the benchmark lists claims of its check, it has a `listed_rank` instead, among these
-    claims alone. `claimed_seconds` is the time of the submitter's own logs, `measured_seconds` that
+    time. `claimed_seconds` is the time of the submitter's own logs, `measured_seconds` that
     of the `measured_runs` sealed runs of the configuration `pool_id`, with its interval of 95 %.
     `owners` counts the owners of the workers behind these runs, 0 for a row that is not measured:
     the organisers count as one, and `by_organisers` says whether they are among them. `also_by`
@@ -38,7 +37,6 @@ class EvidenceFields(Schema):
     evidence: Evidence = "claimed"
     check: Check | None = None
     provisional_rank: int | None = None
-    listed_rank: int | None = None
     claimed_seconds: float | None = None
     measured_seconds: float | None = None
     measured_low_seconds: float | None = None

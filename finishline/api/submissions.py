@@ -314,7 +314,6 @@ class SubmissionPreview(Schema):
     check: Check | None
     rank: int | None = None
     provisional_rank: int | None = None
-    listed_rank: int | None = None
     unranked_reason: str | None = None
     entries: int | None = None
 

@@ -72,7 +72,7 @@ def _exact_time(seconds: float | None) -> str:
 
 def place_line(preview: View) -> str:
     """The place that a previewed submission would take; provisional ones in brackets."""
-    provisional = preview.get("listed_rank") or preview.get("provisional_rank")
+    provisional = preview.get("provisional_rank")
     place = preview.get("rank") or (provisional and f"({provisional})") or "none"
     reason = preview.get("unranked_reason")
     return f"Nothing was sent. Place {place} of {preview.get('entries')}" + (

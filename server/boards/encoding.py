@@ -67,7 +67,6 @@ FIRST_COLUMNS = (
     "evidence",
     "check",
     "provisional_rank",
-    "listed_rank",
     "claimed_seconds",
     "measured_seconds",
     "measured_low_seconds",

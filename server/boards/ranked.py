@@ -56,7 +56,7 @@ MOST_ROWS = 50_000
 # Sorting thousands anew takes less time than putting so many in one by one.
 MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
-PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_rank")
+PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank")
 MOST_PICTURED = 500
 PICTURED = (
     *("submission_id", "rank", "evidence", "measured_seconds", "tta_seconds"),

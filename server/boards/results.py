@@ -21,7 +21,6 @@ FIELDS = (
         "status",
         "rank",
         "provisional_rank",
-        "listed_rank",
         "evidence",
         "check",
         "trained_with",
@@ -58,7 +57,7 @@ def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
             BoardQuery.model_validate({"division": division, "round": name}),
             version=version,
         ).page(session, 0, MOST_RESULTS)
-        if any(placed.figure(name) for name in ("rank", "provisional_rank", "listed_rank"))
+        if any(placed.figure(name) for name in ("rank", "provisional_rank"))
     ]
 
 

@@ -45,7 +45,7 @@ STANDING_COLUMNS = (
     *(Submission.submitted_at, Submission.withdrawn_at, PublishedResult.published_on),
     *(Submission.tta_seconds, Submission.latency_ms, Submission.measured_latency_ms),
     *(Submission.cost_usd_per_10000, Submission.evidence, Submission.check_word),
-    *(Submission.ticket_id, Submission.pool_id, PublishedResult.source),
+    *(Submission.pool_id, PublishedResult.source),
     *(Pool.measured_seconds, Pool.state.label("pool_state")),
 )
 # Fields of a board entry that are columns of the submission.
@@ -249,7 +249,6 @@ def _standing(
         check=row.check_word,
         held_back=held_back,
         price_is_own=price_is_own,
-        has_ticket=row.ticket_id is not None,
         division=row.division,
         pool_id=row.pool_id if is_measured else None,
         energy_joules=energy_joules,

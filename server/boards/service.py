@@ -79,7 +79,6 @@ Board = dict[str, Any]
 OF_SUBMISSION = (
     "rank",
     "provisional_rank",
-    "listed_rank",
     "measured_seconds",
     "measured_low_seconds",
     "measured_high_seconds",
@@ -90,7 +89,7 @@ OF_SUBMISSION = (
     "not_separated_from",
     "visible_gap_percent",
 )
-OF_NEW = ("rank", "provisional_rank", "listed_rank", "unranked_reason")
+OF_NEW = ("rank", "provisional_rank", "unranked_reason")
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:

@@ -38,7 +38,6 @@ class Place:
     rank: int | None
     tied: bool
     provisional_rank: int | None
-    listed_rank: int | None
     not_separated_from: int | None
     visible_gap_percent: float | None
     unranked_reason: str | None

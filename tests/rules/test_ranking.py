@@ -313,51 +313,6 @@ def test_a_benchmark_may_number_less():
     ]
 
 
-def listing():
-    """What was measured, and claims of three checks, one of them without a ticket."""
-    agree = {"evidence": "claimed", "check": "epochs_agree"}
-    return [
-        standing("ours", tta_seconds=10.0),
-        standing("second", tta_seconds=6.0, has_ticket=True, **agree),
-        standing("first", tta_seconds=5.0, has_ticket=True, **agree),
-        standing("equal", tta_seconds=6.0, has_ticket=True, **agree),
-        standing("none", tta_seconds=4.0, **agree),
-        standing("open", tta_seconds=8.0, evidence="claimed", check="none", has_ticket=True),
-    ]
-
-
-def test_a_benchmark_may_list_claims_of_a_check_apart_by_their_own_times():
-    order = order_of(listing(), metric="tta", numbers=("measured", "published", "epochs_agree"))
-    places = [order.place(position) for position in range(len(order))]
-
-    assert [(p.submission_id, p.rank, p.listed_rank, p.provisional_rank) for p in places] == [
-        ("ours", 1, None, None),
-        ("first", None, 1, None),
-        ("equal", None, 2, None),
-        ("second", None, 2, None),
-        ("none", None, None, 1),
-        ("open", None, None, 5),
-    ]
-    assert not any(place.tied for place in places)
-    reason = "claimed: the epochs agree, the time was not measured"
-    assert places[1].unranked_reason == reason
-    assert places[4].unranked_reason == f"{reason}; made without a ticket"
-    assert [order.position(s) for s in listing()] == [0, 3, 1, 2, 4, 5]
-
-
-def test_the_list_of_claims_is_the_same_whether_it_is_sorted_or_changed():
-    numbers = ("measured", "epochs_agree")
-    whole = order_of(listing(), metric="tta", numbers=numbers)
-    one = listing()[1]
-    assert whole.changed(gone=[one], come=[]).changed(gone=[], come=[one]) == whole
-
-
-def test_no_claim_is_listed_unless_the_benchmark_says_so():
-    order = order_of(listing(), metric="tta")
-    assert order.listed == ()
-    assert len(order.claimed) == 5
-
-
 DAYS = [f"2026-11-{day:02d}" for day in range(1, 20)]
 
 

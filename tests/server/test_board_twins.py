@@ -261,7 +261,7 @@ def reads_of_submissions(database):
     """The statements that read figures of submissions for a board."""
 
     def reads_figures(text):
-        return "submissions.ticket_id" in text and "submissions.check_word" in text
+        return "submissions.pool_id" in text and "submissions.check_word" in text
 
     with statements_of(database, reads_figures) as sent:
         yield sent

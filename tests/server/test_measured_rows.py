@@ -1,9 +1,5 @@
 """Rows that were measured here, claims in brackets, and figures of claims that are hidden."""
 
-import csv
-import html
-import io
-import shutil
 from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
@@ -11,14 +7,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
 from tests.support.every_address import NAMES, addresses
-from tests.support.pages import words_of
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -366,59 +360,3 @@ def test_through_a_lens_hidden_curves_give_no_time_and_the_board_says_why(claim,
         (entry,) = client.get(asked, headers=headers).json()["entries"]
         assert (entry["submission_id"], entry["tta_seconds"]) == (claim["id"], None)
         assert entry["unranked_reason"] == "its curves are hidden until its first verdict"
-
-
-@pytest.fixture
-def listed(settings, tmp_path):
-    """A server whose digits lists the claims whose epochs agree."""
-    folder = tmp_path / "definitions"
-    shutil.copytree(settings.benchmarks_dir, folder)
-    with (folder / "digits.toml").open("a") as file:
-        file.write('\n[ranking]\nnumbers = ["measured", "published", "epochs_agree"]\n')
-    settings.benchmarks_dir = folder
-
-
-@pytest.fixture
-def agreed(replay, make_report, database):
-    """A claim made with its submitter's own code and a ticket, whose epochs agree."""
-    with database.write() as session:
-        submission = session.get_one(Submission, replay.submission_id)
-        submission.trained_with, submission.ticket_id = "own", "a-ticket"
-    sent = replay.report(replay.claim().json(), make_report(replay.seeds()))
-    assert sent.status_code == 200, sent.text
-    return str(replay.submission_id)
-
-
-@pytest.mark.usefixtures("listed")
-def test_a_listed_claim_has_a_place_of_its_own_kind_and_no_rank(agreed, client):
-    (entry,) = client.get(BOARD).json()["entries"]
-    places = ("rank", "listed_rank", "provisional_rank", "not_separated_from", "tied")
-    assert [entry[name] for name in places] == [None, 1, None, None, False]
-    (row,) = csv.DictReader(io.StringIO(client.get(f"{BOARD}.csv").text))
-    assert (row["rank"], row["listed_rank"]) == ("", "1")
-    view = client.get(f"/api/v1/submissions/{agreed}").json()
-    assert (view["rank"], view["listed_rank"]) == (None, 1)
-    records = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
-    assert [one["records"] for one in records] == [[]] * len(records)
-
-
-@pytest.mark.usefixtures("listed")
-def test_the_list_has_a_heading_of_its_own_on_the_board(agreed, client):
-    board = html.unescape(words_of(client.get("/benchmarks/digits").text))
-    assert "Claimed: times are the submitters' own" in board
-    assert "[1]" in board
-    page = words_of(client.get(f"/submissions/{agreed}").text)
-    assert "Place [1] of the claims listed" in page
-    scoring = words_of(client.get(f"/submissions/{agreed}?tab=scoring").text)
-    assert "Listed among the claims" in scoring
-
-
-@pytest.mark.usefixtures("listed")
-def test_a_claim_without_a_ticket_is_not_in_the_list(agreed, database, client):
-    with database.write() as session:
-        session.get_one(Submission, agreed).ticket_id = None
-        raise_board_version(session, "digits", submission_id=agreed)
-    (entry,) = client.get(BOARD).json()["entries"]
-
-    assert (entry["listed_rank"], entry["provisional_rank"]) == (None, 1)
-    assert entry["unranked_reason"].endswith("made without a ticket")

@@ -25,8 +25,6 @@ TIME_UNITS = ("s", "min", "h:mm:ss")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
-# Checks of claims that a benchmark may list below the numbered rows, by claimed time.
-LISTED_CHECKS = ("epochs_agree",)
 MOST_RUNS = 100  # Of a verification.
 
 
@@ -143,8 +141,7 @@ class ReferenceRun:
 class RankingRule:
     """Evidence that is numbered, and the fresh runs that confirm a place among the first three.
 
-    `numbers` is None where the file does not say: measured and published results. It may also name
-    checks; their claims then form a list of their own by claimed time.
+    `numbers` is None where the file does not say: measured and published results.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -432,11 +429,9 @@ def _ranking(table: Fields | None) -> RankingRule:
     if table is None:
         return RankingRule()
     numbers = table.texts("numbers") if table.has("numbers") else None
-    if numbers is not None:
-        named, known = set(numbers), {*NUMBERED_EVIDENCE, *LISTED_CHECKS}
-        if not named <= known or not named & set(NUMBERED_EVIDENCE):
-            expected = "measured, published or both, and beside them epochs_agree"
-            raise table.fail("numbers", shown(list(numbers)), expected=expected)
+    if numbers is not None and (not numbers or not set(numbers) <= set(NUMBERED_EVIDENCE)):
+        expected = "measured, published or both"
+        raise table.fail("numbers", shown(list(numbers)), expected=expected)
     runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_RUNS)
     table.refuse_unknown()
     return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)

@@ -158,14 +158,12 @@ def ranked_seconds(row: Row) -> float | None:
 def place_words(row: Row) -> str | None:
     """A row's number, or None of a row without a place.
 
-    A number that several rows share has "=" before it. The provisional one of a claim is in round
-    brackets, the one in a list of claims in square ones.
+    A number that several rows share has "=" before it. The provisional one of a claim is in
+    brackets.
     """
     rank, provisional = row.get("rank"), row.get("provisional_rank")
     if rank is not None:
         return f"={rank}" if row.get("tied") else str(rank)
-    if (listed := row.get("listed_rank")) is not None:
-        return f"[{listed}]"
     return None if provisional is None else f"({provisional})"
 
 

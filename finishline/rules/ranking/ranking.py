@@ -56,7 +56,6 @@ NUMBERED: tuple[str, ...] = ("measured", "published")
 NO_TIME = "did not reach the target"
 BREAKS_A_RULE = "breaks a rule of the benchmark"
 SAME_PROGRAM = "the same program as an earlier entry"
-NO_TICKET = "made without a ticket"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
     "none": "claimed: not measured here",
@@ -74,12 +73,11 @@ class Standing(NamedTuple):
     """Input of the ranking for one submission. Absent figures are None.
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference. A
-    `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
-    `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
-    price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
-    were drawn by the server before it was trained. `energy_joules` is as a worker measured it.
-    `division` and `pool_id`, the configuration of a measured one, choose the submissions ranked
-    together; the order itself does not depend on them.
+    `withdrawn` one never ranks. `evidence` decides whether it is numbered, and `held_back` says why
+    one that would be is not yet. `price_is_own` where the cost rests on a price that its submitter
+    states: that is shown, and ranks nothing. `energy_joules` is as a worker measured it. `division`
+    and `pool_id`, the configuration of a measured one, choose the submissions ranked together; the
+    order itself does not depend on them.
     """
 
     submission_id: str
@@ -95,7 +93,6 @@ class Standing(NamedTuple):
     check: Check | None = None
     held_back: str | None = None
     price_is_own: bool = False
-    has_ticket: bool = False
     division: str = ""
     pool_id: str | None = None
     energy_joules: float | None = None
@@ -107,8 +104,6 @@ class Ranked:
 
     `rank` is None for a submission that is not numbered, and `unranked_reason` says why. One that
     is claimed has a `provisional_rank`: how many rows are faster, measured or claimed, plus one.
-    Where the benchmark lists claims by themselves, one of that list has a `listed_rank` in place of
-    it: how many of the list are faster, plus one.
     """
 
     submission_id: str
@@ -117,21 +112,18 @@ class Ranked:
     value: float | None
     unranked_reason: str | None
     provisional_rank: int | None = None
-    listed_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class Order:
     """A board's order, into which a changed submission can be put without sorting the others again.
 
-    `ranked` holds (value, when submitted, id) of numbered rows, `listed` (value, when submitted,
-    id, reason) of the list of claims, `claimed` the same of those with a provisional rank,
-    `unranked` (when submitted, id, value, reason).
+    `ranked` holds (value, when submitted, id) of numbered rows, `claimed` (value, when submitted,
+    id, reason) of those with a provisional rank, `unranked` (when submitted, id, value, reason).
     """
 
     metric: Metric
     ranked: tuple[tuple[float, str, str], ...]
-    listed: tuple[tuple[float, str, str, str], ...]
     claimed: tuple[tuple[float, str, str, str], ...]
     unranked: tuple[tuple[str, str, float | None, str], ...]
     numbers: tuple[str, ...] | None = None
@@ -140,18 +132,13 @@ class Order:
         return sum(map(len, self._parts()))
 
     def _parts(self) -> "_Lists":
-        return _Lists(self.ranked, self.listed, self.claimed, self.unranked)
+        return _Lists(self.ranked, self.claimed, self.unranked)
 
     def place(self, position: int) -> Ranked:
         """Row at a position, counted from 0, in constant time but for ties."""
         if position < len(self.ranked):
             return self._ranked(position)
         position -= len(self.ranked)
-        if position < len(self.listed):
-            value, _, submission_id, reason = self.listed[position]
-            place = 1 + bisect_left(self.listed, value, key=_value)
-            return Ranked(submission_id, None, False, value, reason, listed_rank=place)
-        position -= len(self.listed)
         if position < len(self.claimed):
             value, _, submission_id, reason = self.claimed[position]
             return Ranked(submission_id, None, False, value, reason, self._provisional(value))
@@ -178,8 +165,8 @@ class Order:
         return before + bisect_left(which, key)
 
     def _provisional(self, value: float) -> int:
-        """One more than all faster rows, numbered, listed or claimed."""
-        parts = (self.ranked, self.listed, self.claimed)
+        """One more than all faster rows, numbered or claimed."""
+        parts = (self.ranked, self.claimed)
         return 1 + sum(bisect_left(rows, value, key=_value) for rows in parts)
 
     def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
@@ -197,13 +184,12 @@ class Order:
 def order_of(
     standings: Iterable[Standing], *, metric: Metric, numbers: tuple[str, ...] | None = None
 ) -> Order:
-    """The board's order: numbered rows, the list of claims, other claims, then those without rank.
+    """The board's order: numbered rows, claims, then those without rank.
 
-    `numbers` names the evidence that is numbered, and the checks whose claims are listed. The
-    smallest value is first; equal values and unranked submissions stand in the order they were
-    submitted.
+    `numbers` names the evidence that is numbered. The smallest value is first; equal values and
+    unranked submissions stand in the order they were submitted.
     """
-    lists = _Lists([], [], [], [])
+    lists = _Lists([], [], [])
     for standing in standings:
         which, key = lists.find(standing, metric=metric, numbers=numbers)
         which.append(key)
@@ -225,7 +211,6 @@ class _Lists(NamedTuple):
     """The parts of an order while it is put together."""
 
     ranked: Any
-    listed: Any
     claimed: Any
     unranked: Any
 
@@ -243,13 +228,12 @@ class _Lists(NamedTuple):
         waits = why_not_numbered(standing, numbers=numbers)
         if waits is None:
             return self.ranked, key
-        is_listed = standing.check in (numbers or ()) and standing.has_ticket
-        return self.listed if is_listed else self.claimed, (*key, waits)
+        return self.claimed, (*key, waits)
 
     def order(self, metric: Metric, numbers: tuple[str, ...] | None) -> Order:
         """The finished order."""
-        ranked, listed, claimed, unranked = map(tuple, self)
-        return Order(metric, ranked, listed, claimed, unranked, numbers)
+        ranked, claimed, unranked = map(tuple, self)
+        return Order(metric, ranked, claimed, unranked, numbers)
 
 
 def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
@@ -259,10 +243,8 @@ def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = No
     if standing.evidence in (NUMBERED if numbers is None else numbers):
         return None
     if standing.evidence == "claimed":
-        misses_list = standing.check in (numbers or ()) and not standing.has_ticket
         uncalibrated = standing.check == "undecided" and standing.status == "verified"
-        why = NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
-        return why + (f"; {NO_TICKET}" if misses_list else "")
+        return NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
     return f"{standing.evidence}: not numbered on this board"
 
 
