@@ -107,6 +107,7 @@ table(
     Column("hardware_class", sa.String(200), primary_key=True),
     Column("turn", sa.BigInteger(), nullable=False),
     Column("organisers_in_a_row", sa.Integer(), nullable=False),
+    Column("turns", sa.JSON(), nullable=False),
     Column("paused_at", sa.DateTime(timezone=True)),
     Column("paused_by", sa.String(100)),
     Column("paused_because", sa.Text()),
@@ -256,13 +257,6 @@ table(
     Column("added_by", ForeignKey("users.id"), nullable=False),
     Column("added_at", sa.DateTime(timezone=True), nullable=False),
     Index(None, "provider", "instance", "region"),
-)
-table(
-    "queue_turns",
-    Column("hardware_class", sa.String(200), primary_key=True),
-    Column("by_organiser", sa.Boolean(), primary_key=True),
-    Column("submitter_id", ForeignKey("users.id"), primary_key=True, autoincrement=False),
-    Column("turn", sa.BigInteger(), nullable=False),
 )
 table(
     "submissions",

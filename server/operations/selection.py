@@ -160,7 +160,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "tickets": LeftOut("between a submitter and one server"),
     "queues": LeftOut(FOR_ONE_SERVER),
-    "queue_turns": LeftOut(FOR_ONE_SERVER),
     "worker_probes": _included(
         "id worker moment measured_at attempt_id gflops configuration baseline_gflops ratio "
         "figures host"

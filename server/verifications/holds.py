@@ -129,7 +129,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
 
 def pause_everything(session: Session, caller: Caller, *, reason: str) -> None:
     """Stop attempts from starting; running ones go on."""
-    insert_missing(session, QueueRow, hardware_class=EVERY_QUEUE, turn=0, organisers_in_a_row=0)
+    insert_missing(session, QueueRow, hardware_class=EVERY_QUEUE)
     row = session.get_one(QueueRow, EVERY_QUEUE, with_for_update=True, populate_existing=True)
     before = {"paused": row.paused_at is not None}
     row.paused_at, row.paused_by, row.paused_because = utc_now(), caller.name, reason

@@ -12,7 +12,7 @@ from finishline.rules.verification.fair_queue import NOBODY, NOBODYS, FairQueue,
 from finishline.rules.verification.job import build_job
 from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.base.database import insert_missing, utc_now
-from server.base.models import Attempt, QueueRow, QueueTurn
+from server.base.models import Attempt, QueueRow
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.free_workers import (
@@ -31,7 +31,7 @@ from server.verifications.queries import find_attempt
 def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
     """Lock the queues of these classes until this transaction ends, against other servers."""
     for name in sorted(hardware_classes):
-        insert_missing(session, QueueRow, hardware_class=name, turn=0, organisers_in_a_row=0)
+        insert_missing(session, QueueRow, hardware_class=name)
         session.execute(
             select(QueueRow.hardware_class).where(QueueRow.hardware_class == name).with_for_update()
         )
@@ -40,41 +40,24 @@ def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
 def read_turns(session: Session, hardware_class: str) -> Turns:
     """Read the turns of a hardware class's queue; empty if it has not served yet."""
     row = session.execute(
-        select(QueueRow.turn, QueueRow.organisers_in_a_row).where(
+        select(QueueRow.turn, QueueRow.organisers_in_a_row, QueueRow.turns).where(
             QueueRow.hardware_class == hardware_class
         )
     ).first()
     if row is None:
         return Turns()
-    last = session.execute(
-        select(QueueTurn.by_organiser, QueueTurn.submitter_id, QueueTurn.turn).where(
-            QueueTurn.hardware_class == hardware_class
-        )
-    )
-    return Turns(
-        {(bool(by_organiser), submitter): turn for by_organiser, submitter, turn in last},
-        count=row.turn,
-        organisers_in_a_row=row.organisers_in_a_row,
-    )
+    last = {(by_organiser, submitter): turn for by_organiser, submitter, turn in row.turns}
+    return Turns(last, count=row.turn, organisers_in_a_row=row.organisers_in_a_row)
 
 
-def keep_turns(session: Session, hardware_class: str, *, before: Turns, after: Turns) -> None:
-    """Store the turns taken since `before`."""
+def keep_turns(session: Session, hardware_class: str, turns: Turns) -> None:
+    """Store the turns of a queue, without those of nobody's."""
+    last = [(*sharer, turn) for sharer, turn in turns.last.items() if sharer[1] != NOBODY]
     session.execute(
         update(QueueRow)
         .where(QueueRow.hardware_class == hardware_class)
-        .values(turn=after.count, organisers_in_a_row=after.organisers_in_a_row)
+        .values(turn=turns.count, organisers_in_a_row=turns.organisers_in_a_row, turns=last)
     )
-    for (by_organiser, submitter), turn in after.last.items():
-        if before.last.get((by_organiser, submitter)) == turn or submitter == NOBODY:
-            continue
-        key = {
-            "hardware_class": hardware_class,
-            "by_organiser": by_organiser,
-            "submitter_id": submitter,
-        }
-        insert_missing(session, QueueTurn, turn=turn, **key)
-        session.execute(update(QueueTurn).filter_by(**key).values(turn=turn))
 
 
 RESEND_SECONDS = (5.0, 10.0, 20.0)
@@ -242,8 +225,8 @@ def _by_turns(
 ) -> list[tuple[str, str]]:
     """Send as many attempts as workers of this class are free, in fair order."""
     able = [head for head in heads if idle.may_take(hardware_class, head.hardware_class)]
-    before = read_turns(session, hardware_class)
-    queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
+    waiting = (head.waiting(str(place)) for place, head in enumerate(able))
+    queue = FairQueue(waiting, read_turns(session, hardware_class))
     chosen: list[tuple[str, str]] = []
     while idle.free[hardware_class] and (one := queue.take()) is not None:
         head = able[int(one.attempt_id)]
@@ -256,7 +239,7 @@ def _by_turns(
         if following:
             queue.add(replace(one, asked_at=following[0][1]))
     if chosen:
-        keep_turns(session, hardware_class, before=before, after=queue.turns())
+        keep_turns(session, hardware_class, queue.turns())
     return chosen
 
 

@@ -159,10 +159,10 @@ def test_a_queue_remembers_its_own_turns_and_no_other_queues(database, make_pers
         later = Turns({(False, alice): 7, (True, olivia): 6}, count=7)
         lock_queues(session, ["cpu", "gpu"])
         assert read_turns(session, "cpu") == Turns()
-        keep_turns(session, "cpu", before=Turns(), after=first)
+        keep_turns(session, "cpu", first)
         assert read_turns(session, "cpu") == first
         nobodys = replace(later, last={**later.last, (False, NOBODY): 5})
-        keep_turns(session, "cpu", before=first, after=nobodys)
+        keep_turns(session, "cpu", nobodys)
     with database.read() as session:
         assert read_turns(session, "cpu") == later
         assert read_turns(session, "gpu") == Turns()

@@ -4,7 +4,7 @@ Curves and reports are large, so they are read only where they are asked for (`d
 """
 
 import server.base.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
-from server.base.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow
+from server.base.models.attempts import Attempt, QueueRow, ReplayEventRow
 from server.base.models.base import Base
 from server.base.models.benchmarks import (
     AddedBenchmark,
@@ -76,7 +76,6 @@ __all__ = [
     "PriceRow",
     "PublishedResult",
     "QueueRow",
-    "QueueTurn",
     "ReplayEventRow",
     "RunRow",
     "SigningKey",

@@ -83,27 +83,16 @@ class ReplayEventRow(Base):
 class QueueRow(Base):
     """The queue of a hardware class and its last turn; EVERY_QUEUE has the pause of all of them.
 
+    `turns` lists for each submitter whether an organiser asked, their id, and their last turn.
     A pause is by a user, named, since `paused_at`, for a reason. Nothing starts meanwhile.
     """
 
     __tablename__ = "queues"
 
     hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
-    turn: Mapped[int] = mapped_column(BigInteger)
-    organisers_in_a_row: Mapped[int]
+    turn: Mapped[int] = mapped_column(BigInteger, default=0)
+    organisers_in_a_row: Mapped[int] = mapped_column(default=0)
+    turns: Mapped[list[Any]] = mapped_column(default=list)
     paused_at: Mapped[datetime | None]
     paused_by: Mapped[str | None] = mapped_column(String(100))
     paused_because: Mapped[str | None] = mapped_column(Text)
-
-
-class QueueTurn(Base):
-    """Number of a submitter's last turn in a queue; organisers' requests have their own numbers."""
-
-    __tablename__ = "queue_turns"
-
-    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
-    by_organiser: Mapped[bool] = mapped_column(primary_key=True)
-    submitter_id: Mapped[int] = mapped_column(
-        ForeignKey("users.id"), primary_key=True, autoincrement=False
-    )
-    turn: Mapped[int] = mapped_column(BigInteger)
