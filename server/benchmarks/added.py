@@ -13,7 +13,7 @@ from server.base.artifacts import Staged
 from server.base.board_versions import raise_board_version
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError
-from server.base.models import AddedBenchmark, BenchmarkFile
+from server.base.models import BenchmarkDefinition, BenchmarkFile
 from server.base.services import Services
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.phase_watch import PhaseWatch
@@ -73,14 +73,8 @@ def _store(
             file_sha256=file.sha256,
             size_bytes=file.size_bytes,
         )
-    session.merge(
-        AddedBenchmark(
-            benchmark_id=benchmark.benchmark_id,
-            definition_sha256=benchmark.sha256,
-            added_by=caller.user_id,
-            added_at=now,
-        )
-    )
+    added = session.get_one(BenchmarkDefinition, benchmark.sha256, populate_existing=True)
+    added.added_by, added.added_at = caller.user_id, now
     record(
         session,
         caller,

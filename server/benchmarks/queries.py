@@ -22,7 +22,7 @@ from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.database import Database, insert_missing, state_of, utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.base.models import AddedBenchmark, BenchmarkDefinition, Board, Submission
+from server.base.models import BenchmarkDefinition, Board, Submission
 from server.base.models.visibility import ranks
 from server.base.services import OfferedBenchmarks
 
@@ -63,8 +63,12 @@ def install_archives(offered: OfferedBenchmarks, session: Session) -> None:
 
 def added_definitions(session: Session, *, without: Collection[str] = ()) -> dict[str, str]:
     """SHA-256 of the definition of each benchmark that an organiser added, but for some ids."""
-    rows = session.execute(select(AddedBenchmark.benchmark_id, AddedBenchmark.definition_sha256))
-    return {row.benchmark_id: row.definition_sha256 for row in rows if row[0] not in without}
+    rows = session.execute(
+        select(BenchmarkDefinition.benchmark_id, BenchmarkDefinition.sha256)
+        .where(BenchmarkDefinition.added_at.is_not(None))
+        .order_by(BenchmarkDefinition.added_at)
+    )
+    return {row.benchmark_id: row.sha256 for row in rows if row.benchmark_id not in without}
 
 
 def offer_added(offered: OfferedBenchmarks, session: Session) -> None:

@@ -80,8 +80,9 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "identities": LeftOut(OF_ITS_OWNER),
     "invitations": LeftOut(OF_ITS_OWNER),
     "console_sessions": LeftOut(OF_ITS_OWNER),
-    "benchmark_definitions": _included("sha256 benchmark_id version content created_at"),
-    "added_benchmarks": _included("benchmark_id definition_sha256 added_by added_at"),
+    "benchmark_definitions": _included(
+        "sha256 benchmark_id version content created_at added_by added_at"
+    ),
     "benchmark_files": _included("definition_sha256 name file_sha256 size_bytes"),
     "benchmark_phases": _included(
         "id benchmark_id opens_at freezes_at closes_at embargo_until frozen_sha256 reason set_by "

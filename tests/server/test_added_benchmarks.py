@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import select
 
-from server.base.models import AddedBenchmark, AuditRecord, BenchmarkFile, Board
+from server.base.models import AuditRecord, BenchmarkFile, Board
 from server.benchmarks.phase_watch import PhaseWatch
+from server.benchmarks.queries import added_definitions
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
@@ -84,7 +85,7 @@ def test_a_lost_file_is_stored_again_by_adding_the_same(client, add):
 def added(database):
     """The definition of the added benchmark."""
     with database.read() as session:
-        return session.get_one(AddedBenchmark, "mine").definition_sha256
+        return added_definitions(session)["mine"]
 
 
 def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(client, add):

@@ -7,7 +7,6 @@ import server.base.models.visibility  # noqa: F401  so that its conditions hold 
 from server.base.models.attempts import Attempt, QueueRow, ReplayEventRow
 from server.base.models.base import Base
 from server.base.models.benchmarks import (
-    AddedBenchmark,
     BenchmarkDefinition,
     BenchmarkFile,
     BenchmarkPhases,
@@ -49,7 +48,6 @@ from server.base.models.workers import HardwareClassRow, WorkerProbeRow, WorkerR
 __all__ = [
     "DISPLAY_NAME",
     "SUBMITTER",
-    "AddedBenchmark",
     "Attempt",
     "AuditRecord",
     "Base",

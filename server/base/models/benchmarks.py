@@ -10,7 +10,10 @@ from server.base.models.people import User
 
 
 class BenchmarkDefinition(Base):
-    """The text of a definition that some submission was scored under."""
+    """The text of a definition that some submission was scored under, or that an organiser added.
+
+    The one that was added last is in force for its benchmark, unless another is frozen.
+    """
 
     __tablename__ = "benchmark_definitions"
 
@@ -19,17 +22,8 @@ class BenchmarkDefinition(Base):
     version: Mapped[str] = mapped_column(String(50))
     content: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
-
-
-class AddedBenchmark(Base):
-    """A benchmark that an organiser added, with its definition in force unless one is frozen."""
-
-    __tablename__ = "added_benchmarks"
-
-    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
-    definition_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
-    added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    added_at: Mapped[datetime]
+    added_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    added_at: Mapped[datetime | None]
 
 
 class BenchmarkFile(Base):
