@@ -63,7 +63,7 @@ def gains(trials: int, *, variation: float = 0.08) -> list[Gain]:
     return found
 
 
-def ticket_gains(trials: int, *, variation: float = 0.05) -> dict[int, float]:
+def claim_gains(trials: int, *, variation: float = 0.05) -> dict[int, float]:
     """Ratio of the mean claimed epochs to those of the best of 20 honest sets, by runs of a set."""
     random = np.random.default_rng([SEED, 2])
     sigma = math.sqrt(math.log(1 + variation**2))

@@ -24,7 +24,7 @@ import numpy as np
 from perf import verdict_stops as stops
 from perf.verdict_claims import CONVERGENCE, OWN_SEED, Outcomes, Strategy, simulate
 from perf.verdict_duels import GAINS, challenges
-from perf.verdict_luck import Gain, gains, ticket_gains
+from perf.verdict_luck import Gain, claim_gains, gains
 
 HONEST = (
     *(Strategy("honest", runs) for runs in (3, 5, 10)),
@@ -44,7 +44,7 @@ FORGED = tuple(
     for (runs, forged), speed in product(((3, 1), (5, 1), (10, 1), (10, 2)), (0.95, 0.9, 0.8, 0.5))
 )
 REJECTED_BAR, NOT_MEASURED_BAR, CLAIM_BAR = 0.001, 0.01, 1.005
-FORGED_BAR, TICKET_BARS = 1.035, {3: 1.075, 5: 1.055, 10: 1.035}
+FORGED_BAR, LUCK_BARS = 1.035, {3: 1.075, 5: 1.055, 10: 1.035}
 WORTH_A_TRY = 0.5  # A strategy that passes less often than this is no way to the board.
 
 Write = Callable[[str], object]
@@ -108,9 +108,9 @@ def show_hidden(
     for runs, gain in best.items():
         write(f"| forged, verified at least half of the time | {runs} | {gain:.3f}× |")
         met = met and gain <= FORGED_BAR
-    for runs, gain in ticket_gains(trials).items():
+    for runs, gain in claim_gains(trials).items():
         write(f"| the best of 20 honest sets | {runs} | {gain:.3f}× |")
-        met = met and gain <= TICKET_BARS[runs]
+        met = met and gain <= LUCK_BARS[runs]
     return met
 
 

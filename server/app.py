@@ -59,7 +59,7 @@ from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import package_endpoints as packages
 from server.submissions import quota_admin as quotas
-from server.submissions import tickets, waivers, withdrawals
+from server.submissions import waivers, withdrawals
 from server.submissions.quotas import MEASURES
 from server.submissions.upload import move_what_waits
 from server.verifications import calibration_endpoints as calibrations
@@ -75,7 +75,6 @@ FEATURES = (
     workers,
     submissions,
     packages,
-    tickets,
     accounts,
     users,
     benchmarks,

@@ -28,7 +28,6 @@ from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 from finishline.rules.scoring.utilisation import processor_share
 from finishline.rules.submissions.settings import check_precision, check_settings, reference_of
-from finishline.rules.submissions.tickets import Ticket, check_benchmark, read_ticket
 from finishline.rules.verification.messages import (
     ReplayEvent,
     ReplayJob,
@@ -59,7 +58,6 @@ class Chosen:
     division: str
     host: Host
     hardware_class: str | None = None
-    ticket: Ticket | None = None
     precision: PrecisionName | None = None
 
 
@@ -217,8 +215,6 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
         },
         "hyperparameters": job.trainings[0].settings,
         "trained_with": "reference",
-        "ticket": chosen.ticket.ticket_id if chosen.ticket is not None else None,
-        "unfinished": [],
         "runs": [log_name(index) for index in range(chosen.runs)],
         "code_url": None,
         "notes": None,
@@ -241,7 +237,6 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     parser = argparse.ArgumentParser(prog="python -m worker.local")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--runs", type=_positive, default=3)
-    parser.add_argument("--ticket", type=Path, help="a ticket file; it says seeds and settings")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
@@ -254,9 +249,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     parser.add_argument("--data-dir", type=Path, default=Path("var/data"))
     given = parser.parse_args(arguments)
     benchmark = load_benchmark(given.benchmark)
-    ticket = _ticket(given.ticket, benchmark) if given.ticket is not None else None
-    division = ticket.division if ticket else given.division or benchmark.divisions[0]
-    settings = dict(ticket.settings if ticket else given.set)
+    division = given.division or benchmark.divisions[0]
+    settings = dict(given.set)
     check_settings(benchmark, division, settings)
     device = choose_device(given.device)
     precision = check_precision(benchmark, given.precision)
@@ -264,24 +258,15 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     seed = secrets.randbelow(SEED_LIMIT) if given.seed is None else given.seed
     return Chosen(
         benchmark=benchmark,
-        runs=len(ticket.seeds) if ticket else given.runs,
+        runs=given.runs,
         out=given.out,
         settings=settings,
-        seeds=ticket.seeds
-        if ticket
-        else tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
+        seeds=tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
         division=division,
         host=Host(device=device, data_dir=given.data_dir),
-        hardware_class=ticket.hardware_class if ticket else given.hardware_class,
-        ticket=ticket,
+        hardware_class=given.hardware_class,
         precision=precision,
     )
-
-
-def _ticket(path: Path, benchmark: Benchmark) -> Ticket:
-    ticket = read_ticket(path.read_bytes(), file=str(path))
-    check_benchmark(ticket, benchmark, file=str(path))
-    return ticket
 
 
 def read_setting(text: str) -> tuple[str, float]:

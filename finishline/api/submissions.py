@@ -239,7 +239,7 @@ class SubmissionView(EvidenceFields):
     is the narrowest floating type the training touches as claimed, `precision_measured` as
     replayed. `trained_with` says whether the benchmark's reference trained or code of the
     submitter's own; `tuning` is null if its submitter does not state it.
-    `ticket` is the ticket that its seeds came with, null for a claim without one. An entry has a
+    An entry has a
     `package` and no logs: its runs are those of its measurements.
 
     `judged_on` has the earlier figures behind its status if its runs were rescored since. It is
@@ -257,7 +257,6 @@ class SubmissionView(EvidenceFields):
     kind: str
     precision: str | None
     precision_measured: str | None
-    ticket: str | None
     benchmark: str
     benchmark_version: str
     benchmark_sha256: str
@@ -305,7 +304,6 @@ class SubmissionPreview(Schema):
     framework: str
     system: SystemView
     trained_with: str
-    ticket: str | None
     result: ResultView | InferenceResultView | None
     runs: list[RunView]
     package: PackageView | None

@@ -42,7 +42,7 @@ from finishline.cli.commands.login import login, logout
 from finishline.cli.commands.run import run
 from finishline.cli.commands.score import score
 from finishline.cli.commands.steps import profile, scale
-from finishline.cli.commands.submit import submit, ticket, waive, withdraw
+from finishline.cli.commands.submit import submit, waive, withdraw
 from finishline.cli.commands.up import up
 from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
 from finishline.cli.commands.workers import queue_app, workers_app
@@ -85,7 +85,6 @@ for command in (
     probe.probe, scale, profile,
 ):  # fmt: skip
     app.command()(command)
-app.command()(ticket)
 app.command("invite")(admin.invite)
 app.command("import")(import_archive)
 app.command("audit-log")(audit_log)

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.log.folder import (
     CLAIM_NAME,
-    TICKET_NAME,
     UNSTATED,
     Submission,
     logs_in,
@@ -19,9 +17,9 @@ from finishline.log.folder import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.tickets import SEED_LIMIT, Ticket
 
 STDERR = 2  # The file descriptor.
+SEED_LIMIT = 2**31
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,6 @@ class OwnTraining:
     seeds: Sequence[int]
     division: str
     settings: Mapping[str, float]
-    ticket: Ticket | None = None
     surroundings: Mapping[str, str] | None = None
 
     def environment(self, run: int) -> dict[str, str]:
@@ -46,7 +43,6 @@ class OwnTraining:
             "FINISHLINE_OUT": str(self.out.resolve()),
             "FINISHLINE_RUN": str(run),
             "FINISHLINE_SEED": str(self.seeds[run]),
-            "FINISHLINE_TICKET": self.ticket.ticket_id if self.ticket is not None else "",
         }
 
 
@@ -54,13 +50,6 @@ def seeds_from(first: int | None, runs: int) -> list[int]:
     """As many seeds, counted from the first one or from one that is drawn."""
     start = secrets.randbelow(SEED_LIMIT) if first is None else first
     return [start + run for run in range(runs)]
-
-
-def keep_ticket(path: Path, out: Path) -> None:
-    """Put a ticket's file beside the logs, where the program finds it."""
-    out.mkdir(parents=True, exist_ok=True)
-    if path.resolve() != (out / TICKET_NAME).resolve():
-        shutil.copyfile(path, out / TICKET_NAME)
 
 
 def run_command(training: OwnTraining, *, as_json: bool) -> Iterator[int]:
@@ -120,7 +109,6 @@ def _write_submission(training: OwnTraining) -> None:
         hyperparameters=training.settings,
         model=scripts[0] if scripts else Path(training.command[0]).name,
         framework=UNSTATED,
-        ticket=training.ticket.ticket_id if training.ticket is not None else None,
     )
     try:
         renew_submission(training.out, submission)

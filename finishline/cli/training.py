@@ -1,4 +1,4 @@
-"""The reference training on this machine, from the seeds of a ticket or its own."""
+"""The reference training on this machine."""
 
 import importlib.util
 import json
@@ -21,7 +21,6 @@ from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_precision, check_settings
-from finishline.rules.submissions.tickets import Ticket, read_ticket
 
 REFUSED_CODE = 2  # The worker's local training wrote nothing.
 
@@ -38,7 +37,6 @@ class Training:
     division: str | None = None
     device: str | None = None
     data: Path = Path("var/data")
-    ticket: Path | None = None
     hardware_class: str | None = None
     precision: str | None = None
 
@@ -55,7 +53,6 @@ class Training:
         for name, value in (
             ("--precision", self.precision),
             ("--device", self.device),
-            ("--ticket", self.ticket),
             ("--hardware-class", self.hardware_class),
         ):
             if value is not None:
@@ -207,29 +204,3 @@ def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
     wanted = [system[name] for name in SYSTEM_FIELDS]
     names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]
     return own if own in names or not names else names[0]
-
-
-def write_ticket(path: Path, ticket: View) -> None:
-    """Write a ticket file. Raises CliError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(ticket, indent=2) + "\n")
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {path} ({error.strerror}). The ticket is yours: write its file with "
-            f"`finishline ticket {ticket['benchmark']} --id {ticket['id']} --out FILE`.",
-            exit_code=ExitCode.REFUSED,
-        ) from error
-
-
-def open_ticket(path: Path) -> Ticket:
-    """Return the ticket in a file. Raises CliError naming file and field."""
-    try:
-        return read_ticket(path.read_bytes(), file=str(path))
-    except RuleError as error:
-        raise refusal(error) from error
-    except OSError as error:
-        raise CliError(
-            f"Cannot read {path} ({error.strerror}); get one with `finishline ticket`.",
-            exit_code=ExitCode.USAGE,
-        ) from error

@@ -20,7 +20,6 @@ from finishline.api.queues import QueueView
 from finishline.api.quotas import QuotaView
 from finishline.api.runs import RunExport, RunRecord
 from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
-from finishline.api.tickets import TicketList, TicketView
 from finishline.api.verifications import AskedFor, VerificationView
 from finishline.api.workers import WorkerList, WorkerView
 from finishline.client.board import Board
@@ -100,8 +99,6 @@ class Client:
         precision: str | None = None,
         trained_with: Literal["reference", "own"] | None = None,
         tuning: Mapping[str, float] | None = None,
-        ticket: str | None = None,
-        unfinished: Sequence[int] | None = None,
         code_url: str | None = None,
         notes: str | None = None,
         progress: Progress | None = None,
@@ -124,8 +121,6 @@ class Client:
             "precision": precision,
             "trained_with": trained_with,
             "tuning": tuning,
-            "ticket": ticket,
-            "unfinished": unfinished,
             "code_url": code_url,
             "notes": notes,
         }
@@ -191,29 +186,6 @@ class Client:
         """A submission with its result, its runs and its verifications."""
         path = f"/submissions/{segment(submission_id)}"
         return read_view(SubmissionView, self._transport.get(path))
-
-    def ticket(
-        self,
-        benchmark: str,
-        *,
-        hardware_class: str,
-        division: str | None = None,
-        settings: Mapping[str, float] | None = None,
-        runs: int | None = None,
-    ) -> TicketView:
-        """Get seeds for a training, before it begins: good for 30 days and one submission."""
-        wanted = {
-            "benchmark": benchmark,
-            "division": division,
-            "settings": dict(settings or {}),
-            "hardware_class": hardware_class,
-            "runs": runs,
-        }
-        return read_view(TicketView, self._transport.post("/tickets", wanted))
-
-    def tickets(self) -> list[TicketView]:
-        """Your own tickets, newest first."""
-        return read_view(TicketList, self._transport.get("/tickets")).tickets
 
     def submissions(
         self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100

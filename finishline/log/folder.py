@@ -16,10 +16,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.submissions.claim import read_json_object
-from finishline.rules.submissions.tickets import Ticket, read_ticket
 
 CLAIM_NAME = "submission.json"
-TICKET_NAME = "ticket.json"
 UNSTATED = "not stated"
 # Libraries that train, and their distributions; the first one that is loaded is named.
 FRAMEWORKS = {
@@ -41,7 +39,6 @@ class Submission:
     hyperparameters: Mapping[str, float]
     model: str | None = None
     framework: str | None = None
-    ticket: str | None = None
 
 
 def create_log(folder: Path, submission: Submission) -> BinaryIO:
@@ -65,19 +62,15 @@ def next_log(folder: Path) -> BinaryIO:
 def renew_submission(folder: Path, submission: Submission) -> Path:
     """Write the submission.json of all logs in a folder; fields that a person added stay.
 
-    A log whose clock never started is no run. Seeds of the ticket without a log are listed as
-    unfinished.
+    A log whose clock never started is no run.
     """
     kept = _read_claim(folder, submission)
-    ticket = _read_ticket(folder, submission.ticket)
     seeds = {
         path.name: seed
         for path in logs_in(folder)
         if (seed := _seed_in(path, submission.benchmark)) is not False
     }
     system = local_system(os.environ.get("FINISHLINE_DEVICE") or None)
-    if ticket is not None:
-        system["hardware_class"] = ticket.hardware_class
     told = {"model": submission.model, "framework": submission.framework}
     claim: dict[str, Any] = {
         "benchmark": submission.benchmark.benchmark_id,
@@ -89,8 +82,6 @@ def renew_submission(folder: Path, submission: Submission) -> Path:
         "trained_with": "own",
         **kept,
         **{name: value for name, value in told.items() if value is not None},
-        "ticket": submission.ticket,
-        "unfinished": sorted(set(ticket.seeds) - set(seeds.values())) if ticket else [],
         "runs": list(seeds),
     }
     path = folder / CLAIM_NAME
@@ -125,7 +116,6 @@ def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
         "benchmark": submission.benchmark.benchmark_id,
         "division": submission.division,
         "hyperparameters": dict(submission.hyperparameters),
-        "ticket": submission.ticket,
     }
     for field, value in ours.items():
         if claim.get(field) != value:
@@ -136,15 +126,6 @@ def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
                 expected="another folder for another submission: out=..., or FINISHLINE_OUT",
             )
     return claim
-
-
-def _read_ticket(folder: Path, ticket_id: str | None) -> Ticket | None:
-    """The ticket that lies in a folder, if it is this one."""
-    path = folder / TICKET_NAME
-    if ticket_id is None or not path.is_file():
-        return None
-    ticket = read_ticket(path.read_bytes(), file=str(path))
-    return ticket if ticket.ticket_id == ticket_id else None
 
 
 def _program() -> str | None:

@@ -81,7 +81,6 @@ def open_recorder(
         hyperparameters=dict(hyperparameters),
         model=model,
         framework=framework,
-        ticket=os.environ.get("FINISHLINE_TICKET") or None,
     )
     folder = Path(out or os.environ.get("FINISHLINE_OUT") or RUNS_OF_THIS_PROCESS)
     writes = os.environ.get("RANK", "0") == "0"

@@ -189,21 +189,6 @@ table(
     Index(None, "provider", "instance", "region"),
 )
 table(
-    "tickets",
-    Column("id", sa.String(20), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False),
-    Column("benchmark_id", sa.String(100), nullable=False),
-    Column("benchmark_sha256", sa.String(64), nullable=False),
-    Column("division", sa.String(20), nullable=False),
-    Column("settings", sa.JSON(), nullable=False),
-    Column("hardware_class", sa.String(100), nullable=False),
-    Column("seeds", sa.JSON(), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("expires_at", sa.DateTime(timezone=True), nullable=False),
-    Column("submission_id", sa.String(20)),
-    Index(None, "user_id", "benchmark_id"),
-)
-table(
     "tokens",
     Column("id", sa.Integer(), primary_key=True),
     Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
@@ -415,7 +400,6 @@ table(
     Column("precision_measured", sa.String(10)),
     Column("trained_with", sa.String(10), nullable=False),
     Column("tuning", sa.JSON()),
-    Column("ticket_id", sa.String(20)),
     Column("revealed_at", sa.DateTime(timezone=True), index=True),
     Column("energy_joules", sa.Double()),
     Column("embargoed", sa.Boolean(), nullable=False),
@@ -436,7 +420,7 @@ table(
         "ix_submissions_standing",
         *["benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"],
         *["withdrawn_at", "embargoed", "submitted_at", "id", "latency_ms", "measured_latency_ms"],
-        *["cost_usd_per_10000", "evidence", "check_word", "ticket_id", "pool_id"],
+        *["cost_usd_per_10000", "evidence", "check_word", "pool_id"],
     ),
     Index(None, "benchmark_id", "submitted_at"),
     Index(

@@ -54,7 +54,6 @@ LISTED = {
     "pool": "an entry of GET /api/v1/leaderboards/BENCHMARK names its pool_id",
     "price": "`finishline prices list` or /prices lists them",
     "submission": "`finishline leaderboard BENCHMARK` or /submissions lists them",
-    "ticket": "GET /api/v1/tickets lists yours",
     "token": "`finishline account tokens` lists yours, "
     "`finishline admin token list` those of others",
     "user": "`finishline admin user list` lists them",

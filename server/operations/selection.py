@@ -94,7 +94,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id user_id benchmark_id benchmark_sha256 division model framework system hyperparameters "
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
-        "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
+        "organisation submitted_on kind precision precision_measured energy_joules "
         "revealed_at "
         "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
         "evidence check_word pool_id trained_with tuning source",
@@ -159,7 +159,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "hardware_classes": _included(
         "name accelerator accelerator_count processor processor_count roof origin created_at"
     ),
-    "tickets": LeftOut("between a submitter and one server"),
     "queues": LeftOut(FOR_ONE_SERVER),
     "worker_probes": _included(
         "id worker moment measured_at attempt_id gflops configuration baseline_gflops ratio "

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TypeVar, cast
 
 from sqlalchemy import Table, bindparam, select
@@ -41,7 +40,6 @@ from server.submissions.rows import (
     submission_row,
 )
 from server.submissions.service import find_submission, id_under_key, lock_submissions
-from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of
 
@@ -224,7 +222,6 @@ def _score(
         benchmark_id=upload.benchmark_id,
         division=upload.division,
         archive=upload.archive,
-        find_ticket=partial(find_ticket, services, caller, file=upload.claim_file),
     )
     benchmark = benchmarks[scored.claim.benchmark_id]
     row = submission_row(caller, upload, scored, benchmark, key=key)
@@ -359,8 +356,6 @@ def _store_published(session: Session, new: NewSubmission) -> Submission:
 def _insert(session: Session, new: NewSubmission, *, published: Row | None) -> Submission:
     keep_definition(session, new.benchmark, new.services.settings.benchmarks_dir)
     insert_rows(session, new.row, new.runs, published=published)
-    # After the key, as of the same request at the same time one finds the ticket spent.
-    spend_ticket(session, new.scored.claim, submission_id=new.row["id"])
     raise_board_version(session, new.benchmark.benchmark_id, submission_id=new.row["id"])
     return show_row(new.row, new.caller, published=published)
 

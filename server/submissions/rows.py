@@ -67,7 +67,6 @@ def submission_row(
         kind=claim.kind,
         precision=claim.precision,
         trained_with=claim.trained_with,
-        ticket_id=claim.ticket,
         tuning=table_of(claim.tuning) if claim.tuning is not None else None,
         **result_figures(result),
         idempotency_key=key,

@@ -168,7 +168,6 @@ def submission_view(
         precision_measured=submission.precision_measured,
         trained_with=cast(TrainedWith, submission.trained_with),
         tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
-        ticket=submission.ticket_id,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         benchmark_sha256=submission.benchmark_sha256,

@@ -478,7 +478,7 @@ def test_what_needs_the_server_says_so_in_one_sentence(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["check", "submit", "show", "leaderboard", "verify", "check-proof", "ticket"]
+    "command", ["check", "submit", "show", "leaderboard", "verify", "check-proof"]
 )
 def test_a_participants_command_explains_itself(command, tmp_path):
     assert run_bare(tmp_path, command, "--help").returncode == 0

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from finishline.cli.client import ServerClient
 from finishline.cli.main import app
+from finishline.cli.training import name_of_class
+from finishline.machine import local_system
 from finishline.rules.archive.definitions import shipped_file
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
@@ -168,9 +171,7 @@ def test_what_cannot_be_trained_is_said_before_a_training_begins(
 
 
 @pytest.mark.parametrize("options", [(), ("--device", "cuda")])
-def test_a_card_that_torch_cannot_use_is_refused_before_a_ticket_is_taken(
-    finishline, standin, tmp_path, monkeypatch, options
-):
+def test_card_that_torch_cannot_use_is_refused(finishline, standin, tmp_path, monkeypatch, options):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f0c-4a)'\n")
     tool.chmod(0o755)
@@ -185,6 +186,18 @@ def test_a_card_that_torch_cannot_use_is_refused_before_a_ticket_is_taken(
     assert ran.err.rstrip().endswith("or train on the processor with --device cpu.")
     assert standin.asked == []
     assert list(tmp_path.iterdir()) == [tool]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_class_has_the_name_of_the_server(standin, listed):
+    system = local_system()
+    known = system | {"name": "lab-box"}
+    if listed:
+        standin.answer("GET /api/v1/hardware-classes", {"hardware_classes": [known]})
+    with ServerClient(standin.url, None) as server:
+        name = name_of_class(server, system)
+
+    assert name == ("lab-box" if listed else system["hardware_class"])
 
 
 def test_wrong_usage_is_json_for_programs(finishline):

@@ -76,14 +76,6 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishlin
     assert "no field 'benchmark'." in older.err
 
 
-def test_a_ticket_whose_file_cannot_be_written_is_not_lost(finishline, standin, tmp_path):
-    standin.answer("GET /api/v1/tickets/t1", {"id": "t1", "benchmark": "digits"})
-
-    done = finishline("ticket", "digits", "--id", "t1", "--out", str(tmp_path))
-
-    assert (done.code, "finishline ticket digits --id t1 --out FILE" in done.err) == (1, True)
-
-
 def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline):
     done = finishline("import")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.nightly
-NAMES = ("BENCHMARK", "OUT", "RUN", "SEED", "TICKET")
+NAMES = ("BENCHMARK", "OUT", "RUN", "SEED")
 TRAIN = """
 import json, os, pathlib, time
 import finishline.log
@@ -26,14 +26,6 @@ with (pathlib.Path(os.environ["FINISHLINE_OUT"]) / "told.jsonl").open("a") as fi
     file.write(json.dumps(told) + "\\n")
 print("trained")
 """
-TICKET = {
-    "id": "t-1",
-    "benchmark": "digits",
-    "division": "closed",
-    "hardware_class": "lab-box",
-    "seeds": [71, 72, 73],
-    "created_at": "2026-11-24T00:00:00Z",
-}
 
 
 @pytest.fixture
@@ -67,7 +59,7 @@ def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
     ran = command("run", "digits", "--seed", "41", "--out", str(out), "--json", "--", *program)
     assert ran.code == 0, ran.err
     assert ran.json()["runs"] == [{"index": run, "seed": 41 + run} for run in range(3)]
-    first = {"BENCHMARK": "digits", "OUT": str(out), "TICKET": ""}
+    first = {"BENCHMARK": "digits", "OUT": str(out)}
     assert list(told(out)) == [
         {**first, "RUN": str(run), "SEED": str(41 + run)} for run in range(3)
     ]
@@ -85,41 +77,6 @@ def test_the_count_of_runs_is_that_of_the_option(command, program, tmp_path):
     assert "Next: finishline check" in ran.out
     seeds = [int(each["SEED"]) for each in told(tmp_path / "mine")]
     assert seeds == list(range(seeds[0], seeds[0] + 5))
-
-
-def test_a_ticket_of_the_server_gives_the_seeds(command, program, tmp_path, standin):
-    out = tmp_path / "mine"
-    settings = {"batch_size": 32.0, "epochs": 20.0}
-    standin.answer("GET /api/v1/hardware-classes", {"hardware_classes": []})
-    standin.answer("POST /api/v1/tickets", {**TICKET, "settings": settings}, status=201)
-    ran = command(
-        "run", "digits", "--set", "batch_size=32", "--url", standin.url, "--token", "fl_one",
-        "--out", str(out), "--", *program,
-    )  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert json.loads(standin.asked[-1].body)["settings"] == {"batch_size": 32}
-    assert [each["SEED"] for each in told(out)] == ["71", "72", "73"]
-    assert {each["TICKET"] for each in told(out)} == {"t-1"}
-    claim = claim_in(out)
-    assert (claim["ticket"], claim["unfinished"]) == ("t-1", [])
-    assert claim["system"]["hardware_class"] == "lab-box"
-
-
-def test_seeds_of_a_ticket_that_were_not_trained_are_unfinished(command, tmp_path):
-    script = tmp_path / "fails.py"
-    script.write_text(
-        TRAIN + "import sys; sys.exit(3 if os.environ['FINISHLINE_RUN'] == '1' else 0)"
-    )
-    file = tmp_path / "ticket.json"
-    file.write_text(json.dumps({**TICKET, "settings": {"batch_size": 32}}))
-    out = tmp_path / "mine"
-    ran = command(
-        "run", "digits", "--ticket", str(file), "--out", str(out), "--", sys.executable, str(script)
-    )
-    assert ran.code == 1
-    assert "Run 2 of 3 (seed 72) failed" in ran.err
-    assert "exit code 3" in ran.err
-    assert claim_in(out)["unfinished"] == [73]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from finishline.api.queues import QueueView
 from finishline.api.quotas import QuotaView
 from finishline.api.runs import RunExport
 from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
-from finishline.api.tickets import TicketList, TicketView
 from finishline.api.verifications import VerificationView
 from finishline.api.workers import WorkerList
 from finishline.places import find_folder, installed_server
@@ -57,8 +56,6 @@ CALLS: dict[str, tuple[Call, type[BaseModel] | None]] = {
         lambda client: client.preview("b", **dict.fromkeys(FILTERS, "1")),
         PreviewView,
     ),
-    "ticket": (lambda client: client.ticket("b", hardware_class="h"), TicketView),
-    "tickets": (lambda client: client.tickets(), TicketList),
     "submission": (lambda client: client.submission("s"), SubmissionView),
     "submissions": (
         lambda client: next(client.submissions(benchmark="b", package="0" * 64)),

@@ -1,15 +1,13 @@
-"""Claims, their configurations, and the tickets that they were made with."""
+"""Claims, and their configurations."""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError
-from finishline.rules.scoring.run import Run
 from finishline.rules.submissions.claim import (
     CLAIM_LIMIT_BYTES,
     Claim,
@@ -19,13 +17,6 @@ from finishline.rules.submissions.claim import (
     read_json_object,
 )
 from finishline.rules.submissions.settings import configuration_of
-from finishline.rules.submissions.tickets import (
-    Ticket,
-    check_runs,
-    check_ticket,
-    full_settings,
-    read_ticket,
-)
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -170,7 +161,6 @@ def test_every_wrong_field_of_a_claim_is_told_at_once(read):
         "system.processor": 7,
         "system.colour": "red",
         "runs": "run1.log",
-        "unfinished": [1],
         "surprise": 1,
     }
     for field, value in wrong.items():
@@ -375,130 +365,6 @@ def test_another_division_class_or_setting_is_another(digits, other):
 def test_zero_with_a_minus_is_the_same_configuration(digits):
     zero, minus = (replace(CLAIM, hyperparameters={"momentum": each}) for each in (0.0, -0.0))
     assert configuration_of(digits, minus).sha256 == configuration_of(digits, zero).sha256
-
-
-ISSUED = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
-
-
-SYSTEM = System("laptop", "cpu-test", "any")
-
-
-@pytest.fixture
-def ticket(digits):
-    settings = full_settings(digits, {"batch_size": 64})
-    return Ticket("abc", "digits", "closed", settings, "cpu-test", (11, 12, 13), ISSUED)
-
-
-TICKETED = Claim("digits", "closed", "reference", "torch", SYSTEM, ("a.log", "b.log", "c.log"))
-
-
-def run(seed, *, minutes=1.0):
-    """A run that began so many minutes after the ticket was issued, after a minute of warm-up."""
-    started = (ISSUED + timedelta(minutes=minutes + 1)).timestamp() * 1000
-    name = f"{seed}.log"
-    return Run(name, "mlperf", (), seed=seed, preparation_seconds=60.0, started_ms=started)
-
-
-RUNS = (run(11), run(12), run(13))
-
-
-def problems(ticket, digits, claim=TICKETED, runs=RUNS):
-    return [str(each) for each in check_ticket(ticket, claim, runs, digits, file="s.json")]
-
-
-def test_a_claim_with_every_seed_of_its_ticket_has_no_problem(ticket, digits):
-    assert problems(ticket, digits) == []
-    assert problems(ticket, digits, replace(TICKETED, hyperparameters={"batch_size": 64.0})) == []
-
-
-def test_a_seed_may_be_unfinished_instead(ticket, digits):
-    assert problems(ticket, digits, replace(TICKETED, unfinished=(13,)), RUNS[:2]) == []
-
-
-def test_a_seed_in_neither_is_named(ticket, digits):
-    [problem] = problems(ticket, digits, TICKETED, RUNS[:2])
-    assert "seed 13 of ticket abc" in problem
-    assert "13 in the list `unfinished`" in problem
-
-
-def test_a_seed_that_was_not_issued_is_named(ticket, digits):
-    found = problems(
-        ticket, digits, replace(TICKETED, unfinished=(14,)), (*RUNS, run(99), run(None))
-    )
-    assert ["99.log" in found[0], "seed 99" in found[0]] == [True, True]
-    assert "no seed, which ticket abc did not issue" in found[1]
-    assert "seed 14, which ticket abc did not issue" in found[2]
-    assert len(found) == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "expected"),
-    [
-        ({"benchmark_id": "cifar10"}, "benchmark", "'digits'"),
-        ({"division": "open"}, "division", "'closed'"),
-        ({"system": replace(SYSTEM, hardware_class="gpu")}, "system.hardware_class", "'cpu-test'"),
-        ({"hyperparameters": {"batch_size": 32.0}}, "hyperparameters.batch_size", "64"),
-        ({"hyperparameters": {"layers": 2.0}}, "hyperparameters.layers", "nothing"),
-    ],
-)
-def test_a_claim_of_something_else_names_field_and_what_was_issued(
-    ticket, digits, change, field, expected
-):
-    [error] = check_ticket(ticket, replace(TICKETED, **change), RUNS, digits, file="s.json")
-    assert error.field == field
-    assert (error.expected or "").startswith(f"{expected}; or submit without a ticket")
-
-
-@pytest.mark.parametrize(("minutes", "refused"), [(-4.9, False), (-5.1, True), (-600.0, True)])
-def test_no_log_begins_before_its_ticket_but_for_five_minutes_of_two_clocks(
-    ticket, digits, minutes, refused
-):
-    found = problems(ticket, digits, TICKETED, (run(11, minutes=minutes), *RUNS[1:]))
-    assert len(found) == refused
-    if refused:
-        assert "minutes before ticket abc" in found[0]
-        assert "2026-11-23T12:00:00" in found[0]
-
-
-def test_a_ticket_has_as_many_seeds_as_the_benchmark_asks_for_and_up_to_twice(digits):
-    assert [check_runs(digits, runs) for runs in (None, 3, 6)] == [3, 3, 6]
-    for runs in (2, 7):
-        with pytest.raises(RuleError, match="3 to 6"):
-            check_runs(digits, runs)
-
-
-FILE = (
-    b'{"id": "abc", "benchmark": "digits", "division": "closed", "settings": {"batch_size": 64},'
-    b' "hardware_class": "cpu-test", "seeds": [11, 12], "created_at": "2026-11-23T12:00:00Z",'
-    b' "expires_at": "2026-12-23T12:00:00Z", "submission": null, "benchmark_sha256": "0"}'
-)
-
-
-def test_a_ticket_file_is_read_as_the_server_answers_it():
-    ticket = read_ticket(FILE, file="ticket.json")
-    assert (ticket.ticket_id, ticket.seeds, ticket.created_at) == ("abc", (11, 12), ISSUED)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "field"),
-    [
-        (b"[11, 12]", b"[]", "seeds"),
-        (b"[11, 12]", b'["11"]', "seeds"),
-        (b"[11, 12]", b"[-1]", "seeds"),
-        (b"2026-11-23T12:00:00Z", b"today", "created_at"),
-        (b'"abc"', b"7", "id"),
-        (b'{"batch_size": 64}', b"64", "settings"),
-    ],
-)
-def test_a_ticket_file_that_was_altered_names_file_and_field(before, after, field):
-    with pytest.raises(ClaimError) as caught:
-        read_ticket(FILE.replace(before, after, 1), file="ticket.json")
-    assert (caught.value.file, caught.value.field) == ("ticket.json", field)
-
-
-def test_what_is_no_json_is_no_ticket():
-    with pytest.raises(ClaimError, match="not JSON"):
-        read_ticket(b"seeds: 11", file="ticket.json")
 
 
 def test_a_claim_has_each_key_once_at_every_level():

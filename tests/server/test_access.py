@@ -94,7 +94,7 @@ def end(database):
 
 
 @pytest.fixture
-def named(replay, client, olivia, make_token, make_report, submit, digits_submission, alice, bob):
+def named(replay, client, olivia, make_token, make_report, submit, digits_submission, bob):
     """What the parameters of addresses stand for: things of alice's, and a verdict."""
     hello = {"system": asdict(make_report([]).system), "state": "idle"}
     client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
@@ -105,15 +105,12 @@ def named(replay, client, olivia, make_token, make_report, submit, digits_submis
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    settings = {"benchmark": "digits", "hardware_class": "cpu-test"}
-    ticket = client.post("/api/v1/tickets", json=settings, headers=alice.headers).json()
     calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
     make_token("walter-1", "worker")  # A user called as the worker is: `name` is either's.
     return {
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
         "second": submit(digits_submission, by=bob).json()["id"],
-        "ticket_id": ticket["id"],
         "pool_id": client.get("/api/v1/leaderboards/digits?evidence=measured").json()["entries"][0][
             "pool_id"
         ],

@@ -345,7 +345,6 @@ def make_submission(**changes):
         "kind": "train",
         "precision": None,
         "precision_measured": None,
-        "ticket": None,
         "benchmark": "digits",
         "benchmark_version": "1.0",
         "benchmark_sha256": "b" * 64,

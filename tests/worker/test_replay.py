@@ -10,8 +10,7 @@ import pytest
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.verification.messages import Absence, LatencyOrder
-from worker.local import local_job, main, read_arguments, submission
-from worker.probe import probe
+from worker.local import main
 from worker.replay import replay
 from worker.state import WorkerState
 from worker.telemetry import Reading, Telemetry
@@ -249,42 +248,6 @@ def test_a_folder_that_cannot_be_made_is_named_with_a_way_out(tmp_path, capsys):
 def test_missing_benchmark_file_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "absent.toml"), "--out", str(tmp_path)]) == 2
     assert "absent.toml" in capsys.readouterr().err
-
-
-TICKET = {
-    "id": "abc",
-    "benchmark": "digits",
-    "division": "closed",
-    "settings": {"batch_size": 32.0},
-    "hardware_class": "lab",
-    "seeds": [11, 12, 13],
-    "created_at": "2026-11-23T12:00:00Z",
-}
-
-
-def test_a_ticket_says_seeds_settings_and_class(tmp_path):
-    file = tmp_path / "ticket.json"
-    file.write_text(json.dumps(TICKET))
-
-    chosen = read_arguments([str(DIGITS), "--ticket", str(file), "--out", str(tmp_path / "out")])
-
-    assert chosen.seeds == (11, 12, 13)
-    assert chosen.settings == {"batch_size": 32.0}
-    assert (chosen.runs, chosen.division, chosen.hardware_class) == (3, "closed", "lab")
-    made = submission(chosen, describe_system(), local_job(chosen))
-    assert (made["ticket"], made["unfinished"]) == ("abc", [])
-
-
-def describe_system():
-    return probe(worker="grace", hardware_class="lab", threads=1, device="cpu")
-
-
-def test_a_ticket_for_another_benchmark_is_refused(tmp_path, capsys):
-    file = tmp_path / "ticket.json"
-    file.write_text(json.dumps(TICKET | {"benchmark": "cifar10"}))
-
-    assert main([str(DIGITS), "--ticket", str(file), "--out", str(tmp_path / "out")]) == 2
-    assert "a ticket for 'cifar10'" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`finishline submit`, `ticket` and `withdraw`: a submission from its seeds to its end."""
+"""`finishline submit`, `withdraw` and `waive`: a submission from its sending to its end."""
 
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -27,7 +27,6 @@ from finishline.cli.submission_tables import (
     submission_lines,
     violation_lines,
 )
-from finishline.cli.training import name_of_class, read_settings, system_here, write_ticket
 from finishline.client.files import idempotency_key, open_parts
 
 
@@ -108,63 +107,6 @@ def send_submission(
             key=idempotency_key(files.upload, **fields),
         )
     return view
-
-
-def ticket(
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="File to write (default: ticket-ID.json).")
-    ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            "--runs", min=1, help="Seeds (default: the benchmark's runs; at most twice that)."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
-    ] = None,
-    division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
-    hardware_class: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware-class", help="Hardware class that will train (default: this machine's)."
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER."),
-    ] = None,
-    ticket_id: Annotated[
-        str | None, typer.Option("--id", help="Write the file of one of your open tickets again.")
-    ] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Get a ticket: seeds for a training, good for 30 days and one submission.
-
-    `finishline run BENCHMARK --ticket FILE` then trains without a network.
-    """
-    with ServerClient(url, token) as server:
-        if ticket_id is not None:
-            got = server.get(f"/tickets/{segment(ticket_id)}")
-        else:
-            name = hardware_class or name_of_class(server, system_here(device))
-            wanted = {
-                "benchmark": benchmark,
-                "division": division,
-                "settings": read_settings(settings or []),
-                "hardware_class": name,
-                "runs": runs,
-            }
-            got = server.post("/tickets", wanted)
-    file = out or Path(f"ticket-{got['id']}.json")
-    write_ticket(file, got)
-    said = f"Wrote {file}. Next: finishline run {got['benchmark']} --ticket {file}"
-    open_screen(as_json=as_json).answer({**got, "file": str(file)}, [said])
-    return int(ExitCode.OK)
 
 
 def withdraw(

@@ -193,7 +193,6 @@ class RunReader:
             hyperparameters=self._settings.hyperparameters,
             ledger=self._whole_ledger(),
             preparation_seconds=self._clock.preparation_seconds if self._told else None,
-            started_ms=start.time_ms if start and self._told else None,
             processor_share=self._settings.processor_share,
         )
 

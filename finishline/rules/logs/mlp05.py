@@ -174,7 +174,6 @@ class _RunReader:
             stop_seconds=None if start is None or stop is None else stop - start,
             seed=self._seeds[0] if self._seeds else None,
             benchmark=self._benchmark,
-            started_ms=None if start is None else start * 1000,
         )
         trusted = start is not None and not self._contradicted
         return Reading(

@@ -115,9 +115,8 @@ class Run:
     log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
     when the run stopped, None where the format does not tell. `preparation_seconds` are the seconds
     before its start, None where the log does not tell when preparing began; an MLPerf log may tell
-    it and no ledger, which takes the times of its evaluations too. `started_ms` is the moment of
-    the start in milliseconds since 1970, None where the format does not tell. `processor_share` is
-    the share of its processor that the training had, from 0 to 1, where the log tells it.
+    it and no ledger, which takes the times of its evaluations too. `processor_share` is the share
+    of its processor that the training had, from 0 to 1, where the log tells it.
     """
 
     name: str
@@ -134,7 +133,6 @@ class Run:
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     ledger: Ledger | None = None
     preparation_seconds: float | None = None
-    started_ms: float | None = None
     processor_share: float | None = None
 
 

@@ -21,8 +21,6 @@ from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.text import did_you_mean
 
-TICKET_LENGTH = 20
-MOST_UNFINISHED = 100
 MAX_SEED = 2**63 - 1
 
 TrainedWith = Literal["reference", "own", "package"]
@@ -72,39 +70,6 @@ def read_tuning(root: Fields) -> Tuning | None:
     )
     table.refuse_unknown()
     return tuning
-
-
-def read_ticket_name(root: Fields) -> str | None:
-    """Read the id of the ticket that the seeds came with; None where they came without."""
-    name = root.optional_text("ticket")
-    if name is not None and len(name) > TICKET_LENGTH:
-        expected = "the id of a ticket, as `finishline ticket` writes it"
-        raise root.fail("ticket", f"got {name[:60]!r}", expected=expected)
-    return name
-
-
-def read_unfinished(root: Fields) -> tuple[int, ...]:
-    """Read the seeds of the ticket that have no log; each counts as a run without an end."""
-    value = root.raw("unfinished")
-    if value is None or value == []:
-        return ()
-    expected = f"a list of at most {MOST_UNFINISHED} seeds of the ticket, each once"
-    if not isinstance(value, list) or not all(_is_seed(seed) for seed in value):
-        raise root.fail("unfinished", "not a list of seeds", expected=expected)
-    if len(value) > MOST_UNFINISHED:
-        raise root.fail("unfinished", f"{len(value)} seeds", expected=expected)
-    for place, seed in enumerate(value):
-        if seed in value[:place]:
-            raise root.fail("unfinished", f"seed {seed} is listed twice", expected=expected)
-    if not root.has("ticket"):
-        raise root.fail(
-            "unfinished", "seeds without a ticket", expected="a ticket that issued them"
-        )
-    return tuple(value)
-
-
-def _is_seed(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_SEED
 
 
 Kind = Literal["train", "inference"]
@@ -160,10 +125,9 @@ class Claim:
     time a trained model takes for one item. `precision` is the narrowest floating type that a
     matmul or convolution of the training touches, as the submitter states it. `trained_with` says
     whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
-    spent on finding the settings. `ticket` names the ticket its seeds came with, and `unfinished`
-    has its seeds without a log (rules.tickets). `package` is the SHA-256 of a training package,
-    which has no runs before its measurement; one that is `deterministic` says that equal seeds and
-    data give equal predictions. `factors` has the names of its ideas that can be switched off.
+    spent on finding the settings. `package` is the SHA-256 of a training package, which has no runs
+    before its measurement; one that is `deterministic` says that equal seeds and data give equal
+    predictions. `factors` has the names of its ideas that can be switched off.
     """
 
     benchmark_id: str
@@ -182,8 +146,6 @@ class Claim:
     precision: PrecisionName | None = None
     trained_with: TrainedWith = "own"
     tuning: Tuning | None = None
-    ticket: str | None = None
-    unfinished: tuple[int, ...] = ()
     package: str | None = None
     deterministic: bool = False
     factors: tuple[str, ...] = ()
@@ -247,8 +209,6 @@ def read_claim(
         "precision": lambda: _precision(root),
         "trained_with": lambda: read_trained_with(root, benchmark, hyperparameters),
         "tuning": lambda: read_tuning(root),
-        "ticket": lambda: read_ticket_name(root),
-        "unfinished": lambda: read_unfinished(root),
     }
     if archive:
         readers |= {

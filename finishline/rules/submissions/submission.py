@@ -1,6 +1,6 @@
 """Score a whole submission from its bytes, for the server and `finishline check`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -20,12 +20,10 @@ from finishline.rules.submissions.claim_checks import (
     check_times,
 )
 from finishline.rules.submissions.dawnbench_claim import is_dawnbench, read_dawnbench
-from finishline.rules.submissions.tickets import Ticket, check_ticket
 from finishline.rules.text import shown
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
-FindTicket = Callable[[Claim], Ticket | None]
 # Errors in a log rather than in the claim.
 LOG_CODES = (
     "division_contradicts_claim",
@@ -70,7 +68,6 @@ def score_submission(
     benchmark_id: str | None = None,
     division: str | None = None,
     archive: bool = False,
-    find_ticket: FindTicket | None = None,
     with_interval: bool = True,
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
@@ -83,8 +80,7 @@ def score_submission(
     its result, which is then not ranked. A run may end before its first evaluation there: it did
     not reach the target. Unreadable input is refused all the same.
 
-    `find_ticket` finds the ticket of a claim that names one, and raises where there is none.
-    Without it, as offline, no claim is compared with its ticket. `with_interval` is of `score`.
+    `with_interval` is of `score`.
     """
     if is_dawnbench(claim_json, file=file):
         claim, entry = read_dawnbench(
@@ -108,7 +104,6 @@ def score_submission(
         benchmarks[claim.benchmark_id],
         file=file,
         archive=archive,
-        find_ticket=find_ticket,
         with_interval=with_interval,
     )
 
@@ -120,7 +115,6 @@ def _score_training(
     *,
     file: str,
     archive: bool,
-    find_ticket: FindTicket | None,
     with_interval: bool,
 ) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
@@ -128,13 +122,12 @@ def _score_training(
     if not archive:  # First of all: nothing can be derived from impossible figures.
         _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
     result = score(
-        (*runs, *(_unfinished(n, seed, benchmark) for n, seed in enumerate(claim.unfinished, 1))),
+        runs,
         benchmark,
         division=claim.division,
         price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
         with_interval=with_interval,
     )
-    result = replace(result, runs=result.runs[: len(runs)])
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # Results published elsewhere are checked as a whole package (rules.archive).
     if archive:
@@ -142,26 +135,16 @@ def _score_training(
         violations += tuple(each for run in runs for each in check_published_run(run, benchmark))
     else:
         violations += tuple(check_claim(claim, runs, benchmark))
-    ticket = find_ticket(claim) if find_ticket is not None else None
     if not archive:
         violations += tuple(check_times(runs, result.runs, benchmark))
-        differences = check_ticket(ticket, claim, runs, benchmark, file=file) if ticket else []
-        _refuse(violations, file=file, besides=differences)
+        _refuse(violations, file=file)
     return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
 
 
-def _unfinished(number: int, seed: int, benchmark: Benchmark) -> Run:
-    """Return the run that stands for a ticket's seed without a log: one that missed the target."""
-    return Run(f"unfinished run {number}", benchmark.clock.name, (), seed=seed)
-
-
-def _refuse(
-    violations: Sequence[Violation], *, file: str, besides: Sequence[RuleError] = ()
-) -> None:
-    """Raise an error of all violations and of the problems found besides, if there are any."""
-    problems = [*besides, *(_as_error(violation, file) for violation in violations)]
-    if problems:
-        raise joined(problems)
+def _refuse(violations: Sequence[Violation], *, file: str) -> None:
+    """Raise an error of all violations, if there are any."""
+    if violations:
+        raise joined([_as_error(violation, file) for violation in violations])
 
 
 def _refuse_contradiction(

@@ -31,7 +31,6 @@ from server.base.models.submissions import (
     PublishedResult,
     RunRow,
     Submission,
-    TicketRow,
 )
 from server.base.models.trainings import TrainingPackage
 from server.base.models.verifications import (
@@ -78,7 +77,6 @@ __all__ = [
     "RunRow",
     "SigningKey",
     "Submission",
-    "TicketRow",
     "Token",
     "TrainingPackage",
     "User",

@@ -1,4 +1,4 @@
-"""Submissions, their runs, published results, and the tickets they were drawn for."""
+"""Submissions, their runs, and published results."""
 
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,7 @@ class Submission(Base):
 
     `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
     runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
-    the search that found its settings, where its submitter states them. `ticket_id` is the ticket
-    that its seeds came with, if any.
+    the search that found its settings, where its submitter states them.
 
     One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
     kept with whatever rules it breaks.
@@ -63,7 +62,7 @@ class Submission(Base):
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
             *("withdrawn_at", "embargoed", "submitted_at", "id"),
             *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
-            *("ticket_id", "pool_id"),
+            "pool_id",
         ),
         # Every column that counts of handed-in submissions read, for the same reason.
         Index(
@@ -107,7 +106,6 @@ class Submission(Base):
     precision_measured: Mapped[str | None] = mapped_column(String(10))
     trained_with: Mapped[str] = mapped_column(String(10), default="own")
     tuning: Mapped[dict[str, Any] | None]
-    ticket_id: Mapped[str | None] = mapped_column(String(20))
     revealed_at: Mapped[datetime | None]
     energy_joules: Mapped[float | None]
     embargoed: Mapped[bool] = mapped_column(default=False)
@@ -213,25 +211,3 @@ class RunRow(Base):
     ledger: Mapped[dict[str, Any] | None]
     settings: Mapped[dict[str, Any] | None]
     curve: Mapped[list[Any]] = mapped_column(deferred=True)
-
-
-class TicketRow(Base):
-    """Seeds for one claim: of whom, for which benchmark, division, settings and hardware class.
-
-    `submission_id` is the first submission that was stored with it, None while it is open.
-    """
-
-    __tablename__ = "tickets"
-    __table_args__ = (Index(None, "user_id", "benchmark_id"),)
-
-    id: Mapped[str] = mapped_column(String(20), primary_key=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    benchmark_id: Mapped[str] = mapped_column(String(100))
-    benchmark_sha256: Mapped[str] = mapped_column(String(64))
-    division: Mapped[str] = mapped_column(String(20))
-    settings: Mapped[dict[str, Any]]
-    hardware_class: Mapped[str] = mapped_column(String(100))
-    seeds: Mapped[list[Any]]
-    created_at: Mapped[datetime]
-    expires_at: Mapped[datetime]
-    submission_id: Mapped[str | None] = mapped_column(String(20))

@@ -300,7 +300,7 @@ def seconds_of(run):
 
 
 def without_seconds(run):
-    """The run with its times set to 0 where it has them, without its start and line numbers."""
+    """The run with its times set to 0 where it has them, without line numbers."""
 
     def zero(ledger):
         return None if ledger is None else Ledger()
@@ -314,7 +314,6 @@ def without_seconds(run):
         stop_seconds=None if run.stop_seconds is None else 0.0,
         ledger=zero(run.ledger),
         preparation_seconds=None if run.preparation_seconds is None else 0.0,
-        started_ms=None,
     )
 
 

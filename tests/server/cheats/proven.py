@@ -1,8 +1,5 @@
 """Cheats that tests of their own prove: the file and the test, with its case in brackets."""
 
-TICKETS = "tests/server/test_submissions_repeated.py::"
-OF_NO_TICKET = TICKETS + "test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored"
-UNFINISHED = "test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target"
 LYING = "tests/server/test_lying_workers.py::"
 LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
 CONFIRMING = "tests/server/test_confirming.py::"
@@ -11,11 +8,6 @@ CROSS = "tests/server/test_cross_checks.py::"
 DUELS = "tests/server/test_duels.py::"
 
 PROVEN = {
-    "C14": OF_NO_TICKET + "[of ticket]",
-    "C15": TICKETS + UNFINISHED,
-    "C16": OF_NO_TICKET + "[seed 7, which ticket]",
-    "C17": OF_NO_TICKET + "[minutes before ticket]",
-    "C18": TICKETS + "test_a_claim_spends_its_ticket",
     "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
     "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
@@ -41,10 +33,7 @@ PROVEN = {
     "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
     "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
     "C65": "tests/server/test_check_proof.py::test_a_changed_part_is_named",
-    "C72": TICKETS + "test_somebody_elses_ticket_is_none",
-    "C73": TICKETS + "test_an_expired_ticket_is_refused",
     "C74": "tests/server/test_own_tokens.py::test_a_revoked_token_takes_all_that_descend_from_it",
-    "C76": TICKETS + "test_three_tickets_may_be_open_for_a_user_and_a_benchmark",
     "C77": LIE + "[28 ms for all trainings]",
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
     "C79": LIE + "[nothing posted]",
