@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from importlib.metadata import distribution
@@ -22,7 +21,7 @@ from finishline.cli.up.lifecycle import (
     first_start,
     last_line,
 )
-from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
+from finishline.cli.up.paths import VarPaths, prepare_var, require_free_port
 from finishline.cli.up.services import (
     Plan,
     RedisAddress,
@@ -205,36 +204,6 @@ def test_a_free_port_stays_free():
 def test_an_address_of_another_machine_is_refused():
     with pytest.raises(CliError, match=r"203\.0\.113\.7"):
         require_free_port("203.0.113.7", 8000)
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from finishline.cli.up.paths import VarPaths, lock_var
-with lock_var(VarPaths(Path(sys.argv[1])), url="http://127.0.0.1:8123"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.nightly
-def test_a_second_supervisor_in_a_folder_is_told_of_the_first(tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with (
-            pytest.raises(CliError, match=rf"process {holder.pid}.*http://127.0.0.1:8123.*--var"),
-            lock_var(VarPaths(tmp_path), url="http://127.0.0.1:8000"),
-        ):
-            pass
-        holder.kill()
-    with lock_var(VarPaths(tmp_path), url="http://127.0.0.1:8000"):
-        assert str(VarPaths(tmp_path).lock.read_text()).count("8000") == 1
 
 
 def test_a_short_var_gets_a_socket_in_it(tmp_path):

@@ -1,18 +1,15 @@
 """Submit, replay, rank, calibrate, duel and time, with real processes and training on digits."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tomllib
 
 import psutil
 import pytest
 
-from tests.e2e.conftest import run_cli
+from tests.e2e.conftest import finishline, run_cli
 from tests.server.conftest import build_log
 from tests.support.processes import asking, wait_for
 
@@ -68,9 +65,9 @@ def _hurry(line, start, share):
     return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
 
 
-def test_the_demo_is_verified_and_ranked_from_the_wheels_in_an_empty_folder(stack, trained, submit):
-    assert "Verdict: verified" in stack.printed
-    assert "4. The leaderboard" in stack.printed
+def test_demo_is_verified_and_ranked(stack, demo, trained, submit):
+    assert "Verdict: verified" in demo
+    assert "4. The leaderboard" in demo
     assert {path.name for path in stack.var.parent.iterdir()} == {"var"}
     submission = submit(trained)  # The files that the demo has sent: they are one submission.
 
@@ -143,51 +140,11 @@ def started(stack):
     return wait_for(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
 
 
-def finishline(stack, *arguments):
-    """What the command prints when the organiser runs it."""
-    access = ("--url", stack.url)
-    done = subprocess.run(
-        [sys.executable, "-m", "finishline.cli.main", *arguments, *access],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def hand_in(stack, folder, *, by="demo"):
-    """Send a package to the stack; the answer."""
-    parts = [("files", (path.name, path.read_bytes())) for path in sorted(folder.iterdir())]
-    headers = {"Authorization": f"Bearer {stack.token(by)}"}
-    return asking.post(f"{stack.url}/api/v1/trainings", files=parts, headers=headers, timeout=30.0)
-
-
-def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack, tmp_path):
-    """From the example of `training init` to a number on the board, and a crash beside it."""
-    if stack.get("/workers")["workers"][0]["box"]["entries"] == "off":
-        assert not os.environ.get("FINISHLINE_REQUIRE_BOX")
-        pytest.skip("this host has no box")
-    run_cli("training", "init", str(tmp_path / "mine"))
-    crashing = tmp_path / "crashing"
-    shutil.copytree(tmp_path / "mine", crashing)
-    (crashing / "train.py").write_text("def prepare(task): ...\ndef train(*_): 1 / 0\n")
-
-    answer = hand_in(stack, tmp_path / "mine")
-
-    assert answer.status_code == 201, answer.text
-    ended = stack.wait_until_ended(answer.json()["verifications"][0]["id"])
-    assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended
-    board = stack.get("/leaderboards/digits?division=open")
-    row = next(row for row in board["entries"] if row["submission_id"] == answer.json()["id"])
-    assert (row["evidence"], row["measured_runs"]) == ("measured", 5)
-    assert row["rank"] is not None
-    listed = stack.get("/verifications")["verifications"]
-    (beside,) = [each["id"] for each in listed if each["kind"] == "speed_up"]
-    stack.cancel(beside)  # Else it trains the reference beside all tests to come.
-    crashed = hand_in(stack, crashing).json()
-    ended = stack.wait_until_ended(crashed["verifications"][0]["id"])
+def test_code_that_crashes_says_so_to_its_submitter(stack, boxed, tmp_path):
+    run_cli("training", "init", str(tmp_path))
+    (tmp_path / "train.py").write_text("def prepare(task): ...\ndef train(*_): 1 / 0\n")
+    sent = run_cli("training", "submit", str(tmp_path), "--no-watch", *stack.access("demo"))
+    ended = stack.wait_until_ended(sent["verifications"][0]["id"])
     assert [each["failure"]["code"] for each in ended["attempts"]] == ["entry_died"]
     theirs = stack.get(f"/verifications/{ended['id']}", by="demo")
     assert "ZeroDivisionError" in theirs["attempts"][0]["log_tail"]
@@ -196,10 +153,8 @@ def test_a_package_is_trained_in_a_box_and_its_time_ranks(stack, tmp_path):
 
 
 def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
-    token = ("--token", stack.token("organiser"))
-    out = finishline(
-        stack, "calibrate", "digits", "--runs", "2", "--batch-sizes", "64", "--watch", *token
-    )
+    options = ("--runs", "2", "--batch-sizes", "64", "--watch", *stack.access("organiser"))
+    out = finishline("calibrate", "digits", *options)
 
     assert "2 of 2 runs trained" in out
     (listed,) = stack.get("/calibrations")["calibrations"]
@@ -212,23 +167,11 @@ def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
     assert all("torch" in run["system"]["software"] for run in runs)
     (size,) = stack.get(f"/calibrations/{listed['id']}")["sizes"]
     assert all(3 <= epochs <= 20 for epochs in size["epochs"])
-    tables = tomllib.loads(finishline(stack, "calibration", "show", listed["id"], "--toml"))
+    at = ("--url", stack.url)
+    tables = tomllib.loads(finishline("calibration", "show", listed["id"], "--toml", *at))
     shipped = tables["reference_runs"]
     assert [(run["batch_size"], len(run["quality"])) for run in shipped] == [(64, 20)] * 2
-    finishline(stack, "calibration", "compare", listed["id"])
-
-
-def run_finishline(*arguments):
-    """What the command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "finishline.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    finishline("calibration", "compare", listed["id"], *at)
 
 
 def claim_batches_of_32(trained, folder, digits):
@@ -249,8 +192,8 @@ def test_the_defaults_and_smaller_batches_are_trained_in_turn(
     before = [submit(trained), submit(small)]
     challenger, holder = (submission["id"] for submission in before)
 
-    access = ("--url", stack.url, "--token", stack.token("organiser"))
-    printed = run_finishline("duel", challenger, holder, "--pairs", "2", "--watch", *access)
+    access = stack.access("organiser")
+    printed = finishline("duel", challenger, holder, "--pairs", "2", "--watch", *access)
 
     listed = stack.get("/verifications")["verifications"]
     (verification,) = [each for each in listed if each["kind"] == "duel"]
@@ -301,24 +244,10 @@ def enter(stack, latency_ms):
     return str(answer.json()["id"])
 
 
-def verify(stack, submission):
-    """What `finishline verify` ends in when the organiser runs it."""
-    asked = (submission, "--kind", "latency", "--watch", "--json")
-    access = ("--url", stack.url, "--token", stack.token("organiser"))
-    done = subprocess.run(
-        [sys.executable, "-m", "finishline.cli.main", "verify", *asked, *access],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return json.loads(done.stdout)
-
-
 def test_a_trained_model_is_timed_and_an_honest_claim_verified(stack):
     submission = enter(stack, 50.0)  # A hundred times what a busy host takes.
-    ended = verify(stack, submission)
+    asked = ("--kind", "latency", "--watch", *stack.access("organiser"))
+    ended = run_cli("verify", submission, *asked)
 
     assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended["reasons"]
     eager, compiled, onnx = ended["backends"]

@@ -1,1 +1,0 @@
-"""A stand-in of the module that tells finishline-server apart."""

@@ -1,0 +1,202 @@
+"""The supervisor of `finishline up` over real processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from finishline.cli.up import supervisor
+from finishline.cli.up.lifecycle import Phase
+from finishline.cli.up.supervisor import Service
+
+pytestmark = pytest.mark.nightly
+
+LIMIT_SECONDS = 60.0
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+PROGRAM = Path(__file__).with_name("supervised.py")
+
+
+@dataclass
+class Supervised:
+    process: "subprocess.Popen[str]"
+    folder: Path
+
+    def pid(self, name):
+        file = self.folder / f"{name}.pid"
+        wait_for(lambda: file.exists() and file.read_text(), f"the process id of {name}")
+        return int(file.read_text())
+
+    def wait_ready(self):
+        wait_for((self.folder / "all-ready").exists, "all services to be ready")
+
+    def end(self, number):
+        self.process.send_signal(number)
+        return self.outcome()
+
+    def outcome(self):
+        output, _ = self.process.communicate(timeout=LIMIT_SECONDS)
+        return self.process.returncode, output
+
+
+@pytest.fixture
+def supervise(tmp_path):
+    started = []
+
+    def start(*services):
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(tmp_path), *services],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(Supervised(process, tmp_path))
+        return started[-1]
+
+    yield start
+    for supervised in started:
+        if supervised.process.poll() is None:
+            supervised.end(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_all_services_in_reverse_order(supervise, number):
+    up = supervise("first", "second")
+    up.wait_ready()
+    pids = [up.pid("first"), up.pid("second")]
+    code, output = up.end(number)
+    assert code == 0
+    assert [line for line in output.splitlines() if "stopped" in line] == [
+        "second stopped",
+        "first stopped",
+    ]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_said(supervise):
+    up = supervise("first", "second:polite")
+    up.wait_ready()
+    before, other = up.pid("second"), up.pid("first")
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: up.pid("second") != before, "a second process")
+    after = up.pid("second")
+    assert is_alive(after)
+    assert up.pid("first") == other
+    os.kill(after, signal.SIGTERM)
+    wait_for(lambda: up.pid("second") != after, "a third process")
+    code, output = up.end(signal.SIGTERM)
+    assert code == 0
+    assert re.search(r"second died \(SIGKILL\); starting it again in 0\.\d s", output)
+    assert "second exited without a request to stop (exit code 0); starting it again" in output
+    assert output.count("died") == 1
+    assert not is_alive(after)
+
+
+def test_a_service_that_keeps_dying_is_given_up_and_the_rest_is_stopped(supervise):
+    up = supervise("first", "second")
+    up.wait_ready()
+    first = up.pid("first")
+    for _ in range(5):
+        pid = up.pid("second")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: up.process.poll() is not None or up.pid("second") != pid, "a restart")  # noqa: B023
+    code, output = up.outcome()
+    assert code == 4
+    assert "error: second died 5 times in 30 s (SIGKILL)" in output
+    assert not is_alive(first)
+
+
+def test_a_service_that_cannot_start_says_why_and_is_not_tried_again(supervise):
+    up = supervise("first", "second:exits")
+    code, output = up.outcome()
+    assert code == 4
+    assert "second could not start (exit code 7: cannot bind to the moon)" in output
+    assert "starting it again" not in output
+    assert not is_alive(up.pid("first"))
+
+
+def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise):
+    up = supervise("first:deaf")
+    up.wait_ready()
+    pid = up.pid("first")
+    code, output = up.end(signal.SIGTERM)
+    assert code == 0
+    assert "first did not stop within 1 s and is killed" in output
+    assert not is_alive(pid)
+
+
+def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(tmp_path, monkeypatch):
+    answered = tmp_path / "answered"
+    launch = supervisor._launch
+
+    def launch_and_be_held_up(service):
+        process = launch(service)
+        wait_for(answered.exists, "the service to answer")
+        time.sleep(0.05)  # Longer than a clock of files is coarse.
+        return process
+
+    monkeypatch.setattr(supervisor, "_launch", launch_and_be_held_up)
+    service = Service(
+        name="quick",
+        command=["sh", "-c", f"touch {answered}; sleep 600"],
+        environment=dict(os.environ),
+        log=tmp_path / "log",
+        is_ready=lambda started: answered.stat().st_mtime >= started - 0.01,
+        ready_limit_seconds=0.5,
+    )
+    kept = supervisor.Supervisor(say=lambda _: None)
+    try:
+        kept.start(service)
+        answered.unlink()
+        os.kill(kept.pids()["quick"], signal.SIGKILL)
+        wait_for(lambda: kept.tick() or answered.exists(), "another start")
+        kept.tick()
+        assert kept._kept[0].life.phase is Phase.READY
+    finally:
+        kept.stop()
+
+
+def test_a_killed_supervisor_leaves_no_service_behind(supervise):
+    up = supervise("first", "second")
+    up.wait_ready()
+    pids = [up.pid("first"), up.pid("second")]
+    up.process.kill()
+    up.outcome()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "the services to end")
+
+
+def test_what_a_killed_service_leaves_in_another_session_is_ended_too(supervise):
+    up = supervise("first:parent")
+    up.wait_ready()
+    before, child = up.pid("first"), up.pid("first-child")
+    assert is_alive(child)
+    ended = up.pid("first-ended")
+    wait_for(lambda: not psutil.pid_exists(ended), "an orphan that ended by itself to be reaped")
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: not is_alive(child), "the orphan to end")
+    wait_for(lambda: up.pid("first-child") != child, "the restarted service's child")
+    second_child = up.pid("first-child")
+    assert up.end(signal.SIGTERM)[0] == 0
+    assert not is_alive(second_child)

@@ -1,0 +1,48 @@
+"""The main job on one installation: code is handed in, trained, ranked and proved."""
+
+import re
+
+import pytest
+
+from tests.e2e.conftest import run_cli
+from tests.support.processes import wait_for
+
+pytestmark = pytest.mark.timeout(600)
+# What Celery writes about one task, and what the worker writes while the task runs.
+TASK = re.compile(
+    r"celery\.worker\.strategy Task finishline\.replay\[(\S+)\] received\n"
+    r"(.*?)celery\.app\.trace Task finishline\.replay\[\1\] succeeded",
+    re.DOTALL,
+)
+
+
+def made_by_celery(stack):
+    """The attempts that the tasks of the worker's log made."""
+    log = (stack.var / "logs" / "worker.log").read_text()
+    written = "".join(task[2] for task in TASK.finditer(log))
+    return set(re.findall(r"attempt_id=(\w+)", written))
+
+
+def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
+    folder = str(tmp_path / "mine")
+    run_cli("training", "init", folder)
+    sent = run_cli("training", "submit", folder, "--no-watch", *stack.access("demo"))
+    verification = sent["verifications"][0]["id"]
+
+    ended = stack.wait_until_ended(verification)
+
+    assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended
+    attempts = {attempt["id"] for attempt in ended["attempts"]}
+    assert attempts
+    wait_for(lambda: attempts <= made_by_celery(stack), seconds=20, what="the end of Celery's task")
+    board = stack.get("/leaderboards/digits?division=open")["entries"]
+    (row,) = [row for row in board if row["submission_id"] == sent["id"]]
+    assert (row["evidence"], row["measured_runs"]) == ("measured", 5)
+    assert row["rank"] is not None
+    assert run_cli("check-proof", verification, "--url", stack.url)["passed"] is True
+    for waiting in stack.get("/verifications?state=queued")["verifications"]:
+        stack.cancel(waiting["id"])  # It would train the reference beside later tests.
+
+
+def test_everything_it_keeps_is_private(stack):
+    assert {path for path in stack.var.rglob("*") if path.stat().st_mode & 0o077} == set()
