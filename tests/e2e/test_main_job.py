@@ -1,7 +1,9 @@
 """The main job on one installation: code is handed in, trained, ranked and proved."""
 
 import re
+import signal
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import run_cli
@@ -42,6 +44,26 @@ def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
     assert run_cli("check-proof", verification, "--url", stack.url)["passed"] is True
     for waiting in stack.get("/verifications?state=queued")["verifications"]:
         stack.cancel(waiting["id"])  # It would train the reference beside later tests.
+
+
+def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
+    run_cli("training", "init", str(tmp_path))
+    program = tmp_path / "train.py"
+    program.write_text(program.read_text() + "\n\nOTHER = 2\n")  # Another program, trained anew.
+    sent = run_cli("training", "submit", str(tmp_path), "--no-watch", *stack.access("demo"))
+    wait_for(lambda: stack.children("bwrap"), seconds=60, what="a training in its sandbox")
+    worker = next(each for each in stack.children("-m worker") if "bwrap" not in each.name())
+    children = worker.children(recursive=True)
+
+    worker.send_signal(signal.SIGKILL)
+
+    _gone, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == [], "the training outlived its worker"
+    ended = stack.wait_until_ended(sent["verifications"][0]["id"])
+    assert [each["state"] for each in ended["attempts"]] == ["lost", "done"]
+    assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended["reasons"]
+    for waiting in stack.get("/verifications?state=queued")["verifications"]:
+        stack.cancel(waiting["id"])
 
 
 def test_everything_it_keeps_is_private(stack):
