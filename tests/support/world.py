@@ -126,6 +126,17 @@ class World:
         """The headers of a person's requests. Nobody has none."""
         return {} if by is None else {"Authorization": f"Bearer {self.secrets[by]}"}
 
+    def browser(self, by):
+        """The headers of the browser of a person who has signed in on the console."""
+        browser = {"Accept": "text/html,*/*", "Origin": str(self.client.base_url)}
+        if by is not None:
+            form = {"token": self.secrets[by]}
+            self.client.post("/console/sign-in", data=form, headers=browser)
+            cookies = [f"{cookie.name}={cookie.value}" for cookie in self.client.cookies.jar]
+            browser["Cookie"] = "; ".join(cookies)
+            self.client.cookies.clear()
+        return browser
+
     def request(self, method, path, *, by=None, **more):
         """Send a request to the API as a person."""
         more["headers"] = self.headers(by) | more.get("headers", {})
@@ -137,9 +148,9 @@ class World:
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json()
 
-    def post(self, path, body=None, *, by="olivia", **more):
+    def post(self, path, body=None, *, by="olivia", method="POST", **more):
         """The answer to a change, which must be taken."""
-        answer = self.request("POST", path, by=by, json=body, **more)
+        answer = self.request(method, path, by=by, json=body, **more)
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json() if answer.content else None
 
@@ -159,16 +170,17 @@ class World:
 
     def submit(self, *, by="alice", **changes):
         """Send three runs that are taken; the id of the submission."""
-        answer = self.send(self.parts(**changes), by=by)
+        return self.taken(self.send(self.parts(**changes), by=by))
+
+    def taken(self, answer):
+        """The id of a submission that the server took."""
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 
     def submit_code(self, *, by="alice", files=PACKAGE):
         """Send a training package; the id of the submission."""
         parts = [("files", (name, text.encode())) for name, text in files.items()]
-        answer = self.request("POST", "/trainings", by=by, files=parts)
-        assert answer.status_code == 201, answer.text
-        return answer.json()["id"]
+        return self.taken(self.request("POST", "/trainings", by=by, files=parts))
 
     def verify(self, submission_id, *, by="olivia", **body):
         """Request a verification; its id."""
@@ -231,14 +243,39 @@ class Worker:
         address = f"/attempts/{lease['attempt_id']}/{path}"
         return self.world.post(address, body, by=None, headers=headers)
 
-    def work(self, **how):
-        """Take the next job and report it; the id of the verification."""
+    def begin(self):
+        """Take the next job and lease it."""
         self.sign_on()
         job = self.take()
         assert job is not None, "no job came"
         lease = self.lease(job)
         self.sign_on("busy")
+        return job, lease
+
+    def work(self, **how):
+        """Take the next job and report it; the id of the verification."""
+        job, lease = self.begin()
         self.report(job, lease, **how)
+        return job["verification_id"]
+
+    def fail(self, message, next_step, *, code="training_diverged", log_tail=""):
+        """Take the next job, and report that its first training failed."""
+        job, lease = self.begin()
+        failure = {"kind": "submitter", "code": code, "message": message, "next_step": next_step}
+        run = {
+            "index": 0,
+            "seed": job["trainings"][0]["seed"],
+            "status": "failed",
+            "evaluations": [],
+            "ledger": PREPARATION,
+            "failure": failure,
+            "log_tail": log_tail,
+        }
+        time.sleep(sum(PREPARATION.values()))
+        events = {"events": [{"sequence": 0, "run": 0, "kind": "run_started"}]}
+        self.send(lease, "evaluations", events)
+        report = {"runs": [run], "system": self.system, "failure": failure}
+        self.send(lease, "report", report)
         return job["verification_id"]
 
     def report(self, job, lease, **how):

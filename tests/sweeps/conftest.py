@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.server.conftest import servers_share_what_is_the_same  # noqa: F401  a fixture
+from tests.support.everything import fill
 from tests.support.served import served
 from tests.support.world import Worker, World
 
@@ -39,14 +40,41 @@ def folder(tmp_path_factory):
 def world(folder):
     """A server with people of every role, for all tests of a file."""
     with served(folder) as (client, secret):
-        world = World(client, secret)
-        for name in ("alice", "bob"):
-            world.person(name)
-        world.person("olivia", "organiser")
-        yield world.person("walter", "worker")
+        yield populated(client, secret)
 
 
 @pytest.fixture(scope="module")
 def worker(world):
     """A confirmed worker of walter's."""
     return Worker(world).confirm()
+
+
+def populated(client, secret):
+    world = World(client, secret)
+    for name, role in (("alice", "submitter"), ("bob", "submitter"), ("olivia", "organiser")):
+        world.person(name, role)
+    return world.person("walter", "worker")
+
+
+class Texts:
+    """A text for each field that ends attributes and tags, and starts a formula in a table.
+
+    Its number is the place of the field in `fields`.
+    """
+
+    def __init__(self):
+        self.fields = []
+
+    def __call__(self, field):
+        if field not in self.fields:
+            self.fields.append(field)
+        return f"=1+1'\"><script>alert({self.fields.index(field)})</script>"
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory):
+    """A server with one of everything and hostile text in each field, for all sweeps that read."""
+    with served(tmp_path_factory.mktemp("hostile")) as (client, secret):
+        world, texts = populated(client, secret), Texts()
+        known = fill(world, Worker(world).confirm(), texts)
+        yield SimpleNamespace(world=world, client=client, known=known, texts=texts)

@@ -1,8 +1,6 @@
 """Figures, workers, the console and errors as pages show them."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -168,12 +166,6 @@ def test_an_address_is_shown_by_its_host():
     assert formats.web_host("nothing") == "nothing"
 
 
-View = dict[str, Any]
-
-
-Make = dict[str, Callable[..., View]]
-
-
 def reading(gflops, ratio, **changes):
     return {
         "gflops": gflops,
@@ -274,32 +266,6 @@ def test_a_roof_bends_where_bandwidth_and_arithmetic_meet():
     assert set(flat["y"]) == {700.0}
 
 
-def test_a_roofline_carries_no_markup_and_no_colour(hostile):
-    figure = roofline_figure(roofline(points=[roofline()["points"][0] | {"model": hostile}]))
-    assert "<script" not in str(figure)
-    assert "'color'" not in str(figure)
-
-
-def test_a_workers_page_escapes_and_shows_absent_figures(make, hostile, read):
-    probe = {
-        "moment": "start",
-        "attempt_id": None,
-        "gflops": None,
-        "configuration": None,
-        "baseline_gflops": None,
-        "ratio": None,
-        "measured_at": "2026-11-20T10:00:00Z",
-        "figures": {"copy": {"value": None, "unit": "GB/s", "how": hostile}},
-        "host": {"kernel": hostile},
-    }
-    worker = make["worker"](name=hostile, hardware_class=hostile, probe=probe)
-    nothing = {"roofs": [], "points": [], "copy_gb_per_second": None}
-    page = render("worker.html", worker=worker, attempts=[], roofline=nothing, probes=[])
-    assert "<script>alert" not in page
-    assert "does not measure itself" in read(page)
-    assert "No attempts yet" in read(page)
-
-
 @pytest.mark.parametrize(
     ("role", "names"),
     [("worker", {"account"}), ("submitter", {"account", "notices"})],
@@ -318,9 +284,6 @@ def test_organisers_are_led_to_every_page_of_the_console():
 
 def pages_of(role):
     return [name for section in console_sections_of(role) for name, _, _ in section.pages]
-
-
-Read = Callable[[str], str]
 
 
 def error_page(status, *, detail="It went wrong.", field=None):
