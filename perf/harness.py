@@ -36,11 +36,13 @@ class Bars:
         at_most: float | None = None,
         at_least: float | None = None,
     ) -> bool:
-        """Print a figure beside its bar; whether it meets it."""
-        met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+        """Print a row of figure, value, bar and verdict; whether the value meets its bar."""
         bars = [f"at most {at_most:g}"] if at_most is not None else []
         bars += [f"at least {at_least:g}"] if at_least is not None else []
-        self.say(f"{name}: {value:.4g}{unit} ({', '.join(bars)}){'' if met else ' MISSED'}")
+        met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+        verdict = ("yes" if met else "MISSED") if bars else ""
+        cells = (self.program, name, f"{value:.4g}{unit}", " and ".join(bars), verdict)
+        print(f"| {' | '.join(cells)} |", flush=True)
         if not met:
             self.missed.append(name)
         return met

@@ -10,8 +10,7 @@ import torch
 from finishline.client.packages import read_folder
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
-from perf.digits import train_boxed, train_trusted
-from perf.teacher import shipped_manifest
+from perf.packages import shipped_manifest, train_boxed, train_trusted
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.local import draw_course, open_task, order_of
 from worker.box.order import BoxUnavailableError

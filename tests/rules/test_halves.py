@@ -1,13 +1,11 @@
 """Two halves: the second half of the test items confirms a set of runs, or does not."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from finishline.rules.trainings.halves import judge_halves
-from perf.verdict_halves import Halves, measured_share
+from perf.statistics import measured_share
 
 # The examples of the rule's docstring: second halves, outcome, points missing, p-value by scipy.
 EXAMPLES = [
@@ -54,30 +52,25 @@ def test_equal_runs_below_the_target_disagree():
     assert judge_halves([96.0] * 5, target=96.5, direction="higher").outcome == "disagrees"
 
 
-TEACHER = Halves(target=96.5, items=16_384, runs=5)
-TRIALS = 1_000
-
-
 def test_relabelling_below_the_target_is_measured_at_most_once_in_a_hundred():
     below = np.full((1, 20), 96.3)
-    assert measured_share(TEACHER, below, trials=TRIALS) <= 0.01
+    assert measured_share(below, trials=1000) <= 0.01
     # With fewer items a half, luck passes more often.
-    lenient = dataclasses.replace(TEACHER, items=2_000)
-    assert measured_share(lenient, below, trials=TRIALS) > 0.02
+    assert measured_share(below, trials=1000, items=2_000) > 0.02
 
 
 def test_an_entry_above_the_target_is_measured_in_nine_of_ten():
-    assert measured_share(TEACHER, np.full((1, 1), 96.9), trials=TRIALS) >= 0.9
+    assert measured_share(np.full((1, 1), 96.9), trials=1000) >= 0.9
 
 
 def test_runs_like_the_references_are_measured():
     """Means of the reference at 80, 90 and 100 percent of its steps, scattered as its draws are."""
     scatter = np.random.default_rng(1).normal(0, 0.3, (40, 1))
     curves = np.array([[93.7, 95.6, 97.5]]) + scatter
-    assert measured_share(TEACHER, curves, trials=TRIALS) >= 0.99
+    assert measured_share(curves, trials=1000) >= 0.99
 
 
 def test_two_missed_runs_of_five_are_never_measured():
     half_miss = np.array([[50.0], [99.0]])
-    share = measured_share(TEACHER, half_miss, trials=TRIALS)
+    share = measured_share(half_miss, trials=1000)
     assert share == pytest.approx(6 / 32, abs=0.05)  # At most one of five misses.

@@ -1,7 +1,6 @@
 """Verdicts where runs stop at one step, figures that changed since, and the quality of verdicts."""
 
 import dataclasses
-import importlib
 import math
 import random
 from dataclasses import asdict, replace
@@ -27,6 +26,8 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.verdict import ChangedFigure, changed_figures
+from perf.harness import Bars
+from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, share_won, simulate
 
 EPOCHS = 10
 
@@ -422,60 +423,52 @@ def test_claims_made_of_real_runs_are_judged_as_promised(digits, batch_size):
     assert outcomes[0.6].count("rejected") / trials >= (0.85 if batch_size == 128 else 0.95)
 
 
-@pytest.fixture(scope="module")
-def simulation():
-    """perf/verdict_power.py, whose ten thousand verifications these are some hundreds of."""
-    return importlib.import_module("perf.verdict_power")
+# perf/statistics.py makes ten thousand verifications of each kind, these tests some hundreds.
 
 
 @pytest.mark.parametrize("runs", [3, 10])
-def test_honest_claims_are_spared_on_slow_and_fast_workers(simulation, runs):
+def test_honest_claims_are_spared_on_slow_and_fast_workers(runs):
     """The bars: at most 0.1 % rejected, at most 1 % not measured; within chance of 400."""
-    honest = simulation.simulate(simulation.Strategy("honest", runs), trials=400)
+    honest = simulate(Strategy("honest", runs), trials=400)
 
     assert honest.counts["rejected"] <= 2
-    assert honest.share("inconclusive") <= 0.01 + 4 * math.sqrt(0.01 / 400)
+    assert honest.counts["inconclusive"] / 400 <= 0.01 + 4 * math.sqrt(0.01 / 400)
 
 
 @pytest.mark.parametrize(
     "strategy", [{"pace": 0.08}, {"started": 20}, {"forged": 1, "speed": 0.5}, {"again": 0.14}]
 )
-def test_no_claim_gains_in_the_ranked_time(simulation, strategy):
-    honest = simulation.simulate(simulation.Strategy("honest"), trials=200)
-    cheat = simulation.simulate(simulation.Strategy("cheat", **strategy), trials=200)
+def test_no_claim_gains_in_the_ranked_time(strategy):
+    honest = simulate(Strategy("honest"), trials=200)
+    cheat = simulate(Strategy("cheat", **strategy), trials=200)
 
     assert cheat.ranked
-    assert simulation.ratio(honest, cheat) == pytest.approx(1.0, abs=0.01)
+    assert ratio(honest, cheat) == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_log_with_other_curves_than_its_seeds_gets_no_number(simulation):
-    forged = simulation.Strategy("forged", forged=3, speed=0.9)
+def test_a_log_with_other_curves_than_its_seeds_gets_no_number():
+    forged = Strategy("forged", forged=3, speed=0.9)
 
-    assert simulation.simulate(forged, trials=50).ranked == []
-
-
-def test_luck_gains_nothing_after_fresh_runs(simulation):
-    rows = list(simulation.gains(4000))
-
-    assert simulation.show_luck(rows, lambda line: None)
-    best = {row.name.split(" equal")[0]: row.first_three for row in rows[3:]}
-    assert best == {
-        "the best of 2": pytest.approx(1.02, abs=0.007),
-        "the best of 5": pytest.approx(1.03, abs=0.007),
-        "the best of 20": pytest.approx(1.05, abs=0.007),
-    }
+    assert simulate(forged, trials=50).ranked == []
 
 
-def test_a_challenge_is_won_by_luck_once_in_a_hundred_and_by_a_fifth_nearly_always(simulation):
-    lines = []
+def test_luck_gains_less_than_the_interval():
+    bars = Bars("test")
 
-    assert simulation.show_challenges(300, lines.append)
-    assert len(lines) == 2 + 6
+    hold_intervals(bars, 4000)
+
+    assert bars.missed == []
 
 
-def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught(simulation):
-    honest = simulation.stops.simulate(trials=100)
-    too_good = simulation.stops.simulate(trials=40, better=4.0)
+def test_head_to_head_is_rarely_won_by_luck():
+    # The bar of its test is one in a hundred. Three standard errors more are chance.
+    assert share_won(300, 0.05, 0.0, 0.05) <= 0.01 + 3 * math.sqrt(0.0099 / 300)
+    assert share_won(300, 0.08, 0.2, 0.05) >= 0.95
+
+
+def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught():
+    honest = fixed_stops(trials=100)
+    too_good = fixed_stops(trials=40, better=4.0)
 
     assert honest == {"verified": 100}
     assert too_good["rejected"] >= 38
