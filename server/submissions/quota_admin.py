@@ -6,8 +6,7 @@ from fastapi import APIRouter, Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.quotas import Override, QuotaList, QuotaSet, QuotaView, UseView
-from server.base.database import utc_now
+from finishline.api.quotas import Override, QuotaList, QuotaSet, QuotaView
 from server.base.errors import ContentError
 from server.base.models import User
 from server.base.services import ServicesDep
@@ -28,16 +27,12 @@ from server.submissions.quotas import (
 
 def quota_of(session: Session, settings: Settings, user: User) -> QuotaView:
     """Quotas and use of a user."""
-    now = utc_now()
     allowed = allowances(session, settings, user.id)
-    made, took = allowed["submissions_per_day"], allowed["gpu_seconds_per_month"]
-    uses = {
-        "submissions_per_day": use_of_submissions(session, user.id, allowed=made, now=now),
-        "gpu_seconds_per_month": use_of_gpu_seconds(session, user.id, allowed=took, now=now),
-    }
-    return QuotaView(
-        user=user.name, quotas=[UseView(measure=name, **vars(uses[name])) for name in MEASURES]
-    )
+    uses = [
+        use_of_submissions(session, user.id, allowed=allowed["submissions_per_day"]),
+        use_of_gpu_seconds(session, user.id, allowed=allowed["gpu_seconds_per_month"]),
+    ]
+    return QuotaView(user=user.name, quotas=uses)
 
 
 def read_quotas(session: Session, settings: Settings) -> QuotaList:

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.quotas import Measure
+from finishline.api.quotas import Measure, UseView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
@@ -32,19 +32,6 @@ DAY = timedelta(days=1)
 MONTH = timedelta(days=30)
 MOST_COUNTED = 1_000_000
 NOTHING_KEPT = "; nothing of this request was kept."
-
-
-@dataclass(frozen=True)
-class Use:
-    """Use of a quota, `reserved` included; `allowed` None is no limit.
-
-    `room_at` is when there is room again, None while there is, or if there will never be any.
-    """
-
-    allowed: int | None
-    used: float
-    reserved: float
-    room_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -89,11 +76,11 @@ def require_room_for_submission(session: Session, settings: Settings, *, user_id
     """Raise UsedUpError unless the user's daily quota has room."""
     allowed = allowances(session, settings, user_id, lock=True)["submissions_per_day"]
     if allowed is not None:
-        use = use_of_submissions(session, user_id, allowed=allowed, now=utc_now())
+        use = use_of_submissions(session, user_id, allowed=allowed)
         made = count_text(round(use.used), "submission")
         verb = "is" if allowed == 1 else "are"
         told = f"You have made {made} in 24 hours, {allowed} {verb} allowed."
-        _require(use, 1, "submissions_per_day", told)
+        _require(use, 1, told)
 
 
 def reserve_replay(
@@ -128,13 +115,13 @@ def require_room_for_seconds(
     """Raise as `reserve_replay` does unless the user's quota has room for so many seconds."""
     allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
     if allowed is not None:
-        use = use_of_gpu_seconds(session, user_id, allowed=allowed, now=utc_now(), wanted=wanted)
+        use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
         told = (
             f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
             f"them reserved for running replays; {allowed} are allowed, and this replay will take "
             f"about {wanted:.0f}."
         )
-        _require(use, wanted, "gpu_seconds_per_month", told)
+        _require(use, wanted, told)
 
 
 def seconds_left(session: Session, settings: Settings, user_id: int) -> float | None:
@@ -142,31 +129,29 @@ def seconds_left(session: Session, settings: Settings, user_id: int) -> float | 
     allowed = allowances(session, settings, user_id)["gpu_seconds_per_month"]
     if allowed is None:
         return None
-    use = use_of_gpu_seconds(session, user_id, allowed=allowed, now=utc_now())
+    use = use_of_gpu_seconds(session, user_id, allowed=allowed)
     return max(0.0, allowed - use.used)
 
 
-def _require(use: Use, wanted: float, measure: Measure, told: str) -> None:
+def _require(use: UseView, wanted: float, told: str) -> None:
     if use.allowed is None or use.used + wanted <= use.allowed:
         return
     if use.room_at is None:
         raise NotAllowedError(f"{told} That is more than there will be room for; ask an organiser.")
     raise UsedUpError(
         f"{told} The quota resets at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
-        measure=measure,
+        measure=use.measure,
         retry_seconds=max(1, math.ceil((use.room_at - utc_now()).total_seconds())),
     )
 
 
-def use_of_submissions(
-    session: Session, user_id: int, *, allowed: int | None, now: datetime
-) -> Use:
+def use_of_submissions(session: Session, user_id: int, *, allowed: int | None) -> UseView:
     """Use of the submissions of the last 24 hours. Results published elsewhere do not count."""
     query = (
         select(Submission.submitted_at)
         .where(
             Submission.user_id == user_id,
-            Submission.submitted_at > now - DAY,
+            Submission.submitted_at > utc_now() - DAY,
             Submission.evidence != "published",
         )
         .order_by(Submission.submitted_at.desc())
@@ -176,17 +161,28 @@ def use_of_submissions(
     is_full = allowed is not None and len(moments) >= allowed
     # With the oldest of as many as are allowed gone, there is room for one.
     room_at = moments[-1] + DAY if is_full and allowed else None
-    return Use(allowed, len(moments) if allowed != 0 else 0, 0.0, room_at)
+    return UseView(
+        measure="submissions_per_day",
+        allowed=allowed,
+        used=len(moments) if allowed != 0 else 0,
+        reserved=0.0,
+        room_at=room_at,
+    )
 
 
 def use_of_gpu_seconds(
-    session: Session, user_id: int, *, allowed: int | None, now: datetime, wanted: float = 0.0
-) -> Use:
+    session: Session, user_id: int, *, allowed: int | None, wanted: float = 0.0
+) -> UseView:
     """Accelerator seconds of the last 30 days; verifications under way count their estimate."""
-    spent = list(_spent(session, user_id, now=now))
+    spent = list(_spent(session, user_id))
     used = sum(each.gpu_seconds for each in spent)
-    reserved = sum(each.gpu_seconds for each in spent if each.is_open)
-    return Use(allowed, used, reserved, _room_at(spent, allowed=allowed, used=used, wanted=wanted))
+    return UseView(
+        measure="gpu_seconds_per_month",
+        allowed=allowed,
+        used=used,
+        reserved=sum(each.gpu_seconds for each in spent if each.is_open),
+        room_at=_room_at(spent, allowed=allowed, used=used, wanted=wanted),
+    )
 
 
 def _room_at(
@@ -203,8 +199,9 @@ def _room_at(
     return None
 
 
-def _spent(session: Session, user_id: int, *, now: datetime) -> Iterator[Spent]:
+def _spent(session: Session, user_id: int) -> Iterator[Spent]:
     """Verifications on a user's quota, the oldest first."""
+    now = utc_now()
     rows = session.execute(
         select(Verification.id, Verification.kind, Verification.state, Verification.created_at,
                Verification.gpu_seconds_reserved, Attempt.state.label("attempt"), Attempt.failure,
