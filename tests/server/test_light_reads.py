@@ -15,13 +15,10 @@ from server.benchmarks.queries import count_submissions
 from server.boards.records import count_tries
 from server.operations.figures import read_figures
 from server.verifications.work import waiting_mark
-from tests.server.test_challenges import other
-from tests.server.test_entries import Entries, entries  # noqa: F401  a fixture
 from tests.support.pages import BROWSER, words_of
 from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
-LISTS = ("/api/v1/submissions", "/api/v1/verifications", "/submissions", "/verifications")
 
 
 @pytest.fixture
@@ -40,58 +37,6 @@ def count_rows(database):
 
     database.engine.dispose()
     return lambda: given
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/submissions",
-        "/api/v1/verifications",
-        "/api/v1/benchmarks",
-        "/api/v1/leaderboards/digits",
-        "/benchmarks/digits",
-        "/",
-    ],
-)
-def test_a_list_of_four_takes_as_many_statements_as_a_list_of_two(
-    path, replay, digits_submission, submit, client, olivia, make_report, database
-):
-    def replayed():
-        replay.report(replay.claim().json(), make_report(replay.seeds()))
-
-    def submitted():
-        replay.submission_id = submit(digits_submission).json()["id"]
-        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-        replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
-        replayed()
-
-    client.get(path)  # The first read of a process asks for more than what changed.
-    replayed()
-    submitted()  # The second: from then on a race has another's curve beside it.
-    with statements_of(database) as for_two:
-        assert client.get(path).status_code == 200
-    submitted()
-    submitted()
-    with statements_of(database) as for_four:
-        assert client.get(path).status_code == 200
-
-    assert len(for_four) == len(for_two), "\n".join(for_four)
-
-
-def test_a_list_of_four_packages_takes_as_many_statements_as_a_list_of_two(
-    entries, alice, bob, client, database
-):
-    counts = []
-    for idea in ("one", "two"):
-        for person in (alice, bob):
-            assert entries.hand_in(person, other(f"{idea}_{person.name}")).status_code == 201
-        for path in LISTS:
-            client.get(path)
-        with statements_of(database) as sent:
-            for path in LISTS:
-                assert client.get(path).status_code == 200
-        counts.append(len(sent))
-    assert counts[0] == counts[1], "\n".join(sent)
 
 
 def test_a_submission_takes_two_transactions_and_a_dozen_statements(
@@ -167,20 +112,6 @@ def test_curves_and_reports_are_read_only_where_they_are_shown(
         client.get("/api/v1/verifications")
 
     assert not [s for s in sent if "runs.curve" in s or "verifications.report" in s]
-
-
-def test_the_first_page_asks_for_little_of_each_benchmark(
-    digits_submission, submit, client, database, claims_are_numbered
-):
-    assert submit(digits_submission).status_code == 201
-    with statements_of(database) as of_a_fresh_process:
-        assert client.get("/").status_code == 200
-    of_boards = [
-        text for text in of_a_fresh_process if "submissions" in text and "FROM verif" not in text
-    ]
-    # How many there are, which may hold records, their runs and times, and whose the record is.
-    assert len(of_boards) <= 6, "\n".join(of_boards)
-    assert not any("FILTER" in text for text in of_boards), "counting tries costs most"
 
 
 @pytest.fixture

@@ -1,83 +1,118 @@
-"""Charts of runs, calibrations, comparisons, convergence and duels."""
+"""Figures of charts and their tables: the points they draw.
 
-import json
+Charts of a board are read over HTTP in tests/server/test_charts.py. Here are rules with numbers of
+their own, and charts that a page draws itself.
+"""
+
 import re
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from web.chart_parts import time_axis
-from web.charts import curves_figure, pareto_figure
+from tests.web.views import (
+    POINTS,
+    TARGET,
+    board,
+    curve,
+    entry,
+    ghost,
+    race,
+    reported,
+    run_set,
+    system,
+    verification,
+)
+from web.board_chart import front_entries, pareto_figure, pareto_table
+from web.chart_parts import names_of, series_marks, thin_entries, time_axis
+from web.charts import curves_figure
 from web.compare_chart import overlaid_curves, run_times_figure
-from web.curves_chart import convergence_figure
-from web.formats import SECONDS, time_format
-from web.progress import side_of, state_sentence
-from web.records_chart import HEIGHT, WIDTH, record_sparkline
-from web.render import render
+from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure, convergence_figure
+from web.distribution_chart import box_of, distribution_figure, reached_by, survival_table
+from web.formats import SECONDS, TimeFormat, time_format
+from web.race import runs_picture, verification_picture
+from web.records_chart import record_sparkline, records_figure, records_table
 from web.replay_chart import calibration_figure, duel_figure, largest_shift, replay_figure
+from web.scaling_chart import scaling_families
+from web.workers import canary_line, roofline_figure
 
 
-def assert_plotly_accepts(figure):
-    go.Figure(json.loads(json.dumps(figure, allow_nan=False)))
+def traces(figure, **meta):
+    """Traces by name. The plotly package refuses a figure that its library could not draw."""
+    go.Figure(figure)
+    return {
+        trace["name"]: trace
+        for trace in figure["data"]
+        if meta.items() <= trace.get("meta", {}).items()
+    }
 
 
-def trace_named(figure, name):
-    return next(trace for trace in figure["data"] if trace["name"] == name)
+def priced(name, seconds, usd, **changes):
+    return entry(submission_id=name, tta_seconds=seconds, cost_usd=usd, **changes)
 
 
-def priced(make, name, tta_seconds, cost_usd):
-    changes = {"tta_seconds": tta_seconds, "cost_usd": cost_usd}
-    return make["entry"](submission_id=name, **changes)
+def test_front_holds_what_nothing_beats_in_both():
+    rows = [
+        priced("fast", 10.0, 9.0),
+        priced("beaten", 20.0, 10.0),
+        priced("middle", 30.0, 5.0),
+        priced("cheap", 40.0, 1.0),
+        priced("rejected", 5.0, 0.5, rank=None, status="rejected"),
+    ]
+    drawn = traces(pareto_figure(board(*rows)))
+
+    front = drawn.pop("Pareto front")
+    assert (front["x"], front["y"]) == ([1.0, 5.0, 9.0], [40.0, 30.0, 10.0])
+    (dots,) = drawn.values()
+    assert sorted(dots["x"]) == [1.0, 5.0, 9.0, 10.0]
+    table = pareto_table(board(*rows))
+    assert sorted(row.cells[-1] for row in table.rows) == ["$1.00", "$10.00", "$5.00", "$9.00"]
 
 
-def test_plotly_accepts_every_figure(make, busy_board, curves, target, control_points):
-    for figure in (
-        pareto_figure(busy_board),
-        pareto_figure(make["board"]()),
-        pareto_figure(make["board"](make["entry"](cost_usd=None))),
-        curves_figure(curves, target, control_points),
-        curves_figure([], target),
-        replay_figure(make["verification"]()),
-        replay_figure(make["queued_verification"](control_points=[])),
-    ):
-        assert_plotly_accepts(figure)
+def test_front_of_quality_holds_the_best_at_each_time():
+    qualities = {"fast": (10.0, 93.0), "good": (30.0, 96.0), "beaten": (40.0, 95.0)}
+    rows = [
+        entry(submission_id=name, tta_seconds=seconds, quality=quality)
+        for name, (seconds, quality) in qualities.items()
+    ]
+    higher = front_entries(rows, "quality")
+    lower = front_entries(rows, "quality", lower_quality=True)
+
+    assert [row["submission_id"] for row in higher] == ["fast", "good"]
+    assert [row["submission_id"] for row in lower] == ["fast"]
 
 
-def test_plotly_would_refuse_a_wrong_figure():
-    with pytest.raises(ValueError, match="Invalid property"):
-        assert_plotly_accepts({"data": [{"type": "scatter", "colour": "red"}], "layout": {}})
+def test_evidence_differs_in_shape():
+    rows = [priced("a", 1.0, 1.0), priced("b", 2.0, 0.5, evidence="claimed", check="none")]
+    dots = [t for t in pareto_figure(board(*rows))["data"] if t["mode"] == "markers"]
+    assert len({str(trace["marker"]["symbol"]) for trace in dots}) == 2
 
 
-def test_the_front_holds_what_nothing_beats_in_both(make):
-    board = make["board"](
-        priced(make, "fast", 10.0, 9.0),
-        priced(make, "beaten", 20.0, 10.0),
-        priced(make, "middle", 30.0, 5.0),
-        priced(make, "cheap", 40.0, 1.0),
-    )
-    front = trace_named(pareto_figure(board), "Pareto front")
-    assert list(zip(front["x"], front["y"], strict=True)) == [(1.0, 40.0), (5.0, 30.0), (9.0, 10.0)]
-    assert front["line"]["shape"] == "hv"
+def test_times_without_costs_have_their_intervals():
+    whiskers = traces(pareto_figure(board(priced("a", 0.85, None), priced("b", 1, None))))
+    assert whiskers["95 % interval of the mean"]["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
 
 
-def test_unranked_entries_are_not_drawn(make, busy_board):
-    rejected = make["entry"](submission_id="cheat", rank=None, status="rejected")
-    busy_board["entries"].append(rejected)
-    names = {trace["name"] for trace in pareto_figure(busy_board)["data"]}
-    assert names == {"Pareto front", "AMD, measured", "AMD, claimed", "NVIDIA, claimed"}
+def test_of_five_thousand_the_front_and_the_measured_are_drawn():
+    rows = [
+        priced(
+            f"s{i}",
+            100.0 + i,
+            9000.0 - (i if i % 50 == 0 else 0),
+            rank=i + 1,
+            evidence="measured" if i % 100 == 7 else "claimed",
+            check=None if i % 100 == 7 else "none",
+        )
+        for i in range(5000)
+    ]
+    front = {row["submission_id"] for row in front_entries(rows)}
+    drawn = {row["submission_id"] for row in thin_entries(rows, front)}
 
-
-def test_without_any_cost_the_times_stand_with_their_intervals(make):
-    figure = pareto_figure(make["board"](priced(make, "a", 0.85, None), priced(make, "b", 1, None)))
-    whiskers = trace_named(figure, "95 % interval of the mean")
-    assert whiskers["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
-    assert figure["layout"]["xaxis"]["title"]["text"] == "Time to accuracy (seconds)"
-
-
-def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make):
-    entries = [priced(make, "a", 2.5, 0.00084), priced(make, "b", 2.6, 0.00084)]
-    axes = pareto_figure(make["board"](*entries))["layout"]
-    assert axes["xaxis"]["range"] == [0, 0.00168]
+    assert len(front) == 100
+    assert front | {f"s{i}" for i in range(7, 5000, 100)} <= drawn
+    figure = pareto_figure(board(*rows))
+    assert len(drawn) == sum(len(trace["x"]) for trace in figure["data"][1:]) == 500
+    assert figure["layout"]["meta"]["note"].startswith("500 of 5,000 shown")
 
 
 @pytest.mark.parametrize(
@@ -89,166 +124,175 @@ def test_a_small_amount_of_all_is_drawn_between_zero_and_its_double(make):
         (73.0, 77.0, [73, 74, 75, 76, 77]),
     ],
 )
-def test_times_have_a_logarithmic_axis_with_some_ticks_in_its_range(low, high, within):
+def test_times_have_a_logarithmic_axis(low, high, within):
     found = time_axis(SECONDS, "Time", [low, high])
-    assert (found["type"], found["title"]["text"]) == ("log", "Time (seconds)")
+    assert found["type"] == "log"
     assert [at for at in found["tickvals"] if low <= at <= high] == pytest.approx(within)
 
 
-def test_a_stopwatch_writes_its_ticks(busy_board):
-    found = time_axis(time_format([], "h:mm:ss"), "Time", [3600.0, 7300.0])
-    assert found["ticktext"] == ["1:00:00", "2:00:00"]
-    assert found["title"]["text"] == "Time"
+def test_stopwatch_writes_its_ticks():
     # The entries of CIFAR-10 in DAWNBench, from half a minute to four days.
     found = time_axis(time_format([], "h:mm:ss"), "Time", [27.9, 370_088.0])
     assert found["ticktext"] == ["0:01:00", "0:10:00", "1:00:00", "10:00:00", "100:00:00"]
 
 
-def test_the_front_has_names_and_a_vendor_its_colour(make):
-    rows = [
-        ("NVIDIA GB300", 512, 10.0, 9.0),
-        ("AMD MI355X", 8, 20.0, 4.0),
-        ("abacus", 1, 30.0, 8.0),
-    ]
-    entries = [
-        make["entry"](
-            submission_id=name,
-            tta_seconds=seconds,
-            cost_usd=cost,
-            system=make["system"](accelerator=name, accelerator_count=count),
+def mark(name, date, seconds, **changes):
+    nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified", "tries": 1}
+    figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
+    known = {"submission_id": name, "date": date, "tta_seconds": seconds}
+    return nobody | figures | {"evidence": "measured", "check": None} | known | changes
+
+
+def test_records_are_steps_beside_what_was_no_record():
+    reason = "not significantly faster than the record"
+    lower = mark("lower", "2026-06-01T10:00:00+00:00", 14.9, holder="second", reason=reason)
+    first, second = mark("first", "2026-01-10", 20.0), mark("second", "2026-05-01", 15.0, tries=7)
+    divisions = [{"division": "closed", "records": [first, second], "not_records": [lower]}]
+    steps, others = records_figure(divisions)["data"]
+
+    assert steps["line"]["shape"] == "hv"
+    assert steps["y"] == [20.0, 15.0, 15.0]
+    assert steps["x"][-1] == others["x"][0] == "2026-06-01T10:00:00+00:00"
+    assert others["y"] == [14.9]
+    rows = records_table(divisions).rows
+    assert [row.address for row in rows][-1] == "/submissions/lower"
+    assert (rows[1].cells[-1], rows[-1].cells[5]) == ("7", reason)
+
+
+def test_sparkline_has_equal_steps_for_equal_ratios():
+    # 100, 10 and 1 second: on a logarithmic scale the second stands half way down.
+    dates = zip(("2020-01-01", "2020-01-11", "2020-01-21"), (100.0, 10.0, 1.0), strict=True)
+    line = record_sparkline([{"date": date, "tta_seconds": seconds} for date, seconds in dates])
+
+    top, middle, bottom = (float(y) for y in re.findall(r"(?:V|^M[\d.]+ )([\d.]+)", line.path))
+    assert middle - top == bottom - middle
+    assert record_sparkline([{"date": "2020-01-01", "tta_seconds": 9.0}]) is None
+
+
+@pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
+def test_box_has_the_quartiles_of_numpy(seconds):
+    box = box_of(seconds)
+
+    found = (box.lower, box.median, box.upper)
+    assert found == pytest.approx(tuple(np.percentile(seconds, [25, 50, 75])))
+    assert box_of(seconds[:3]) is None
+
+
+def test_spread_shows_every_run_that_reached():
+    many = run_set(entry(submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
+    few = run_set(entry(submission_id="few", evidence="claimed", check="none"), 2.0, None)
+    boxes, medians, *dots = distribution_figure([many, few])["data"]
+
+    assert boxes["x"] == [1.75, 3.25, 3.25, 1.75, 1.75, None]
+    assert medians["x"] == [2.5, 2.5, None]
+    assert [sorted(trace["x"]) for trace in dots] == [[1.0, 2.0, 3.0, 4.0], [2.0]]
+
+
+def test_run_that_missed_keeps_the_share_below_one():
+    one = run_set(entry(), 4.0, 2.0, None, 2.0, None)
+
+    assert reached_by(one["runs"]) == [(0.0, 0.0), (2.0, 0.4), (4.0, 0.6)]
+    cells = survival_table([one]).rows[0].cells
+    assert cells[5:8] == ("2.00\u00a0s", "4.00\u00a0s", "–")
+
+
+def test_speed_up_is_against_the_smallest_of_a_family():
+    def on(count, seconds, **changes):
+        accelerated = system(accelerator="H200", accelerator_count=count)
+        return (
+            entry(submission_id=f"{count} {seconds}", tta_seconds=seconds, system=accelerated)
+            | changes
         )
-        for name, count, seconds, cost in rows
+
+    others = [on(16, 90.0), on(32, 1.0, rank=None), on(16, 50.0, submitter="bob")]
+    (family,) = scaling_families(board(on(32, 30.0), on(16, 60.0), on(8, 100.0), *others))
+
+    # 8 take 100 s: 16 in 60 s are worth 8 × 100 / 60 of them, 32 in 30 s are worth 26.7.
+    assert [step.accelerators for step in family.steps] == [8, 16, 32]
+    assert [step.speed_up for step in family.steps] == pytest.approx([8.0, 40 / 3, 80 / 3])
+    assert [step.efficiency for step in family.steps] == pytest.approx([1.0, 5 / 6, 5 / 6])
+
+
+def test_series_differ_without_their_colour():
+    assert len({tuple(series_marks(order).values()) for order in range(12)}) == 12
+
+
+def test_names_are_what_tells_rows_apart():
+    one = entry(submission_id="a", rank=1)
+    two = entry(submission_id="b", rank=None, submitter="bob")
+    other = entry(submission_id="c", rank=3, model="MLP")
+
+    assert names_of([one, other]) == {"a": "1. EPYC 7B13, digits-cnn", "c": "3. EPYC 7B13, MLP"}
+    assert names_of([one, two]) == {"a": "1. EPYC 7B13, alice", "b": "EPYC 7B13, bob"}
+
+
+def test_curves_of_a_board_are_thinned_and_have_the_reference():
+    one = run_set(entry(), 0.8, 0.9)
+    one["runs"][0]["curve"] = [
+        {"epoch": j / 10, "seconds": j, "samples": j, "quality": 50.0} for j in range(1, 2001)
     ]
-    front, *dots = pareto_figure(make["board"](*entries))["data"]
-    assert (
-        front["text"]
-        == ["512\u00a0×\u00a0GB300", "8\u00a0×\u00a0MI355X"][:: 1 if front["y"][0] == 10 else -1]
-    )
-    assert [trace["meta"]["paint"] for trace in dots] == [
-        "vendor-nvidia", "vendor-amd", "vendor-other",
-    ]  # fmt: skip
+    figure = convergence_curves_figure([one], TARGET, POINTS)
+
+    reference = traces(figure, view="epochs")["reference mean"]
+    assert reference["y"] == [point["mean"] for point in POINTS]
+    series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
+    assert [t["meta"]["view"] for t in series] == ["seconds", "seconds", "epochs", "epochs"]
+    assert len(series[0]["x"]) == MOST_EVALUATIONS
+    assert (series[2]["x"][0], series[2]["x"][-1]) == (0.1, 200.0)
 
 
-def test_a_chart_of_one_point_is_a_sentence(make):
-    one = make["board"](make["entry"](cost_usd=1.0))
-    assert pareto_figure(one)["layout"]["meta"]["empty"] == "A chart needs two entries."
+def test_curves_of_a_submission_have_the_band_of_the_reference():
+    runs = [{"file": f"run_{i}.log", "curve": curve(0.11 + i)} for i in range(2)]
+    figure = curves_figure(runs, TARGET, POINTS)
 
-
-def test_evidence_differs_in_shape_not_in_colour_alone(busy_board):
-    dots = [t for t in pareto_figure(busy_board)["data"] if t["mode"] == "markers"]
-    found = {(t["name"].partition(", ")[2], t["marker"]["symbol"]) for t in dots}
-    assert len({symbol for _, symbol in found}) == len(found) == 2
-
-
-def test_figures_carry_no_colour_of_their_own(busy_board, curves, target, control_points):
-    for figure in (pareto_figure(busy_board), curves_figure(curves, target, control_points)):
-        text = json.dumps(figure)
-        assert figure["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
-        assert '"color"' not in text
-        assert '"fillcolor"' not in text
-
-
-def test_curves_are_drawn_over_seconds_and_over_epochs_with_the_band(
-    curves, target, control_points
-):
-    figure = curves_figure(curves, target, control_points)
-    assert [view["name"] for view in figure["layout"]["meta"]["views"]] == ["seconds", "epochs"]
-    over = {view: [t for t in figure["data"] if t["meta"]["view"] == view] for view in
-            ("seconds", "epochs")}  # fmt: skip
-    assert [trace["name"] for trace in over["seconds"]] == ["run_0.log", "run_1.log", "run_2.log"]
-    assert over["seconds"][0]["x"][:2] == pytest.approx([0.11, 0.22])
-    band = [t for t in over["epochs"] if t["meta"]["paint"] == "band"]
-    assert [len(trace["x"]) for trace in band] == [10, 10]
-    assert band[1]["x"][-1] == pytest.approx(10.0)
+    seconds = traces(figure, view="seconds")
+    assert seconds["run_1.log"]["x"] == pytest.approx([1.11 * j for j in range(1, 9)])
+    assert seconds["run_1.log"]["y"] == [point["quality"] for point in runs[1]["curve"]]
+    band = traces(figure, view="epochs")["control-point band"]
+    assert band["x"] == pytest.approx(range(1, 11))
+    assert band["y"] == [point["upper"] for point in POINTS]
     assert figure["layout"]["shapes"][0]["y0"] == 97.5
 
 
-def test_the_band_lies_at_the_epochs_of_the_evaluations(target):
-    curve = [{"epoch": 0.5 * j, "seconds": float(j), "quality": 50.0} for j in (1, 2)]
-    points = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in (1, 2, 3)]
-    figure = curves_figure([{"file": "a.log", "curve": curve}], target, points)
-    assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 1.5]
+@pytest.mark.parametrize(
+    ("indexes", "of_points", "places"),
+    [
+        ((1, 2), (1, 2, 3), [0.5, 1.0, 1.5]),
+        # Where evaluations are left out, the band keeps its place.
+        ((1, 5, 9), (1, 2, 9, 10), [0.5, 1.0, 4.5, 5.0]),
+    ],
+)
+def test_band_lies_at_the_epochs_of_evaluations(indexes, of_points, places):
+    points = [{"index": j, "epoch": 0.5 * j, "seconds": 1.0 * j, "quality": 50.0} for j in indexes]
+    band = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in of_points]
+    figure = curves_figure([{"file": "a.log", "curve": points}], TARGET, band)
+    assert traces(figure)["control-point band"]["x"] == places
 
 
-def test_the_band_keeps_its_place_where_evaluations_are_left_out(target):
-    curve = [
-        {"index": j, "epoch": 0.5 * j, "seconds": float(j), "quality": 50.0} for j in (1, 5, 9)
-    ]
-    points = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in (1, 2, 9, 10)]
-    figure = curves_figure([{"file": "a.log", "curve": curve}], target, points)
-    assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 4.5, 5.0]
+def test_logs_without_epochs_are_drawn_by_evaluation():
+    points = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
+    for figure in (
+        curves_figure([{"file": "a.log", "curve": points}], TARGET),
+        overlaid_curves([compared("a", points)], ["a"], TARGET),
+    ):
+        assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [1, 2]]
 
 
-def test_logs_without_epochs_are_drawn_over_evaluations(target):
-    curve = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
-    figure = curves_figure([{"file": "a.log", "curve": curve}], target)
-    labels = [view["label"] for view in figure["layout"]["meta"]["views"]]
-    assert labels == ["minutes", "evaluations"]
-    assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [1, 2]]
-    thinned = [point | {"index": 7 * place} for place, point in enumerate(curve, start=1)]
-    figure = curves_figure([{"file": "a.log", "curve": thinned}], target)
-    assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [7, 14]]
-
-
-TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
-
-
-def test_each_batch_size_is_a_view_with_its_runs_their_mean_and_their_band():
-    band = [{"index": 1, "mean": 50.0, "lower": 40.0, "upper": 60.0}]
-    sizes = [{"batch_size": 32, "band": band}, {"batch_size": 64, "band": []}]
-    runs = [{"batch_size": 32, "quality": [49.0, 97.6]}, {"batch_size": 64, "quality": [45.0]}]
-    figure = calibration_figure(sizes, runs, TARGET)
-
-    names = [(t["name"], t["meta"]["view"]) for t in figure["data"]]
-    assert names == [
-        ("lower limit", "batch size 32"),
-        ("control-point band", "batch size 32"),
-        ("a run", "batch size 32"),
-        ("mean", "batch size 32"),
-        ("a run", "batch size 64"),
-    ]
-    assert figure["data"][2]["x"] == [1, 2]
-    views = figure["layout"]["meta"]["views"]
-    assert [view["name"] for view in views] == ["batch size 32", "batch size 64"]
-
-
-def test_the_largest_shift_of_a_band_keeps_its_sign():
-    shifts = [{"mean_difference": value} for value in (0.5, -2.0, 1.0)]
-    assert largest_shift(shifts) == -2.0
-    assert largest_shift([]) is None
-
-
-def curve(*epochs):
-    return [{"epoch": e, "seconds": 100.0 * i, "quality": 90.0 + i} for i, e in enumerate(epochs)]
-
-
-def submission(hardware, *curves):
+def compared(hardware, *curves):
     runs = [{"file": f"run_{i}.log", "curve": each} for i, each in enumerate(curves)]
     return {"hardware": hardware, "submitter": "alice", "curves": runs}
 
 
-def test_each_submission_has_one_colour_one_shape_and_one_place_in_the_legend():
-    one = submission("<b>fast</b>", curve(1.0, 2.0), curve(1.0, 2.0))
-    both = [one, submission("slow", curve(1.0, 4.0))]
-    figure = overlaid_curves(both, ["<b>fast</b>", "slow"], TARGET)
-    shown = [t for t in figure["data"] if t["meta"]["view"] == "seconds"]
-
-    assert [t["meta"]["series"] for t in shown] == [0, 0, 1]
-    assert [t["showlegend"] for t in shown] == [True, False, True]
-    assert shown[0]["marker"]["symbol"] != shown[2]["marker"]["symbol"]
-    assert shown[0]["name"] == "A &lt;b&gt;fast&lt;/b&gt;"
-    assert {t["type"] for t in figure["data"]} == {"scatter"}
-    by_epoch = [t for t in figure["data"] if t["meta"]["view"] == "epochs"]
-    assert by_epoch[-1]["x"] == [1.0, 4.0]
-
-
-def test_a_log_without_epochs_is_drawn_by_evaluation():
-    figure = overlaid_curves([submission("a", curve(None, None))] * 2, ["a", "b"], TARGET)
-    assert [v["name"] for v in figure["layout"]["meta"]["views"]] == ["seconds", "evaluations"]
-    assert figure["data"][1]["x"] == [1, 2]
-    thinned = [point | {"index": 5} for point in curve(None)]
-    figure = overlaid_curves([submission("a", thinned)] * 2, ["a", "b"], TARGET)
-    assert figure["data"][1]["x"] == [5]
+def test_compared_submissions_have_one_colour_each():
+    both = [compared("fast", curve(), curve()), compared("slow", curve(0.2))]
+    shown = [
+        trace
+        for trace in overlaid_curves(both, ["fast", "slow"], TARGET)["data"]
+        if trace["meta"]["view"] == "seconds"
+    ]
+    assert [trace["meta"]["series"] for trace in shown] == [0, 0, 1]
+    assert [trace["showlegend"] for trace in shown] == [True, False, True]
+    assert shown[2]["x"] == pytest.approx([0.2 * j for j in range(1, 9)])
 
 
 def test_run_times_stand_beside_the_interval_of_their_mean():
@@ -259,222 +303,157 @@ def test_run_times_stand_beside_the_interval_of_their_mean():
     figure = run_times_figure([one, missed, single], ["fast", "missed", "slow"])
 
     first, second, interval = figure["data"]
-    assert (first["name"], second["name"]) == ("A fast", "C slow")
-    assert first["y"] == [10.0, 11.0, 12.0]
-    assert first["x"] == [-0.25, 0.0, 0.25]
+    assert (first["x"], first["y"]) == ([-0.25, 0.0, 0.25], [10.0, 11.0, 12.0])
     assert (second["x"], second["y"]) == ([2], [20.0])
     assert interval["y"] == [9.0, 13.0]
-    assert interval["showlegend"] is True
-    assert figure["layout"]["xaxis"]["ticktext"] == ["A", "B", "C"]
 
 
-def traces(figure):
-    return {trace["name"]: trace for trace in figure["data"]}
+def test_convergence_has_envelope_limit_points_and_submissions():
+    points = [
+        {"batch_size": 64, "mean": 8.5, "stdev": 0.4, "lowest": 7.9, "pruned": False},
+        {"batch_size": 128, "mean": 9.9, "stdev": 0.5, "lowest": 9.1, "pruned": True},
+        {"batch_size": 4096, "mean": 11.0, "stdev": 0.5, "lowest": 10.2, "pruned": False},
+    ]
+    place = {"id": "sub-1", "submitter": "alice", "model": "cnn", "hardware": "CPU",
+             "division": "closed", "batch_size": 64, "mean": 8.0, "verdict": "pass",
+             "normalised": True}  # fmt: skip
+    view = {"benchmark": "digits", "unit": "epochs", "judged": True, "allowance": 0.5,
+            "points": points, "envelope": [p for p in points if not p["pruned"]],
+            "submissions": [place, place | {"id": "sub-2", "verdict": "fail", "mean": 5.0}],
+            "left_out": 0}  # fmt: skip
+    figure = convergence_figure(view)
+    found = traces(figure)
 
-
-def test_the_figure_has_envelope_limit_points_and_submissions(make):
-    places = (make["place"](), make["place"](id="sub-2", verdict="fail", mean=5.0))
-    found = traces(convergence_figure(make["convergence"](*places)))
-
+    assert figure["layout"]["xaxis"]["type"] == "log"
     assert found["reference mean"]["x"] == [64, 4096]
-    assert found["least epochs allowed"]["y"] == [7.9, 10.2]
     assert found["reference point"]["y"] == [8.5, 11.0]
     assert found["pruned point"]["x"] == [128]
+    assert found["least epochs allowed"]["y"] == pytest.approx([7.4, 9.7])
     assert found["submission, passes"]["customdata"] == ["/submissions/sub-1"]
     assert found["submission, converges too fast"]["y"] == [5.0]
 
 
-def test_the_limit_is_drawn_where_submissions_are_held_to_it(make):
-    limit = traces(convergence_figure(make["convergence"](allowance=0.5)))["least epochs allowed"]
-    assert limit["y"] == pytest.approx([7.4, 9.7])
+def test_calibration_has_a_view_for_each_batch_size():
+    band = [{"index": 1, "mean": 50.0, "lower": 40.0, "upper": 60.0}]
+    sizes = [{"batch_size": 32, "band": band}, {"batch_size": 64, "band": []}]
+    runs = [{"batch_size": 32, "quality": [49.0, 97.6]}, {"batch_size": 64, "quality": [45.0]}]
+    figure = calibration_figure(sizes, runs, TARGET)
 
-    open_points = [p | {"lowest": None} for p in make["convergence"]()["points"]]
-    free = make["convergence"](judged=False, points=open_points, envelope=open_points)
-    assert "least epochs allowed" not in traces(convergence_figure(free))
+    first = traces(figure, view="batch size 32")
+    assert set(first) == {"lower limit", "control-point band", "a run", "mean"}
+    assert (first["a run"]["x"], first["a run"]["y"]) == ([1, 2], [49.0, 97.6])
+    assert traces(figure, view="batch size 64")["a run"]["y"] == [45.0]
 
 
-def test_a_normalised_submission_says_so_where_it_is_pointed_at(make):
-    places = (make["place"](normalised=True), make["place"](id="sub-2", normalised=False))
-    raised, plain = traces(convergence_figure(make["convergence"](*places)))["submission, passes"][
-        "text"
+def test_largest_shift_of_a_band_keeps_its_sign():
+    assert largest_shift([{"mean_difference": value} for value in (0.5, -2.0, 1.0)]) == -2.0
+    assert largest_shift([]) is None
+
+
+def duel():
+    """Three pairs. The holder missed the target in the last one."""
+
+    def run(number, seconds):
+        return {"run": number, "seconds": seconds}
+
+    times = [(0, 0.8, 1, 1.0), (3, 0.82, 2, 1.1), (4, 0.79, 5, None)]
+    pairs = [
+        {
+            "number": number,
+            "challenger": run(a, seconds),
+            "holder": run(b, other),
+            "ratio": other and seconds / other,
+        }
+        for number, (a, seconds, b, other) in enumerate(times, start=1)
     ]
-
-    assert raised.endswith(", normalised")
-    assert "normalised" not in plain
-
-
-def test_wide_axes_are_logarithmic(make):
-    layout = convergence_figure(make["convergence"]())["layout"]
-
-    assert layout["xaxis"]["type"] == "log"
-    assert "type" not in layout["yaxis"]
+    sides = ["challenger", "holder"]
+    return {"pairs": pairs, "order": sides + sides[::-1] + sides}
 
 
-def test_a_normalised_time_is_marked_on_the_board_and_shown_raw_on_its_page(make):
-    entry = make["entry"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
-    plain = make["entry"](submission_id="sub-2", rcp=make["rcp"](factor=1.0))
-    board = render(
-        "benchmark.html",
-        benchmark=make["benchmark"](),
-        board=make["board"](entry, plain),
-        filters={},
-    )
-    assert board.count('title="normalised by convergence, × 1.0625; as measured 100.000') == 1
+def test_pairs_have_both_times_and_a_line_between_them():
+    joins, challenger, holder = duel_figure(duel())["data"]
 
-    result = make["result"](rcp=make["rcp"](), tta_seconds=106.25, raw_tta_seconds=100.0)
-    submission = make["submission"](result=result)
-    page = render(
-        "submission.html", **make["submission_page"](submission=submission, tab="scoring")
-    )
-    assert "106.25\u00a0s" in page
-    assert "100.00\u00a0s" in page
-    assert "normalised × 1.0625" in page
-
-
-def test_each_pair_has_both_times_and_a_line_between_them(make):
-    figure = duel_figure(make["duel"]()["duel"])
-    joins, challenger, holder = figure["data"]
-
-    go.Figure(json.loads(json.dumps(figure, allow_nan=False)))
     assert (challenger["x"], challenger["y"]) == ([1, 2, 3], [0.8, 0.82, 0.79])
-    # The holder missed the target in the third pair.
     assert (holder["x"], holder["y"]) == ([1, 2], [1.0, 1.1])
-    assert joins["x"] == [1, 1, None, 2, 2, None]
     assert joins["y"] == [0.8, 1.0, None, 0.82, 1.1, None]
 
 
-def test_a_duel_without_pairs_has_an_empty_figure(make):
-    figure = duel_figure(make["duel"]()["duel"] | {"pairs": []})
-    assert [trace["x"] for trace in figure["data"]] == [[], [], []]
+def test_runs_of_a_side_have_its_colour():
+    figure = replay_figure(verification(kind="duel", duel=duel(), runs_planned=6))
+    found = traces(figure, paint="series", view="seconds")
+    assert [trace["meta"]["series"] for trace in found.values()] == [0, 1, 1, 0, 0, 1]
+    assert list(found)[-1] == "run 6 (holder)"
 
 
-def test_every_run_of_a_side_has_its_colour_and_its_name(make):
-    figure = replay_figure(make["duel"]())
-    named = {trace["name"]: trace["meta"]["series"] for trace in figure["data"]}
+def test_replay_is_drawn_against_its_ghosts():
+    figure = replay_figure(verification(), race())
 
-    assert named == {
-        "run 1 (challenger)": 0,
-        "run 2 (holder)": 1,
-        "run 3 (holder)": 1,
-        "run 4 (challenger)": 0,
-        "run 5 (challenger)": 0,
-        "run 6 (holder)": 1,
-    }
-    assert side_of(make["verification"](), 0) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"outcome": "challenger_faster"}, "The challenger is faster."),
-        ({"outcome": "holder_faster"}, "The holder is faster."),
-        ({"outcome": "not_separable"}, "These runs cannot tell the two apart."),
-        ({"outcome": "inconclusive"}, "The duel of 6 runs is inconclusive."),
-        ({"state": "queued", "outcome": None}, "Waiting for a worker to train 6 runs"),
-        ({"state": "failed", "outcome": "inconclusive"}, "no result for either submission"),
-    ],
-)
-def test_every_end_of_a_duel_is_one_sentence(make, changes, words):
-    assert words in state_sentence(make["duel"](**changes))
+    seconds, evaluations = traces(figure, view="seconds"), traces(figure, view="evaluations")
+    assert seconds["run 1"]["x"] == [0.2, 0.4]
+    assert seconds["run 2"]["x"] == []  # The page fills it as evaluations arrive.
+    assert seconds["claim, mean"]["x"] == pytest.approx([0.3 * j for j in range(1, 9)])
+    assert evaluations["claim, mean"]["x"] == list(range(1, 9))
+    # The run took 0.2 s for each of its two evaluations, and the rest goes on evenly.
+    band = seconds["control-point band"]
+    assert band["x"] == pytest.approx([0.2 * j for j in range(1, 11)])
+    waiting = replay_figure(verification(), race() | {"runs": []}, TimeFormat("min"))
+    assert traces(waiting, view="seconds")["control-point band"]["x"][0] == pytest.approx(0.3 / 60)
 
 
-def test_the_page_of_a_duel_shows_both_sides_and_every_pair(make, read):
-    def of(name, count):
-        return make["system"](accelerator=name, accelerator_count=count)
+def test_finished_replay_is_drawn_from_its_report():
+    last = replay_figure(reported())["data"][-1]
+    assert (last["name"], last["y"]) == ("run 3", [point["quality"] for point in curve()])
 
-    page = render(
-        "verification.html",
-        **make["verification_page"](
-            make["duel"](),
-            submission=make["submission"](system=of("H200", 8)),
-            against=make["submission"](system=of("L4", 1), id="sub-2"),
-        ),
+
+def test_race_is_on_one_scale_with_its_ghosts():
+    drawn = verification_picture(verification(state="running"), race())
+    run, record, claim = drawn.lines
+
+    assert (run.kind, record.kind, claim.kind) == ("series-0", "record", "claim")
+    assert (run.reached, run.text) == (False, "0.400\u00a0s so far")  # 93 is below 97.5.
+    assert (record.percent, claim.percent) == (pytest.approx(100 / 3), pytest.approx(100))
+
+
+def test_loss_race_is_won_below_the_target():
+    target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
+    falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
+    stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
+    runs = [{"file": "a", "curve": falls}, {"file": "b", "curve": stays}]
+    drawn = runs_picture(runs, target, (), TimeFormat("min"))
+
+    assert [line.text for line in drawn.lines] == ["2.00\u00a0min", "missed"]
+    assert runs_picture([{"file": "a", "curve": []}], target) is None
+
+
+def test_mean_that_ends_below_the_target_did_not_miss_it():
+    target = TARGET | {"value": 99.9}
+    drawn = runs_picture(
+        [{"file": "a", "curve": curve(1.0)}], target, [ghost("claim", pace=2.0, count=3)]
     )
-    words = read(page)
-
-    assert "8 × H200 by alice against 1 × L4 by alice" in words.replace("\u00a0", " ")
-    assert 'href="/submissions/sub-2"' in page
-    assert "0.800 s 8 epochs 1.000 s 9 epochs 0.800 challenger" in words
-    assert "0.790 s 8 epochs missed – challenger" in words
-    assert "challenger faster" in words
-    assert '<figure class="chart figure" id="duel-chart">' in page
-    assert "Run 2 holder" in words
+    assert [line.text for line in drawn.lines] == ["missed", "until 6.00\u00a0s"]
 
 
-def test_a_duel_that_runs_promises_its_pairs_and_one_that_failed_does_not(make, read):
-    parts = {"submission": make["submission"](), "against": make["submission"]()}
-    empty = make["duel"]()["duel"] | {"pairs": [], "time": None}
-    running = make["duel"](state="running", outcome=None, report=None, duel=empty)
-    failed = running | {"state": "failed", "outcome": "inconclusive"}
+def test_roof_bends_where_bandwidth_and_arithmetic_meet():
+    point = {"intensity": 20.0, "achieved_tflops": 40.0, "model": None, "benchmark": "digits",
+             "precision": None}  # fmt: skip
+    found = {"roofs": [{"precision": "bf16", "tflops": 700.0, "how": ""}],
+             "copy_gb_per_second": 3500.0, "points": [point]}  # fmt: skip
+    roof, dots = roofline_figure(found)["data"]
 
-    words = read(render("verification.html", **make["verification_page"](running, **parts)))
-    assert "The pairs are shown when the last run has ended." in words
-    words = read(render("verification.html", **make["verification_page"](failed, **parts)))
-    assert "The duel ended before its pairs did." in words
-
-
-def test_a_submissions_duels_are_named_in_its_list(make, read):
-    listed = {**make["submission"]()["verifications"][0], "kind": "duel", "id": "d-9"}
-    submission = make["submission"](verifications=[listed])
-    page = render(
-        "submission.html", **make["submission_page"](submission=submission, tab="history")
-    )
-    assert "d-9 duel" in read(page)
+    assert roof["x"] == [2.0, 200.0, 2000.0]  # The ridge: 700 TFLOP/s by 3.5 TB/s.
+    assert roof["y"] == pytest.approx([7.0, 700.0, 700.0])
+    assert dots["y"] == [40.0]
+    (flat,) = roofline_figure(found | {"copy_gb_per_second": None, "points": []})["data"]
+    assert set(flat["y"]) == {700.0}
 
 
-# The records of CIFAR-10 training in DAWNBench that opened each year.
-DAWNBENCH = [("2017-10-11", 349838.7), ("2018-01-31", 4075.0), ("2019-04-14", 73.8)]
+def test_speed_check_is_of_the_latest_configuration():
+    def reading(gflops, ratio, configuration="numpy"):
+        baseline = None if ratio is None else 100.0
+        return {"gflops": gflops, "ratio": ratio, "baseline_gflops": baseline, "moment": "before",
+                "configuration": configuration, "measured_at": "2026-11-20T10:00:00Z"}  # fmt: skip
 
-
-def records(*rows):
-    return [{"date": date, "tta_seconds": seconds} for date, seconds in rows]
-
-
-def test_a_history_goes_down_in_steps_and_says_so_in_words():
-    line = record_sparkline(records(*DAWNBENCH), time_format([73.8], "h:mm:ss"))
-
-    assert line is not None
-    assert re.fullmatch(r"M[\d.]+ [\d.]+(H[\d.]+V[\d.]+){2}H[\d.]+", line.path)
-    assert line.words == "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"
-
-
-def test_equal_ratios_are_equal_steps():
-    # 100, 10 and 1 second: on a logarithmic scale the second stands half way down.
-    line = record_sparkline(
-        records(("2020-01-01", 100.0), ("2020-01-11", 10.0), ("2020-01-21", 1.0))
-    )
-
-    assert line is not None
-    top, middle, bottom = (float(y) for y in re.findall(r"(?:V|^M[\d.]+ )([\d.]+)", line.path))
-    assert middle - top == bottom - middle
-    assert 0 < top < bottom < HEIGHT
-    assert (line.end_x, line.end_y) == (WIDTH - 3, bottom)
-
-
-def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured():
-    def last(*seconds):
-        line = record_sparkline(records(("2020-01-01", seconds[0]), ("2020-01-11", seconds[1])))
-        assert line is not None
-        return line.end_y
-
-    assert last(1.0, 0.0) == last(1.0, 0.001) > last(0.001, 0.0)
-
-
-def test_one_record_or_one_day_is_no_history():
-    assert record_sparkline([]) is None
-    assert record_sparkline(records(DAWNBENCH[0])) is None
-    same_day = records(("2026-11-21T14:22:13+00:00", 9.0), ("2026-11-21T14:22:14+00:00", 8.0))
-    assert record_sparkline(same_day) is None
-
-
-def test_the_first_page_shows_the_line_with_its_words(make):
-    history = [
-        make["record"](date=date, tta_seconds=seconds, submission_id=date)
-        for date, seconds in DAWNBENCH
-    ]
-    card = make["benchmark"]() | {"records": history, "time": time_format([73.8], "h:mm:ss")}
-    page = render("home.html", benchmarks=[card], live=[], live_count=0, verdicts=[])
-
-    words = "3 records, from 97:10:39 on 2017-10-11 down to 0:01:14 on 2019-04-14"
-    assert f'role="img" aria-label="{words}"' in page
-    assert 'href="/submissions/2019-04-14"' in page
+    line = canary_line([reading(94.0, 0.94), reading(101.0, 1.01), reading(900.0, None, "old")])
+    assert line["top"] < line["middle"] < line["bottom"] < line["last"][1]
+    assert line["path"].count("L") == 1
+    assert canary_line([reading(None, None)]) is None

@@ -1,0 +1,120 @@
+"""Charts of a board and the tables under them, from three published entries."""
+
+import html
+import json
+import re
+
+import plotly.graph_objects as go
+import pytest
+
+CHARTS = "/benchmarks/cifar10/charts"
+COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"  # Of DAWNBench, so its source is known.
+# Accelerators, and hours and dollars per hour of each of three epochs.
+ENTRIES = {
+    "2017-10-11": (1, 1.0, 2.0),
+    "2018-04-20": (8, 0.2, 16.0),
+    "2019-01-05": (4, 0.3, 8.0),
+}
+QUALITIES = (50, 80, 94.5)
+TIMES = [2160.0, 3240.0, 10800.0]
+CLOCKS = ["0:36:00", "0:54:00", "3:00:00"]
+# For each chart the points of one of its traces, and a column of its table.
+DRAWN = {
+    "pareto": ([9.6, 7.2, 6.0], TIMES, "Cost to accuracy (USD)", ["$9.60", "$7.20", "$6.00"]),
+    "pareto?against=quality": ([94.5] * 3, TIMES, "Best quality", ["94.5"] * 3),
+    "records": (
+        ["2017-10-11", "2018-04-20", "2018-04-20"],
+        [10800.0, 2160.0, 2160.0],
+        "Time to accuracy",
+        ["3:00:00", "0:36:00"],
+    ),
+    "curves": ([720.0, 1440.0, 2160.0], QUALITIES, "Last epoch", ["3"] * 3),
+    "distribution": (TIMES, None, "Median", CLOCKS),
+    "survival": ([0.0, 2160.0, 11340.0], [0.0, 1.0, 1.0], "50 % by", CLOCKS),
+    "scaling": ([1, 4, 8], [1.0, 10 / 3, 5.0], "Efficiency", ["100 %", "83 %", "62 %"]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def entries(client, olivia):
+    """Three trainings of DAWNBench by one author; their ids by date."""
+    ids = {}
+    for date, (count, hours, price) in ENTRIES.items():
+        entry = {
+            "version": "v1.0",
+            "author": "Ada",
+            "authorEmail": "ada@example.org",
+            "framework": "any",
+            "model": "ResNet",
+            "hardware": f"{count} NVIDIA Tesla V100 GPUs",
+            "costPerHour": price,
+            "timestamp": date,
+        }
+        lines = [f"{epoch}\t{epoch * hours}\t{q}" for epoch, q in enumerate(QUALITIES, start=1)]
+        answer = client.post(
+            "/api/v1/submissions",
+            data={"benchmark": "cifar10", "archive": "true", "source_commit": COMMIT},
+            files=[
+                ("submission", ("entry.json", json.dumps(entry))),
+                ("logs", ("entry.tsv", "\n".join(["epoch\thours\ttop1Accuracy", *lines, ""]))),
+            ],
+            headers=olivia.headers,
+        )
+        assert answer.status_code == 201, answer.text
+        ids[date] = answer.json()["id"]
+    return ids
+
+
+def figure(client, address):
+    """The figure of a chart. The plotly package refuses one that its library could not draw."""
+    name, _, query = address.partition("?")
+    answer = client.get(f"{CHARTS}/{name}.json?{query}")
+    assert answer.status_code == 200, answer.text
+    drawn = answer.json()
+    go.Figure(drawn)
+    # The smallest bundle of the library draws no others.
+    assert {trace["type"] for trace in drawn["data"]} <= {"scatter", "bar"}
+    return drawn
+
+
+def table(client, address):
+    """The table under a chart: the text of each cell by its column."""
+    page = client.get(f"{CHARTS}/{address}").text
+    found = re.search(r"<table.*?</table>", page[page.index('id="figures"') :], re.DOTALL)
+    head, *rows = [
+        [" ".join(html.unescape(re.sub("<[^>]+>", " ", cell)).split()) for cell in cells]
+        for row in re.findall(r"<tr.*?</tr>", found[0], re.DOTALL)
+        if (cells := re.findall(r"<t[hd][ >].*?</t[hd]>", row, re.DOTALL))
+    ]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("address", DRAWN)
+def test_chart_and_table_show_the_entries(address, entries, client):
+    xs, ys, column, cells = DRAWN[address]
+    traces = figure(client, address)["data"]
+
+    drawn = [trace for trace in traces if trace["x"] == pytest.approx(xs)]
+    assert drawn
+    assert ys is None or any(trace["y"] == pytest.approx(ys) for trace in drawn)
+    assert [row[column] for row in table(client, address)] == cells
+
+
+def test_front_holds_what_no_entry_beats(entries, client):
+    front = figure(client, "pareto?against=quality")["data"][0]
+
+    assert front["name"] == "Pareto front"
+    assert (front["x"], front["y"]) == ([94.5], pytest.approx([2160.0]))
+    rows = table(client, "pareto?against=quality")
+    assert [row["Front"] for row in rows] == ["on the front", "–", "–"]
+
+
+def test_map_of_a_board_links_its_entries(entries, client):
+    page = client.get("/benchmarks/cifar10").text
+    marks = re.findall(r'<a href="/submissions/(\w+)"[^>]*><title>([^<]*)</title>', page)
+
+    assert {name: html.unescape(words).replace("\u00a0", " ") for name, words in marks} == {
+        entries["2018-04-20"]: "8 × V100, Ada: 0:36:00",
+        entries["2019-01-05"]: "4 × V100, Ada: 0:54:00",
+        entries["2017-10-11"]: "1 × V100, Ada: 3:00:00",
+    }

@@ -1,0 +1,82 @@
+"""What pages say of a time: whose it is, how it is known, and where its numbers can be read."""
+
+import html
+import re
+
+import pytest
+
+from tests.support.pages import BROWSER, words_of
+
+FIGURES = ("{seconds:.3f}", "{seconds:.2f}")
+
+
+def read(client, address):
+    answer = client.get(address, headers=BROWSER)
+    assert answer.status_code == 200, answer.text
+    return html.unescape(answer.text)
+
+
+def row_of(page, submission_id):
+    """The words of the table row that links a submission."""
+    rows = re.findall(r"<tr.*?</tr>", page, re.DOTALL)
+    (row,) = [row for row in rows if f'href="/submissions/{submission_id}' in row]
+    return words_of(row)
+
+
+@pytest.fixture
+def claim(digits_submission, submit, client):
+    """A claim of 0.944 s that nobody has verified."""
+    return client.get(f"/api/v1/submissions/{submit(digits_submission).json()['id']}").json()
+
+
+def test_claimed_time_is_never_shown_as_measured(claim, client):
+    here = f"/submissions/{claim['id']}"
+    assert (claim["evidence"], round(claim["result"]["tta_seconds"], 3)) == ("claimed", 0.944)
+    for address in ("/benchmarks/digits", "/submissions", "/accelerators/CPU", "/submitters/alice"):
+        row = row_of(read(client, address), claim["id"])
+        assert "claimed" in row, address
+        assert "measured" not in row.replace("not measured", ""), address
+    assert "Claimed" in words_of(read(client, here))
+    # What is shared as our word shows no claimed time.
+    for address in (f"{here}/badge.svg", f"{here}/badge.json", "/feed.atom"):
+        text = read(client, address)
+        assert not [each for each in FIGURES if each.format(seconds=0.944) in text], address
+    home = words_of(read(client, "/"))
+    assert "no time yet" in home
+    assert "best claim 0.944 s" in home.lower()
+
+
+def test_measured_time_is_ours(replay, make_report, client):
+    report = make_report(replay.seeds(), seconds_per_epoch=0.2)
+    assert replay.report(replay.claim().json(), report).is_success
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    shown = {key: entry[key] for key in ("evidence", "measured_seconds", "claimed_seconds")}
+    assert shown == pytest.approx(
+        {"evidence": "measured", "measured_seconds": 1.68, "claimed_seconds": 0.944}
+    )
+    row = row_of(read(client, "/benchmarks/digits"), replay.submission_id)
+    assert "1.68 s 1.50 to 1.89 s claimed 0.944 s" in row
+    assert "measured" in row
+    assert "1.68 s" in words_of(read(client, f"/submissions/{replay.submission_id}"))
+    for address in (f"/submissions/{replay.submission_id}/badge.svg", "/feed.atom"):
+        text = read(client, address)
+        assert "1.68" in text, address
+        assert "0.944" not in text, address
+    home = words_of(read(client, "/"))
+    assert "1.68 s measured" in home
+
+
+def test_board_leads_to_its_numbers_as_filtered(claim, client):
+    page = read(client, "/benchmarks/digits?division=closed&q=digits&sort=cv")
+
+    for address in ("/api/v1/leaderboards/digits.csv", "/api/v1/leaderboards/digits"):
+        links = re.findall(f'href="({re.escape(address)}\\?[^"]*)"', page)
+        assert any("division=closed&q=digits&sort=cv" in link for link in links), address
+    assert 'href="/benchmarks/digits/charts?division=closed&q=digits&sort=cv"' in page
+
+
+def test_home_links_every_benchmark(client):
+    page = read(client, "/?round=all")
+
+    for benchmark in client.get("/api/v1/benchmarks").json()["benchmarks"]:
+        assert page.count(f'href="/benchmarks/{benchmark["id"]}"') == 1, benchmark["id"]

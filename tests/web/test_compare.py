@@ -1,0 +1,180 @@
+"""Submissions and runs side by side: what differs, by how much, and in whose favour."""
+
+import pytest
+
+from tests.web.views import (
+    POINTS,
+    TARGET,
+    ghost,
+    race,
+    reported,
+    submission,
+    system,
+    verification,
+)
+from web.compare import (
+    against,
+    compare_link,
+    comparison_groups,
+    neighbour_names,
+    only_differences,
+    pair_sentence,
+    probability,
+    side_names,
+)
+from web.decisions import decision_rows, ratio_words, run_dots
+from web.names import byline, hardware
+from web.progress import (
+    chosen_ghost,
+    expected_evaluations,
+    off_class,
+    replay_rows,
+    signed,
+    split_rows,
+    whole_runs,
+)
+
+
+def test_rows_say_whether_they_differ():
+    faster = system(accelerator="H200", accelerator_count=8)
+    settings = {"batch_size": 128, "warmup": 0.3}
+    other = submission(id="b", system=faster, hyperparameters=settings)
+    groups = comparison_groups([submission(), other], TARGET, {"a": 1, "b": 2})
+    rows = {row.name: row for group in groups for row in group.rows}
+
+    assert rows["batch_size"].differs
+    assert (rows["batch_size"].cells[1].text, rows["batch_size"].cells[1].note) == (
+        "128",
+        "2.00 × A",
+    )
+    assert [cell.text for cell in rows["learning_rate"].cells] == ["0.02", "–"]
+    assert not rows["Processor"].differs
+    left = {row.name for group in only_differences(groups) for row in group.rows}
+    assert {"Accelerator", "Accelerators", "warmup", "batch_size"} <= left
+    assert "Processor" not in left
+
+
+def test_sides_are_named_by_what_tells_them_apart():
+    one = submission()
+    model = one | {"model": "narrow"}
+    assert side_names([one, model]) == ["digits-cnn", "narrow"]
+    bare, epyc = (one | {"system": system(processor=p)} for p in ("some processor", "EPYC 9654"))
+    assert side_names([bare, epyc]) == ["CPU", "EPYC 9654"]
+    assert side_names([one, one | {"hyperparameters": {"batch_size": 128}}])[1].startswith(
+        "batch_size 128"
+    )
+    assert len(set(side_names([one, model, model | {"submitter": "bob"}]))) == 3
+    assert side_names([one, one])[0] == f"{hardware(one)}, {byline(one)}"
+
+
+def test_neighbours_of_one_person_are_told_apart():
+    def row(model, **changes):
+        return submission(model=model, submitter="ada", hardware="EPYC", **changes)
+
+    packages = [row(title, trained_with="package") for title in ("Plain SGD", "Momentum")]
+    assert neighbour_names(packages) == ["Plain SGD · ada", "Momentum · ada"]
+    claims = [row("net", hyperparameters={"batch_size": size}) for size in (32.0, 64.0)]
+    alike = ["EPYC · ada, batch_size 32", "EPYC · ada, batch_size 64"]
+    assert neighbour_names(claims) == alike
+
+
+def test_comparison_has_its_ids_in_its_address():
+    assert compare_link(["a", "b"], rows="different") == "/compare?ids=a,b&rows=different"
+    assert compare_link(["&x"]) == "/compare?ids=%26x"
+
+
+def pair(**changes):
+    known = {"first": "a", "second": "b", "ratio": 0.8, "ratio_low": 0.75, "ratio_high": 0.9}
+    tested = {"p_value": 0.001, "p_adjusted": 0.003, "p_faster": 0.9995, "runs_needed": 4}
+    return known | tested | {"p_one_run_faster": 0.96, "told_apart": True} | changes
+
+
+def said(of):
+    compared = [{"submission_id": each, "run_seconds": [1.0] * 3} for each in "ab"]
+    return pair_sentence(of, {"submissions": compared, "pairs": [of] * 3})
+
+
+def test_pair_is_said_from_the_faster_side():
+    faster = said(pair())
+    slower = said(pair(ratio=1.25, ratio_low=1.1, ratio_high=1.4, p_one_run_faster=0.1))
+    assert all(figure in faster for figure in ("1.25", "1.11", "1.33", "0.003", "96"))
+    assert faster.startswith("A is significantly faster than B")
+    assert slower.startswith("B is significantly faster than A")
+    chance = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
+    assert "significantly" not in chance
+    assert "1,200 runs" in chance
+
+
+def test_pair_is_seen_from_either_side():
+    seen = against([pair()], "b", "a")
+    assert (seen.ratio, seen.ratio_low, seen.ratio_high) == (1.25, 1 / 0.9, 1 / 0.75)
+    assert seen.p_faster == pytest.approx(0.0005)
+    assert against([pair()], "a", "a") is None
+
+
+def test_confidence_never_reads_as_certainty():
+    shown = [probability(p) for p in (None, 0.9999, 0.5, 0.0)]
+    assert shown == ["–", "> 0.999", "0.500", "< 0.001"]
+
+
+def side(*seconds, words="measured"):
+    runs = [{"tta_seconds": s, "epochs_to_target": None if s is None else 8.0} for s in seconds]
+    return {"words": words, "runs": runs, "cpu_share": 0.97}
+
+
+def test_new_figures_stand_beside_the_published():
+    slower = {"figure": "tta_seconds", "comparable": True, "p_value": 0.0123, "first_mean": 2.1,
+              "second_mean": 9.87}  # fmt: skip
+    rows = decision_rows(side(2.0, 2.2), side(9.4, 10.34, None), [slower])
+
+    shown = {each.name: (each.published, each.new, each.change) for each in rows}
+    assert shown["Time"] == ("2.10\u00a0s", "9.87\u00a0s", "4.7× slower (Welch's p = 0.012)")
+    assert shown["Epochs"] == ("8", "8", "no change")
+    assert shown["Reached"] == ("2 of 2", "2 of 3", "")
+    assert [ratio_words(r, "slower", "faster") for r in (0.5, 1.004)] == ["2× faster", "no change"]
+
+
+def test_dots_of_both_sides_have_one_scale():
+    old, new = run_dots(side(5.0), side(10.0, None))
+    assert (old.places, new.places) == ((49.0,), (97.0,))
+    assert run_dots(side(None), side(None)) == []
+
+
+def test_splits_are_against_a_ghost():
+    of = race()
+    record, claim = of["ghosts"]
+    rows = split_rows(verification(), of, record)
+    assert [row["index"] for row in rows] == list(range(1, 9))
+    cell = rows[1]["cells"][0]
+    assert (cell["seconds_off"], cell["quality_off"]) == pytest.approx((0.2, 1.0))
+    assert rows[2]["cells"] == [None, None, None]
+
+    beyond = split_rows(verification(), of, ghost("claim", pace=0.3, count=1))[1]
+    assert (beyond["ghost"], beyond["cells"][0]["seconds_off"]) == (None, None)
+    long = split_rows(verification(), of, ghost("claim", pace=1.0, count=1000))
+    assert [row["index"] for row in long] == list(range(25, 1001, 25))
+    assert [chosen_ghost(of, role) for role in ("claim", None)] == [claim, record]
+
+
+def test_rows_of_a_replay_have_their_band():
+    rows = replay_rows(reported())
+    assert len(rows) == 3 * 8
+    assert rows[3]["band"]["index"] == 4
+    assert replay_rows(verification()) == []
+
+
+def test_runs_should_reach_the_target_where_the_reference_does():
+    assert expected_evaluations(reported()) == 8
+    assert expected_evaluations(verification(control_points=[])) is None
+    falling = [POINTS[0] | {"index": i, "mean": mean} for i, mean in enumerate([3.0, 1.0], 1)]
+    target = {"metric": "loss", "value": 1.5, "unit": "nats/byte", "direction": "lower"}
+    assert expected_evaluations(verification(control_points=falling, target=target)) == 2
+
+
+def test_differences_have_a_sign():
+    shown = [signed(value, " s") for value in (0.4, -0.3, -0.001, None)]
+    assert shown == ["+0.40 s", "−0.30 s", "±0.00 s", "–"]
+    assert [whole_runs(runs) for runs in (3.5, 4.0)] == ["3 to 4", "4"]
+    assert off_class(-0.1, lower_is_better=True) == "is-ahead"
+    assert off_class(-0.1, lower_is_better=False) == "is-behind"
+    assert off_class(0.0, lower_is_better=True) == "is-level"
