@@ -507,6 +507,10 @@ table(
     Column("fresh", sa.Boolean(), nullable=False),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
     Column("gpu_seconds_reserved", sa.Double()),
+    Column("decision", sa.String(10)),
+    Column("decided_by", ForeignKey("users.id")),
+    Column("decided_at", sa.DateTime(timezone=True)),
+    Column("decision_reason", sa.Text()),
     Index(None, "requested_by", "created_at"),
 )
 table(
@@ -553,14 +557,6 @@ table(
     Column("quality", sa.JSON(), nullable=False),
     Column("seconds", sa.JSON(), nullable=False),
     Column("system", sa.JSON(), nullable=False),
-)
-table(
-    "decisions",
-    Column("verification_id", ForeignKey("verifications.id"), primary_key=True),
-    Column("decision", sa.String(10), nullable=False),
-    Column("decided_by", ForeignKey("users.id")),
-    Column("reason", sa.Text(), nullable=False),
-    Column("decided_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "evidence",

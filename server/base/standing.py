@@ -1,7 +1,6 @@
 """Standing of a submission: its verifications, its published verdict, whether it ranks."""
 
-from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -20,9 +19,10 @@ from finishline.rules.verification.purposes import DUEL, PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
-from server.base.models import Decision, Submission, Verification
+from server.base.models import Submission, Verification
 
-PUBLISH, KEEP = "publish", "keep"
+PUBLISH: Final = "publish"
+KEEP: Final = "keep"
 # A training is replayed, a package measured, and an inference has its latency measured.
 KIND_THAT_CHECKS = {each.checks_claims: name for name, each in PURPOSES.items()}
 DecisionWord = Literal["publish", "keep", "pending"]
@@ -56,17 +56,11 @@ def kind_that_checks(submission: Submission) -> str:
 def published_verification(submission: Submission) -> Verification | None:
     """The verification that a submission's status rests on, None before its first verdict."""
     published = [
-        (moment, verification.created_at, verification)
+        (verification.decided_at, verification.created_at, verification)
         for verification in submission.verifications
-        if (moment := _published_at(verification)) is not None
+        if verification.decision == PUBLISH
     ]
     return max(published, key=lambda found: found[:2])[2] if published else None
-
-
-def _published_at(verification: Verification) -> datetime | None:
-    decision = verification.decision
-    published = decision is not None and decision.decision == PUBLISH
-    return decision.decided_at if decision is not None and published else None
 
 
 def is_published(verification: Verification) -> bool:
@@ -95,16 +89,15 @@ def is_pending(verification: Verification, submission: Submission | None) -> boo
 def settle(submission: Submission, verification: Verification) -> str:
     """The submission's status after a verdict: this one if it is the first, else as published."""
     if published_verification(submission) is None:
-        verification.decision = Decision(
-            decision=PUBLISH, decided_by=None, reason="first verdict", decided_at=utc_now()
-        )
+        verification.decision, verification.decision_reason = PUBLISH, "first verdict"
+        verification.decided_at = utc_now()
     return published_status(submission)
 
 
 def decision_word(verification: Verification, submission: Submission | None) -> DecisionWord | None:
     """publish, keep or pending; None for a verification without a verdict."""
     if verification.decision is not None:
-        return "publish" if verification.decision.decision == PUBLISH else "keep"
+        return verification.decision
     return "pending" if is_pending(verification, submission) else None
 
 
@@ -124,11 +117,10 @@ def require_pending(verification: Verification) -> None:
         raise ConflictError(
             f"Verification {verification.id} is {verification.state}: it has no verdict to decide."
         )
-    decision = verification.decision
-    if decision is not None:
+    if verification.decision is not None:
         raise ConflictError(
-            f"It was decided to {decision.decision} verification {verification.id} "
-            f"({decision.reason}); request another verification."
+            f"It was decided to {verification.decision} verification {verification.id} "
+            f"({verification.decision_reason}); request another verification."
         )
 
 

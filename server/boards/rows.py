@@ -25,7 +25,6 @@ from finishline.rules.verification.sealed_runs import why_held_back
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
-    Decision,
     Pool,
     PoolRun,
     PublishedResult,
@@ -298,15 +297,19 @@ def _verifications_behind(
     A submission that nobody verifies is left out.
     """
     statement = (
-        select(Verification.submission_id, Verification.id, Decision.decided_at, Submission.status)
+        select(
+            Verification.submission_id,
+            Verification.id,
+            Verification.decided_at,
+            Submission.status,
+        )
         .join(Submission, Submission.id == Verification.submission_id)
-        .outerjoin(Decision, Decision.verification_id == Verification.id)
         .where(
             *which,
             Verification.kind.in_(CHECKING_KINDS[kind]),
-            (Decision.decision == PUBLISH) | Verification.state.in_(UNDER_WAY),
+            (Verification.decision == PUBLISH) | Verification.state.in_(UNDER_WAY),
         )
-        .order_by(Decision.decided_at, Verification.created_at)
+        .order_by(Verification.decided_at, Verification.created_at)
     )
     found: dict[str, str] = {}
     for submission_id, verification_id, decided_at, status in session.execute(statement):

@@ -119,7 +119,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at pool_id own_runs "
-        "fresh checks_id",
+        "fresh checks_id decision decided_by decided_at decision_reason",
         gpu_seconds_reserved="an account between a submitter and one server",
     ),
     "job_trainings": _included(
@@ -166,7 +166,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "evidence": _included("verification_id benchmark_sha256 submission code created_at"),
     "signing_keys": _included("id public_key created_at"),
-    "decisions": _included("verification_id decision decided_by reason decided_at"),
     "prices": _included(
         "id provider instance region pricing usd_per_hour effective_on source_url note supersedes "
         "added_by added_at"

@@ -157,11 +157,10 @@ def _load(report: ReplayReport) -> float:
 
 
 def _settled(verification: Verification) -> str:
-    decision = verification.decision
-    if decision is None:
+    if verification.decision is None:
         return f"This verification is {verification.state}: it has no verdict to decide about."
-    words = DECIDED.get(decision.decision, decision.decision)
-    return f"The decision on this verdict was {words}: {decision.reason}"
+    words = DECIDED[verification.decision]
+    return f"The decision on this verdict was {words}: {verification.decision_reason}"
 
 
 def _comparison(

@@ -32,7 +32,7 @@ def pending_verdicts(session: Session) -> list[Row]:
             Verification.state == "done",
             Verification.kind.in_(("replay", "entry", "latency")),
             Verification.fresh.is_(False),
-            ~Verification.decision.has(),
+            Verification.decision.is_(None),
         )
         .order_by(Verification.ended_at)
         .options(selectinload(Verification.submission).selectinload(Submission.verifications))

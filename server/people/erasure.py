@@ -22,7 +22,6 @@ from server.base.models import (
     BenchmarkPhases,
     Calibration,
     ConsoleSession,
-    Decision,
     Delivery,
     Evidence,
     Identity,
@@ -50,6 +49,7 @@ ASKED = "user.ask-erasure"
 BEFORE_BOARDS: tuple[InstrumentedAttribute[Any], ...] = (
     Verification.reason,
     Verification.reasons,
+    Verification.decision_reason,
     Attempt.failure,
 )
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
@@ -62,7 +62,6 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     QueueRow.paused_because,
     Calibration.reason,
     Calibration.adopted_because,
-    Decision.reason,
     Pool.closed_because,
     BenchmarkPhases.reason,
     NoticeEvent.content,

@@ -285,10 +285,9 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
     opened = []
     for verification in list(rows):
         submission = verification.submission
-        if submission is None or verification.decision is None or not is_published(verification):
+        if submission is None or not is_published(verification):
             continue
-        verification.decision.decision = KEEP
-        verification.decision.reason = why
+        verification.decision, verification.decision_reason = KEEP, why
         set_status(session, submission, published_status(submission))
         opened.append(verification.id)
         try:

@@ -186,7 +186,6 @@ def queue_job(session: Session, order: Order) -> Verification:
         * (run_limit_seconds(benchmark, trainings) + RUN_START_SECONDS),
         reasons=[],
         checks_id=order.checks.id if order.checks is not None else None,
-        decision=None,  # Known, so that it is not asked for after the session.
         created_at=utc_now(),
         pool_id=None if order.confirms is None else order.confirms.id,
         fresh=order.confirms is not None,

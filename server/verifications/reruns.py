@@ -30,7 +30,7 @@ from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
-from server.base.models import Decision, Evidence, Submission, Verification
+from server.base.models import Evidence, Submission, Verification
 from server.base.replay_estimate import Estimator, Expected
 from server.base.services import Services
 from server.base.standing import (
@@ -205,12 +205,8 @@ def decide(
     session.refresh(submission)
     require_pending(verification)
     before, stood = publication(submission), standing(submission)
-    verification.decision = Decision(
-        decision=wanted.decision,
-        decided_by=caller.user_id,
-        reason=wanted.reason,
-        decided_at=utc_now(),
-    )
+    verification.decision, verification.decision_reason = wanted.decision, wanted.reason
+    verification.decided_by, verification.decided_at = caller.user_id, utc_now()
     if wanted.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
         set_status(session, submission, str(verification.outcome))

@@ -169,13 +169,13 @@ def _settings(verification: Verification) -> list[dict[str, Any]] | None:
 
 def decision_view(verification: Verification) -> DecisionView | None:
     """Decision about a verdict; None for a verification without one."""
-    word, decided = decision_word(verification, verification.submission), verification.decision
+    word = decision_word(verification, verification.submission)
     if word is None:
         return None
     return DecisionView(
         decision=word,
-        reason=decided.reason if decided is not None else None,
-        decided_at=decided.decided_at if decided is not None else None,
+        reason=verification.decision_reason,
+        decided_at=verification.decided_at,
     )
 
 

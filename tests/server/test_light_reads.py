@@ -184,7 +184,8 @@ def verified(replay, make_report, database):
         for number in range(MANY):
             asked = first.created_at + timedelta(hours=number + 1)
             session.execute(
-                insert(Verification), [row | {"id": f"again-{number}", "created_at": asked}]
+                insert(Verification),
+                [row | {"id": f"again-{number}", "created_at": asked, "decision": None}],
             )
             session.execute(
                 insert(Attempt),

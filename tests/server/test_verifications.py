@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from server.base.database import utc_now
-from server.base.models import Decision, Submission, Verification
+from server.base.models import Submission, Verification
 from server.base.standing import (
     decision_word,
     is_published,
@@ -361,14 +361,12 @@ def judged(outcome, *, asked, kind="replay"):
     """A verdict about which nothing is decided; times are days after the first."""
     return Verification(
         id=f"{outcome}-{asked}", kind=kind, state="done", outcome=outcome, reasons=[],
-        created_at=START + timedelta(days=asked), decision=None,
+        created_at=START + timedelta(days=asked),
     )  # fmt: skip
 
 
 def decided(found, word, *, at):
-    found.decision = Decision(
-        decision=word, decided_by=None, reason="x", decided_at=START + timedelta(days=at)
-    )
+    found.decision, found.decided_at = word, START + timedelta(days=at)
     return found
 
 

@@ -36,7 +36,6 @@ from server.base.models.trainings import TrainingPackage
 from server.base.models.verifications import (
     Calibration,
     CalibrationRunRow,
-    Decision,
     Evidence,
     JobTraining,
     SigningKey,
@@ -58,7 +57,6 @@ __all__ = [
     "Calibration",
     "CalibrationRunRow",
     "ConsoleSession",
-    "Decision",
     "Delivery",
     "Evidence",
     "HardwareClassRow",

@@ -1,7 +1,7 @@
-"""Verifications of results, calibrations, decisions on verdicts, and the evidence for them."""
+"""Verifications of results, with decisions on their verdicts, calibrations, and the evidence."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -25,6 +25,9 @@ class Verification(Base):
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
     to `pool_id`. A `fresh` one confirms a result among the first of its division. One on the quota
     of who requested it has `gpu_seconds_reserved`, its estimate until it ends.
+
+    Its `decision` is publish or keep. The first verdict of a submission is published automatically,
+    without `decided_by`. A submission's status rests on the verdict published last.
 
     A submission is read with all its verifications, so their long columns, and their attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
@@ -63,6 +66,10 @@ class Verification(Base):
     fresh: Mapped[bool] = mapped_column(default=False)
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
     gpu_seconds_reserved: Mapped[float | None]
+    decision: Mapped[Literal["publish", "keep"] | None] = mapped_column(String(10))
+    decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    decided_at: Mapped[datetime | None]
+    decision_reason: Mapped[str | None] = mapped_column(Text)
 
     submission: Mapped[Submission | None] = relationship(
         foreign_keys=[submission_id], back_populates="verifications"
@@ -72,7 +79,6 @@ class Verification(Base):
         order_by="Attempt.number", back_populates="verification"
     )
     trainings: Mapped[list["JobTraining"]] = relationship(order_by="JobTraining.index")
-    decision: Mapped["Decision | None"] = relationship(lazy="selectin")
 
     @property
     def seeds(self) -> list[int]:
@@ -160,22 +166,6 @@ class CalibrationRunRow(Base):
     quality: Mapped[list[Any]]
     seconds: Mapped[list[Any]]
     system: Mapped[dict[str, Any]]
-
-
-class Decision(Base):
-    """Decision on a verdict: the first is published automatically, a later one as decided.
-
-    `decision` is publish or keep; `decided_by` is None for a verdict published automatically. A
-    submission's status rests on the one published last.
-    """
-
-    __tablename__ = "decisions"
-
-    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
-    decision: Mapped[str] = mapped_column(String(10))
-    decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    reason: Mapped[str] = mapped_column(Text)
-    decided_at: Mapped[datetime]
 
 
 class Evidence(Base):
