@@ -67,6 +67,27 @@ def environment_of(url: str, folder: Path, **settings: str) -> dict[str, str]:
     }
 
 
+def claim_of(runs: int, *, benchmark: str = "digits", model: str = "reference") -> dict[str, Any]:
+    """A claim of so many runs on a machine with a price."""
+    return {
+        "benchmark": benchmark,
+        "division": "closed",
+        "model": model,
+        "framework": "torch 2.13.0",
+        "system": {
+            "name": "perf",
+            "hardware_class": "cpu-perf",
+            "processor": "any",
+            "processor_count": 2,
+            "memory_gib": 24,
+            "price_usd_per_hour": 0.1,
+            "price_source": "perf",
+        },
+        "hyperparameters": {"batch_size": 64},
+        "runs": [f"run_{index}.log" for index in range(runs)],
+    }
+
+
 @dataclass(frozen=True)
 class Server:
     """A server process that answers."""
