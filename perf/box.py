@@ -1,18 +1,25 @@
-"""Cost of a box: its start, its training, its round trips and its end, against a plain process.
+"""Cost of a box against a plain process, and its clock against the truth.
 
-`python -m perf.box` runs the same packages in a box and as plain processes in turn. Trainings are
-compared by processor seconds, as other work on the machine lengthens all times. Exit code 1 if a
-bar is missed.
+`python -m perf.box` runs the same packages in a box and as plain processes in turn: their start,
+training (by processor seconds, as other work on the machine lengthens all times), round trips and
+end. Then `--schedules` packages wait at random, with honest and with lying clocks, and tell when
+each prediction was made. The worker's stamp may be later by the transfer and 2 ms, never earlier.
+A worker stamps when it is woken up, which a busy machine delays, so the wake-ups of two plain
+processes that a pipe joins are measured first. Exits with 1 where a bar is missed.
 """
 
 import argparse
+import json
+import os
+import random
 import statistics
+import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +34,9 @@ from worker.box.start import Box
 
 START_MS, CPU_RATIO, ROUND_TRIP_US, KILL_MS, WORKER_SHARE = 120.0, 1.01, 100.0, 50.0, 0.01
 TRIPS = 2000
+LATEST_SECONDS = 0.002
+LONGEST_WAIT_SECONDS = 0.02
+ASKS, WAKE_UPS = 4, 500
 # In place: whether glibc keeps freed memory depends on the layout of the heap, and that on the
 # arguments of a process. With temporaries a box had 480 page faults a step, a plain process 258.
 TRAINING = """
@@ -75,15 +85,47 @@ def prepare(task):
             os._exit(0)
     time.sleep(30)
 """
+WAITING = """
+import json, time
+from pathlib import Path
+
+true, wait = time.perf_counter, time.sleep
+if json.loads(Path(__file__).with_name("schedule.json").read_text())["lies"]:
+    for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
+        setattr(time, name, lambda: 0.0)
+        setattr(time, name + "_ns", lambda: 0)
+    time.sleep = lambda seconds: None
+
+def prepare(task):
+    return json.loads(Path(__file__).with_name("schedule.json").read_text())["waits"]
+
+def train(waits, data, seed):
+    began = true()
+    ends = []
+
+    def predict(inputs):
+        wait(waits[len(ends)][1])
+        ends.append(true() - began)
+        return bytes(8)
+
+    for before, _ in waits:
+        computed = true() + before
+        while true() < computed:
+            pass
+        yield predict
+    print("ENDS", json.dumps(ends))
+"""
 
 
 @contextmanager
-def package(code: str) -> Iterator[Order]:
-    """An order for a package of one module."""
+def package(code: str, **files: str) -> Iterator[Order]:
+    """An order for a package of one module, with JSON files beside it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "train.py").write_text(code)
+        for file, content in files.items():
+            (folder / f"{file}.json").write_text(content)
         limits = Limits(memory_bytes=1 << 30, max_evaluations=TRIPS, run_seconds=300.0)
         yield Order(folder, "train", dict(requirements_of(["numpy"])), limits=limits)
 
@@ -138,33 +180,85 @@ def both(measure: Callable[[Order], float], order: Order, rounds: int) -> list[l
     return list(in_turn(cases, rounds, warm=True).values())
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """Seconds of computing before each evaluation and of waiting in it; whether clocks lie."""
+
+    waits: Sequence[tuple[float, float]]
+    lies: bool
+
+
+def draw_schedule(seed: int) -> Schedule:
+    """A schedule; with an odd seed its clocks lie."""
+    drawn, longest = random.Random(seed), LONGEST_WAIT_SECONDS
+    waits = [(drawn.uniform(0, longest), drawn.uniform(0, longest)) for _ in range(ASKS)]
+    return Schedule(waits, lies=seed % 2 == 1)
+
+
+def lateness(schedule: Schedule) -> list[float]:
+    """Seconds by which the worker's stamp of each evaluation is later than the truth."""
+    with package(WAITING, schedule=json.dumps(vars(schedule))) as order:
+        result = run(order)
+    line = next(line for line in result.log_tail.splitlines() if line.startswith("ENDS "))
+    ends = json.loads(line.removeprefix("ENDS "))
+    return [ask.seconds - end for ask, end in zip(result.asks, ends, strict=True)]
+
+
+def wake_ups(count: int) -> list[float]:
+    """Seconds between a write of a process that goes on to compute and the return of the read."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        drawn = random.Random(0)
+        for _ in range(count):
+            time.sleep(drawn.uniform(0, LONGEST_WAIT_SECONDS))
+            at = time.perf_counter()
+            os.write(writer, struct.pack("d", at))
+            while time.perf_counter() - at < LONGEST_WAIT_SECONDS / 2:
+                pass
+        os._exit(0)
+    found = []
+    for _ in range(count):
+        (at,) = struct.unpack("d", os.read(reader, 8))
+        found.append(time.perf_counter() - at)
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+    return found
+
+
 def main() -> int:
-    """Measure everything in turn; returns the exit code."""
+    """Measure everything; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--pairs", type=int, default=20, help="pairs of trainings")
     parser.add_argument("--steps", type=int, default=200, help="steps of a training")
     parser.add_argument("--trips", type=int, default=5, help=f"pairs of {TRIPS} round trips")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--schedules", type=int, default=1000, help="packages that wait")
     given = parser.parse_args()
     bars = Bars("box")
-    training = TRAINING.replace("STEPS", str(given.steps))
+    hold_cost(bars, given)
+    hold_clock(bars, given.schedules)
+    return bars.exit_code
 
+
+def hold_cost(bars: Bars, given: argparse.Namespace) -> None:
+    """Compare start, training, round trip and end with their bars."""
     with package("def prepare(task): pass\ndef train(*_): yield from ()") as order:
         boxed, bare = both(start_seconds, order, given.starts)
     more = 1000 * (statistics.median(boxed) - statistics.median(bare))
-    bars.hold(
-        f"start over a plain process, median of {given.starts}", more, " ms", at_most=START_MS
-    )
+    name = f"start over a plain process, median of {given.starts}"
+    bars.hold(name, more, " ms", at_most=START_MS)
 
-    with package(training) as order:
+    with package(TRAINING.replace("STEPS", str(given.steps))) as order:
         boxed, bare = both(told, order, given.pairs)
         share = statistics.median(worker_share(order) for _ in range(3))
     ratios = [one / other for one, other in zip(boxed, bare, strict=True)]
     bars.say(f"ratios of {given.pairs} pairs: {min(ratios):.3f} to {max(ratios):.3f}")
-    bars.hold(
-        "training, processor seconds over plain", statistics.median(ratios), at_most=CPU_RATIO
-    )
+    ratio = statistics.median(ratios)
+    bars.hold("training, processor seconds over plain", ratio, at_most=CPU_RATIO)
     bars.hold("worker's own processor share", share, at_most=WORKER_SHARE)
 
     with package(ASKING.replace("TRIPS", str(TRIPS))) as order:
@@ -176,7 +270,21 @@ def main() -> int:
         median, p99 = percentiles([1000 * kill_seconds(order) for _ in range(given.kills)])
     bars.say(f"kill to reaped, median {median:.2f} ms")
     bars.hold(f"kill to reaped, p99 of {given.kills}", p99, " ms", at_most=KILL_MS)
-    return bars.exit_code
+
+
+def hold_clock(bars: Bars, schedules: int) -> None:
+    """Compare the stamps of honest and lying clocks with the truth."""
+    median, p99 = (1000 * value for value in percentiles(wake_ups(WAKE_UPS)))
+    bars.say(f"plain pipe: {WAKE_UPS} wake-ups, median {median:.3f}, p99 {p99:.3f} ms late")
+    late: dict[bool, list[float]] = {False: [], True: []}
+    for schedule in map(draw_schedule, range(schedules)):
+        late[schedule.lies] += lateness(schedule)
+    for who, seconds in (("honest", late[False]), ("lying", late[True])):
+        median, p99 = (1000 * value for value in percentiles(seconds))
+        bars.say(f"{who} clocks: {len(seconds)} stamps, median {median:.3f}, p99 {p99:.3f} ms late")
+        bars.hold(f"{who} clocks, earliest", 1000 * min(seconds), " ms", at_least=0.0)
+        latest = 1000 * LATEST_SECONDS
+        bars.hold(f"{who} clocks, latest", 1000 * max(seconds), " ms", at_most=latest)
 
 
 if __name__ == "__main__":

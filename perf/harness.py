@@ -1,6 +1,5 @@
 """The harness of the programs here: turns, percentiles, tables, and bars."""
 
-import os
 import statistics
 import threading
 import time
@@ -121,13 +120,6 @@ def percentiles(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     cuts = statistics.quantiles(values, n=100, method="inclusive")
     return cuts[49], cuts[98]
-
-
-def archived_packages(given: Sequence[Path] = ()) -> list[Path]:
-    """The MLPerf packages to measure with; none where there is no folder of archives."""
-    archives = Path(os.environ.get("FINISHLINE_ARCHIVES", CHECKOUT.parent / "shared" / "archives"))
-    packages = list(given) or [archives / "mlperf" / "v5.1"]
-    return packages if all(package.is_dir() for package in packages) else []
 
 
 def processor_seconds_of(work: Callable[[], object]) -> float:

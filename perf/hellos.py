@@ -16,13 +16,14 @@ from pathlib import Path
 import orjson
 
 from finishline.rules.verification.messages import WorkerHello, WorkerSystem
-from perf.board_reads import Load, put_load
 from perf.harness import Bars
 from perf.servers import (
+    Load,
     Server,
     cpu_seconds,
     environment_of,
     make_tokens,
+    put_load,
     running_database,
     running_server,
 )

@@ -1,11 +1,15 @@
 """Databases and server processes to measure, and the processor time they take."""
 
+import asyncio
 import contextlib
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from tests.support.postgresql import running_postgresql
 from tests.support.processes import free_port, stop, wait_for
 
 PYTHON = (sys.executable, "-m")
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
@@ -129,3 +134,68 @@ def wait_until_ready(
         return httpx2.get(f"{server.url}/healthz", trust_env=False).status_code == 200
 
     wait_for(answers, seconds=60, what=f"the server at {server.url}", pause=pause)
+
+
+@dataclass
+class Load:
+    """A request that is sent again as soon as it is answered, and the seconds of each answer."""
+
+    request: bytes
+    status: bytes
+    until: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+
+
+class Connection(asyncio.Protocol):
+    """Sends a request, counts the answer's bytes, sends the next."""
+
+    def __init__(self, load: Load, ended: asyncio.Future[None]) -> None:
+        self._load = load
+        self._ended = ended
+        self._received = bytearray()
+        self._wanted = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._ask()
+
+    def _ask(self) -> None:
+        self._sent_at = time.perf_counter()
+        self._transport.write(self._load.request)
+
+    def data_received(self, data: bytes) -> None:
+        """Count until the answer is whole."""
+        self._received += data
+        if self._wanted < 0:
+            end = self._received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = bytes(self._received[:end])
+            assert head.startswith(b"HTTP/1.1 " + self._load.status), head
+            length = None if self._load.status == b"304" else LENGTH.search(head)
+            self._wanted = end + 4 + (int(length[1]) if length else 0)
+        if len(self._received) < self._wanted:
+            return
+        now = time.perf_counter()
+        self._load.seconds.append(now - self._sent_at)
+        self._received.clear()
+        self._wanted = -1
+        if now < self._load.until:
+            self._ask()
+        else:
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._ended.set_result(None)
+
+
+async def put_load(port: int, load: Load, *, connections: int) -> None:
+    """Ask over so many connections until the load ends, each once at least."""
+    loop = asyncio.get_running_loop()
+    ended = [loop.create_future() for _ in range(connections)]
+    for one in ended:
+        await loop.create_connection(partial(Connection, load, one), "127.0.0.1", port)
+    await asyncio.gather(*ended)

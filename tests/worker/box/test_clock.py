@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from perf.box_clock import LATEST_SECONDS, draw_schedule, lateness
+from perf.box import LATEST_SECONDS, draw_schedule, lateness
 from worker.box.wake_up import SHORTEST_SLICE_NS, waking_first
 
 GET_ATTRIBUTES = {"x86_64": 315, "aarch64": 275}
@@ -27,7 +27,7 @@ def test_stamps_are_never_early_and_as_late_as_the_transfer(lies):
 
     assert len(late) == 40
     assert late[0] >= 0
-    # A busy machine wakes the worker late at times; perf/box_clock.py has the whole distribution.
+    # A busy machine wakes the worker late at times; perf/box.py has the whole distribution.
     assert late[len(late) // 4] <= LATEST_SECONDS
 
 

@@ -1,0 +1,269 @@
+"""Reads of boards at speed, against a plain Starlette route, and the first read after a write.
+
+`python -m perf.boards [--database sqlite|postgresql] [--results N] [--folder F]` fills a database
+with a board of 20,000 submissions (`--results 1000000`: 200 boards of 5,000, which takes minutes
+and 4 GB; with `--folder` an SQLite database stays there for the next run). A server and a plain
+Starlette application that answers the same bytes are loaded in turns over loopback: the bar is in
+requests per CPU second of the server, because neighbours on the machine take none of it. Then
+submissions of random boards are changed by another process, and the first read after each write is
+timed. Exits with 1 where a bar is missed.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx2
+from sqlalchemy import Table, insert, select, update
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from perf.harness import Bars, in_turn, percentiles
+from perf.servers import (
+    Load,
+    Server,
+    cpu_seconds,
+    environment_of,
+    put_load,
+    running_database,
+    running_server,
+)
+from server.base.board_versions import raise_board_version
+from server.base.database import Database, utc_now
+from server.base.models import RunRow, Submission, User
+from server.base.schema import migrate
+from server.base.settings import Settings
+from server.benchmarks.queries import keep_definition
+
+API, BENCHMARK, RUNS = "/api/v1/leaderboards/", "digits", 5
+ONE_BOARD, MANY_BOARDS = 20_000, 5_000
+WANTED_RATIO = 1.2
+WANTED_FIRST_READ_MS = {False: 50.0, True: 150.0}  # With one board, with many.
+CONTENT = "PERF_BOARD_CONTENT"
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--results", type=int, default=ONE_BOARD)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--writes", type=int, default=100)
+    asked = parser.parse_args()
+    bars = Bars("boards")
+    with tempfile.TemporaryDirectory() as own:
+        folder = asked.folder or Path(own)
+        folder.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{folder / 'finishline.db'}"
+        is_kept = asked.folder is not None and asked.database == "sqlite"
+        with nullcontext(url) if is_kept else running_database(asked.database, folder) as url:
+            measure(asked, bars, url, folder)
+    return bars.exit_code
+
+
+def measure(asked: argparse.Namespace, bars: Bars, url: str, folder: Path) -> None:
+    """Fill a database and measure all figures of it."""
+    database = Database(url)
+    migrate(database)
+    is_many = asked.results > ONE_BOARD
+    boards, each = (asked.results // MANY_BOARDS, MANY_BOARDS) if is_many else (1, asked.results)
+    names = fill_boards(database, folder / "benchmarks", boards=boards, each=each)
+    bars.say(f"{asked.database}, {boards} boards of {each:,} results")
+    environment = environment_of(url, folder, FINISHLINE_BENCHMARKS_DIR=str(folder / "benchmarks"))
+    protocol = ("--http", "server.operations.heads:BoundedHttpProtocol")
+    with running_server(environment, "server.app:app", *protocol) as server:
+        board = httpx2.get(server.url + API + BENCHMARK, trust_env=False)
+        (folder / "board.json").write_bytes(board.content)
+        plain = os.environ | {CONTENT: str(folder / "board.json")}
+        with running_server(plain, "perf.boards:plain_app", "--factory") as other:
+            measure_ratios(asked, bars, server, other, board.headers["etag"])
+        seconds = asyncio.run(first_reads(asked, server, database, names))
+        p50, p99 = percentiles([each * 1e3 for each in seconds])
+        bars.say(f"first read after a write, p50 {p50:.1f} ms")
+        bars.hold("first read, p99", p99, " ms", at_most=WANTED_FIRST_READ_MS[is_many])
+        bars.say(f"memory of the server {server.process.memory_info().rss / 2**20:.0f} MiB")
+    database.close()
+
+
+def measure_ratios(
+    asked: argparse.Namespace, bars: Bars, server: Server, plain: Server, etag: str
+) -> None:
+    """Load each kind of read in turns; compare requests per CPU second with the plain route's."""
+    board, page = API + BENCHMARK, f"/benchmarks/{BENCHMARK}"
+
+    def rate_of(of: Server, request: bytes, status: bytes = b"200") -> float:
+        before = cpu_seconds(of.process)
+        load = Load(request, status, until=time.perf_counter() + asked.seconds)
+        asyncio.run(put_load(of.port, load, connections=asked.connections))
+        return len(load.seconds) / (cpu_seconds(of.process) - before)
+
+    loads = {
+        "plain": partial(rate_of, plain, request_for("/")),
+        "JSON": partial(rate_of, server, request_for(board)),
+        "JSON 304": partial(rate_of, server, request_for(board, If_None_Match=etag), b"304"),
+        "page": partial(rate_of, server, request_for(page, Accept_Encoding="gzip")),
+    }
+    rates = in_turn(loads, asked.rounds, warm=True)
+    for name in ("JSON", "JSON 304", "page"):
+        ratio = statistics.median(a / b for a, b in zip(rates[name], rates["plain"], strict=True))
+        bars.hold(f"{name} / plain route", ratio, at_least=WANTED_RATIO)
+
+
+async def first_reads(
+    asked: argparse.Namespace, server: Server, database: Database, names: list[str]
+) -> list[float]:
+    """Seconds of the first read after each of many writes by this process."""
+    random = Random(7)
+    seconds: list[float] = []
+    for number in range(asked.writes + 1):
+        name = random.choice(names)
+        of_board = select(Submission.id).where(Submission.benchmark_id == name)
+        with database.write() as session:
+            which = session.scalars(of_board.limit(1).offset(number)).one()
+            changed = update(Submission).where(Submission.id == which)
+            session.execute(changed.values(tta_seconds=5.0 + number / 100))
+            raise_board_version(session, name, submission_id=which)
+        load = Load(request_for(API + name), b"200")
+        await put_load(server.port, load, connections=1)
+        seconds += load.seconds
+    return seconds[1:]  # The first read of a process fills caches that all others share.
+
+
+def request_for(path: str, **headers: str) -> bytes:
+    """A GET as bytes."""
+    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def plain_app() -> Starlette:
+    """One route that answers the same bytes for ever."""
+    content = Path(os.environ[CONTENT]).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type="application/json")
+
+    return Starlette(routes=[Route("/", answer), Route("/healthz", answer)])
+
+
+def fill_boards(database: Database, folder: Path, *, boards: int, each: int) -> list[str]:
+    """Fill a migrated database with boards of so many submissions; returns their benchmarks.
+
+    One board is as it would be after scoring, the others are copies of it. The folder gets the
+    definitions, one more for each copy. A database that is filled is left.
+    """
+    names = [BENCHMARK, *(f"copy-{number}" for number in range(1, boards))]
+    with database.read() as session:
+        if session.scalars(select(Submission.id).limit(1)).first() is not None:
+            return names
+    shutil.copytree(Settings().benchmarks_dir, folder)
+    text = (folder / f"{BENCHMARK}.toml").read_text()
+    for name in names[1:]:
+        renamed = text.replace(f'id = "{BENCHMARK}"', f'id = "{name}"', 1)
+        (folder / f"{name}.toml").write_text(renamed)
+    benchmarks = load_benchmarks(folder)
+    random = Random(7)
+    for number, name in enumerate(names):
+        benchmark = benchmarks[name]
+        with database.write() as session:
+            keep_definition(session, benchmark, folder)
+            session.flush()
+            if number == 0:
+                user = User(name="perf", created_at=utc_now())
+                session.add(user)
+                session.flush()
+                rows = [submission_row(i, benchmark, user.id, random) for i in range(each)]
+                session.execute(insert(Submission), rows)
+                session.execute(insert(RunRow), [r for row in rows for r in run_rows(row, random)])
+            else:
+                own = {"benchmark_id": name, "benchmark_sha256": benchmark.sha256}
+                for table, key, given in ((Submission, "id", own), (RunRow, "submission_id", {})):
+                    copy = copy_statement(table.__table__, key, number, given)  # type: ignore[arg-type]
+                    session.connection().exec_driver_sql(copy)
+            raise_board_version(session, name)
+    if not database.is_sqlite:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
+            c.exec_driver_sql("VACUUM ANALYZE")  # PostgreSQL does it by itself after a while.
+    return names
+
+
+def copy_statement(table: Table, key: str, number: int, own: dict[str, str]) -> str:
+    """Copy the first board under keys that sort before its own; runs are numbered anew."""
+    same = ", ".join(f'"{c.name}"' for c in table.c if c.name not in {key, "id", *own})
+    names = ", ".join([key, *own, same])
+    values = ", ".join([f"'c{number:03}-' || {key}", *(f"'{text}'" for text in own.values()), same])
+    return (
+        f"INSERT INTO {table.name} ({names}) SELECT {values} FROM {table.name} "  # noqa: S608
+        f"WHERE {key} >= 'perf-'"
+    )
+
+
+def submission_row(
+    number: int, benchmark: Benchmark, user_id: int, random: Random
+) -> dict[str, Any]:
+    """A row as a server has it after scoring."""
+    tta = random.lognormvariate(4.0, 0.8)
+    gpus = random.choice((1, 2, 4, 8, 64))
+    accelerator = random.choice(("H100-SXM5-80GB", "H200-SXM-141GB", "B200", "MI355X"))
+    step = {
+        "name": "time to accuracy of run_0.log",
+        "formula": "seconds at the first evaluation with top1Accuracy >= 97.5",
+        "numbers": {"evaluation": 8, "quality": 98.1636}, "value": tta, "unit": "s",
+    }  # fmt: skip
+    result = {
+        "reached": RUNS, "started": RUNS, "cv_percent": 5.0 + random.random(), "tta_seconds": tta,
+        "raw_tta_seconds": tta, "tta_display": "0:01:00", "tta_low_seconds": tta * 0.96,
+        "tta_high_seconds": tta * 1.04, "epochs_to_target": 7.5, "best_quality": 98.1,
+        "evaluation_interval_seconds": tta / 8, "cost_usd": None, "clock": "mlperf", "rcp": None,
+        "violations": [], "steps": [step] * (RUNS + 4),
+    }  # fmt: skip
+    system = {
+        "processor": "a processor", "processor_count": 64, "memory_gib": 512.0,
+        "accelerator": accelerator, "accelerator_count": gpus, "name": f"{gpus} x {accelerator}",
+        "hardware_class": f"{gpus}-{accelerator.lower()}", "price_usd_per_hour": 2.5 * gpus,
+        "price_source": "a price list",
+    }  # fmt: skip
+    return {
+        "id": f"perf-{number:07}", "user_id": user_id, "benchmark_id": benchmark.benchmark_id,
+        "benchmark_sha256": benchmark.sha256, "division": random.choice(("closed", "open")),
+        "model": f"{random.choice(('resnet', 'vit', 'mlp'))}_{number}",
+        "framework": random.choice(("torch 2.13.0", "jax 0.9", "tinygrad 0.12")),
+        "system": system, "hyperparameters": {"batch_size": 64}, "claim_sha256": "0" * 64,
+        "status": random.choice(("claimed", "verified", "verified", "rejected")),
+        "eligible": True, "tta_seconds": tta, "cost_usd": tta / 3600 * 2.5 * gpus,
+        "result": result, "request_sha256": f"{number:064}", "submitted_at": utc_now(),
+        "kind": "train",
+    }  # fmt: skip
+
+
+def run_rows(row: dict[str, Any], random: Random) -> list[dict[str, Any]]:
+    """The runs of a submission, with a curve of eight evaluations."""
+    curve = [[float(j), j * 1.0, 12.0 * j, 1152 * j] for j in range(1, 9)]
+    return [
+        {
+            "submission_id": row["id"], "index": index, "file": f"run_{index}.log",
+            "log_sha256": "0" * 64, "log_bytes": 1000, "reached": True, "curve": curve,
+            "tta_seconds": row["tta_seconds"] * random.lognormvariate(0.0, 0.05),
+        }
+        for index in range(RUNS)
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
