@@ -92,12 +92,6 @@ class ProcessorSamples:
             self._samples.append((time.perf_counter(), sum(self._used.values())))
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table in Markdown."""
-    for cells in (head, ["---"] * len(head), *rows):
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
 def in_turn(
     cases: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = False
 ) -> dict[str, list[float]]:

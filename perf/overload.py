@@ -11,53 +11,58 @@ trend once warm is below 5 %); and within 2 s after the end everything is answer
 
 import argparse
 import asyncio
-import itertools
 import json
-import os
 import random
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import psutil
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from perf.harness import CHECKOUT, DIGITS, Bars
+from perf.harness import Bars, percentiles
+from perf.servers import (
+    Streams,
+    ask_over,
+    environment_of,
+    make_tokens,
+    running_database,
+    running_server,
+)
+from perf.submission_writes import Requests
 from server.base.database import Database
 from server.base.models import Submission
 from server.base.models.visibility import reveal
-from server.base.schema import migrate
-from server.people.accounts import create_token
-from tests.support.processes import free_port, stop, wait_for
-from tests.support.run_logs import make_run_log
 
 FACTOR = 5
 CLIENTS, CAPACITY_SECONDS = 16, 8.0
 MOST_OPEN = 1500
 ADDRESSES = 2000
 WRITE_SHARE = 0.05
-DIFFERENT_POSTS = 1000
 ANSWER_SECONDS = 30.0
 # A server closes connections that are silent for five seconds.
 REUSE_SECONDS = 3.0
-LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)")
 RECOVERY_SECONDS = 2.0
 MOST_GROWTH = 0.05
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+SETTINGS = {
+    "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",  # None is there: nothing is replayed.
+    "FINISHLINE_LOG_LEVEL": "error",
+    "FINISHLINE_RATE_LIMITS": "true",
+    "FINISHLINE_RATE_WRITES": "6000/minute",
+    "FINISHLINE_RATE_READS": "300/minute",
+    # As in the image: else each thread keeps memory of its own, and uploads' memory stays.
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
 BARS = Bars("overload")
-Part = tuple[str, tuple[str, bytes]]
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Load:
+class Flood:
     """Requests, each over a free connection or a fresh one, and counts of their outcomes."""
 
     def __init__(self, port: int, requests: Iterator[bytes]) -> None:
@@ -66,7 +71,7 @@ class Load:
         self.seconds: dict[bool, list[float]] = {True: [], False: []}
         self._port = port
         self._requests = requests
-        self._free: list[tuple[float, Connection]] = []
+        self._free: list[tuple[float, Streams]] = []
 
     async def ask(self) -> None:
         """Send the next request and read its answer."""
@@ -75,7 +80,7 @@ class Load:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = kept or await asyncio.open_connection("127.0.0.1", self._port)
-                head = await ask_over(connection, request)
+                head, _ = await ask_over(connection, request)
         except (OSError, EOFError, TimeoutError) as error:
             where = "a kept" if kept else "a fresh" if connection else "no"
             kind = request[: request.index(b" ")].decode()
@@ -92,7 +97,7 @@ class Load:
         else:
             self._free.append((now, connection))
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> Streams | None:
         """The connection that was used last, unless the server has closed it by now."""
         while self._free:
             used_at, connection = self._free.pop()
@@ -134,137 +139,58 @@ class Load:
         await asyncio.gather(*asking)
 
 
-async def ask_over(connection: Connection, request: bytes) -> bytes:
-    """Send a request and read the whole response; return its head."""
-    reader, writer = connection
-    writer.write(request)
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    (length,) = LENGTH.findall(head)
-    await reader.readexactly(int(length))
-    return head
-
-
 def main() -> int:
     """Measure and print; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the overload lasts")
     seconds = parser.parse_args().seconds
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(Path(folder), seconds))
-    return BARS.exit_code
-
-
-async def measure(folder: Path, seconds: float) -> None:
-    """Start a server, load it, and hold its answers against the bars."""
-    port = free_port()
-    environment, tokens = prepare(folder)
-    log = folder / "server.log"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port), "--no-access-log"],
-        env=environment, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=log.open("wb"),
-    )  # fmt: skip
-    try:
-        url = f"http://127.0.0.1:{port}"
-        await asyncio.to_thread(
-            wait_for, lambda: httpx2.get(f"{url}/healthz", trust_env=False),
-            seconds=60, what="the server",
-        )  # fmt: skip
-        mix = requests_of(
-            send_first(url, tokens[0], environment["FINISHLINE_DATABASE_URL"]), tokens
-        )
-        capacity = await Load(port, mix).closed(clients=CLIENTS, seconds=CAPACITY_SECONDS)
-        BARS.say(f"capacity {capacity:.0f} requests/s over {CLIENTS} clients")
-        memory: list[float] = []
-        watching = asyncio.create_task(watch_memory(psutil.Process(server.pid), memory))
-        flood = Load(port, mix)
-        await flood.open(rate=FACTOR * capacity, seconds=seconds)
-        ended = time.perf_counter()
-        flood.close()
-        watching.cancel()
-        recovery_seconds = await recovered(port, mix) - ended
-        judge(flood, memory, recovery_seconds)
-    finally:
-        stop(server)
-    text = log.read_text()
+    with tempfile.TemporaryDirectory() as name, running_database("sqlite", Path(name)) as url:
+        folder = Path(name)
+        tokens = list(make_tokens(url, {f"s-{n}": "submitter" for n in range(4)}).values())
+        environment = environment_of(url, folder, **SETTINGS)
+        log = folder / "server.log"
+        with running_server(environment, log=log) as server:
+            asyncio.run(measure(server.port, server.process, tokens, url, seconds))
+        text = log.read_text()
     errors = text.count("unforeseen error") + text.count("Traceback")
     if not BARS.hold("errors in the server's log", errors, at_most=0):
         BARS.say(text[-1500:])
+    return BARS.exit_code
 
 
-def prepare(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """A migrated database with four submitters; the server's settings and their tokens."""
-    url = f"sqlite:///{folder / 'finishline.db'}"
+async def measure(
+    port: int, process: psutil.Process, tokens: list[str], url: str, seconds: float
+) -> None:
+    """Load a server, and compare its answers with the bars."""
+    posts = Requests(3, QUALITIES, late=(2, 3, 4, 5))
+    connection = await asyncio.open_connection("127.0.0.1", port)
+    _, body = await ask_over(connection, posts.make(tokens[0]))
+    connection[1].close()
+    submission = str(json.loads(body)["id"])
     database = Database(url)
-    migrate(database)
-    with database.write() as session:
-        tokens = [
-            create_token(session, user_name=f"s-{n}", role="submitter", expires_in=None).secret
-            for n in range(4)
-        ]
-    database.close()
-    settings = {
-        "FINISHLINE_DATABASE_URL": url,
-        "FINISHLINE_ARTIFACTS_DIR": str(folder / "artifacts"),
-        "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",  # None is there: nothing is replayed.
-        "FINISHLINE_LOG_LEVEL": "error",
-        "FINISHLINE_QUOTA_SUBMISSIONS_PER_DAY": "unlimited",
-        "FINISHLINE_RATE_WRITES": "6000/minute",
-        "FINISHLINE_RATE_READS": "300/minute",
-        # As in the image: else each thread keeps memory of its own, and uploads' memory stays.
-        "MALLOC_ARENA_MAX": "2",
-        "MALLOC_MMAP_THRESHOLD_": "131072",
-        "MALLOC_TRIM_THRESHOLD_": "131072",
-        "PYTHONPATH": str(CHECKOUT),
-    }
-    return os.environ | settings, tokens
-
-
-@cache
-def digits_benchmark() -> Benchmark:
-    """The definition of digits."""
-    return load_benchmark(DIGITS)
-
-
-def claim_and_logs(number: int) -> list[Part]:
-    """The parts of a digits submission of three runs, unlike any other's."""
-    digits = digits_benchmark()
-    parts = []
-    for index in range(3):
-
-        def train_seconds(epoch: int, index: int = index) -> float:
-            late = {2: number % 40, 3: number // 40}.get(epoch, 0)  # No training is taken twice.
-            return epoch * (0.11 + 0.004 * index) + late * 1e-3
-
-        name, seed = f"run_{index}.log", number * 3 + index
-        log = make_run_log(digits, QUALITIES, train_seconds, name=name, seed=seed)
-        parts.append(("logs", (name, log)))
-    claim = {
-        "benchmark": "digits", "division": "closed", "model": "digits reference",
-        "framework": "torch 2.13.0", "hyperparameters": {"batch_size": 64},
-        "runs": [f"run_{index}.log" for index in range(3)],
-        "system": {"name": "perf", "hardware_class": "cpu-perf", "processor": "perf",
-                   "processor_count": 2, "memory_gib": 8, "price_usd_per_hour": 0.1,
-                   "price_source": "perf"},
-    }  # fmt: skip
-    return [("submission", ("submission.json", json.dumps(claim).encode())), *parts]
-
-
-def send_first(url: str, token: str, database_url: str) -> str:
-    """The submission that is read, with its curves shown to everybody."""
-    answer = httpx2.post(
-        f"{url}/api/v1/submissions", files=claim_and_logs(0), timeout=60, trust_env=False,
-        headers={"Authorization": f"Bearer {token}"},
-    )  # fmt: skip
-    assert answer.status_code == 201, answer.text
-    submission = str(answer.json()["id"])
-    database = Database(database_url)
     with database.write() as session:
         reveal(session.get_one(Submission, submission))
     database.close()
-    return submission
+    mix = requests_of(submission, posts, tokens)
+    capacity = await Flood(port, mix).closed(clients=CLIENTS, seconds=CAPACITY_SECONDS)
+    BARS.say(f"capacity {capacity:.0f} requests/s over {CLIENTS} clients")
+    memory: list[float] = []
+
+    async def watch_memory() -> None:
+        while True:
+            memory.append(process.memory_info().rss / 2**20)
+            await asyncio.sleep(1.0)
+
+    watching = asyncio.create_task(watch_memory())
+    flood = Flood(port, mix)
+    await flood.open(rate=FACTOR * capacity, seconds=seconds)
+    ended = time.perf_counter()
+    flood.close()
+    watching.cancel()
+    judge(flood, memory, await recovered(port, mix) - ended)
 
 
-def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
+def requests_of(submission: str, posts: Requests, tokens: list[str]) -> Iterator[bytes]:
     """Reads from many addresses and one, and now and then a submission."""
     drawn = random.Random(7)
     paths = [
@@ -272,74 +198,44 @@ def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
         f"/submissions/{submission}", "/api/v1/verifications?limit=5", "/api/v1/queue",
         f"/api/v1/submissions/{submission}/runs/0/curve",
     ]  # fmt: skip
-    numbers = range(1, DIFFERENT_POSTS + 1)
-    made = [
-        post_of(claim_and_logs(number), token=tokens[number % len(tokens)], key=f"perf-{number}")
-        for number in numbers
-    ]
-    # After the last the first is sent again, under its key: it is answered as it was.
-    posts = itertools.cycle(made)
     while True:
         number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
         origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()
         if drawn.random() < WRITE_SHARE:
-            yield next(posts).replace(b"\r\n", b"\r\n" + origin, 1)
-            continue
-        head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
-        yield head + origin + b"\r\n"
-
-
-def post_of(files: Sequence[Part], *, token: str, key: str) -> bytes:
-    """A submission as bytes, under its key."""
-    built = httpx2.Request(
-        "POST", "http://127.0.0.1/api/v1/submissions", files=files,
-        headers={"Authorization": f"Bearer {token}", "Idempotency-Key": key},
-    )  # fmt: skip
-    body = built.read()
-    lines = [f"{name}: {value}" for name, value in built.headers.items()]
-    return "\r\n".join(["POST /api/v1/submissions HTTP/1.1", *lines, "", ""]).encode() + body
-
-
-async def watch_memory(process: psutil.Process, samples: list[float]) -> None:
-    """Resident MiB of the server, each second."""
-    while True:
-        samples.append(process.memory_info().rss / 2**20)
-        await asyncio.sleep(1.0)
+            yield posts.make(drawn.choice(tokens)).replace(b"\r\n", b"\r\n" + origin, 1)
+        else:
+            head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
+            yield head + origin + b"\r\n"
 
 
 async def recovered(port: int, mix: Iterator[bytes]) -> float:
     """Wait until four clients get no 503 and each answer in a second; the moment, inf at 30 s."""
     until = time.perf_counter() + 30.0
     while time.perf_counter() < until:
-        load = Load(port, mix)
-        await load.closed(clients=4, seconds=0.25)
-        load.close()
-        refused = load.statuses[503] + load.faults.total()
-        if not refused and max(load.seconds[True], default=9.0) < 1.0:
+        flood = Flood(port, mix)
+        await flood.closed(clients=4, seconds=0.25)
+        flood.close()
+        refused = flood.statuses[503] + flood.faults.total()
+        if not refused and max(flood.seconds[True], default=9.0) < 1.0:
             return time.perf_counter()
     return float("inf")
 
 
-def judge(flood: Load, memory: list[float], recovery_seconds: float) -> None:
-    """Print the figures, and hold them against their bars."""
+def judge(flood: Flood, memory: list[float], recovery_seconds: float) -> None:
+    """Print the figures, and compare them with their bars."""
     warm = memory[len(memory) // 4 :]
     mean = statistics.fmean(warm)
     rise = statistics.linear_regression(range(len(warm)), warm).slope * (len(warm) - 1)
-    admitted, refused = flood.seconds[True], flood.seconds[False]
     BARS.say(f"answered {dict(sorted(flood.statuses.items()))}; faults {dict(flood.faults)}")
-    BARS.say(f"admitted {spread(admitted)}; refused {spread(refused)}")
+    for name, seconds in (("admitted", flood.seconds[True]), ("refused", flood.seconds[False])):
+        p50, p99 = percentiles(seconds)
+        BARS.say(f"{name} p50 {p50:.3f} s, p99 {p99:.3f} s")
     BARS.say(f"memory {mean:.0f} MiB once warm, trend {rise:+.1f} MiB")
     BARS.hold("answers that are neither good nor a refusal", flood.faults.total(), at_most=0)
     for status in (429, 503):
         BARS.hold(f"answers {status}", flood.statuses[status], at_least=1)
     BARS.hold("growth of memory", rise / mean, at_most=MOST_GROWTH)
     BARS.hold("recovered after the end", recovery_seconds, " s", at_most=RECOVERY_SECONDS)
-
-
-def spread(seconds: list[float]) -> str:
-    """Median and 99th percentile in words."""
-    quantiles = statistics.quantiles(seconds, n=100)
-    return f"p50 {quantiles[49]:.3f} s, p99 {quantiles[98]:.3f} s"
 
 
 if __name__ == "__main__":

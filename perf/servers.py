@@ -25,7 +25,7 @@ from tests.support.processes import free_port, stop, wait_for
 
 PYTHON = (sys.executable, "-m")
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def cpu_seconds(*processes: psutil.Process) -> float:
@@ -108,32 +108,28 @@ class Server:
 
 @contextlib.contextmanager
 def running_server(
-    environment: Mapping[str, str], *app: str, pause: float = 0.05
+    environment: Mapping[str, str], *app: str, pause: float = 0.05, log: Path | None = None
 ) -> Iterator[Server]:
     """A process of uvicorn that answers /healthz; it serves `app`, with options, or the server."""
+    errors = subprocess.DEVNULL if log is None else log.open("wb")
     port = free_port()
     served = app or ("server.app:app",)
     command = [*PYTHON, "uvicorn", *served, "--no-access-log", "--port", str(port)]
-    process = subprocess.Popen(command, env=dict(environment), cwd=CHECKOUT, **QUIET)
+    process = subprocess.Popen(
+        command, env=dict(environment), cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=errors
+    )
     server = Server(port, psutil.Process(process.pid))
-    try:
-        wait_until_ready(server, process, pause=pause)
-        yield server
-    finally:
-        stop(process)
-
-
-def wait_until_ready(
-    server: Server, process: "subprocess.Popen[bytes]", *, pause: float = 0.05
-) -> None:
-    """Wait at most a minute for the first answer."""
 
     def answers() -> bool:
         if process.poll() is not None:
             raise SystemExit(f"the server at {server.url} stopped by itself")
         return httpx2.get(f"{server.url}/healthz", trust_env=False).status_code == 200
 
-    wait_for(answers, seconds=60, what=f"the server at {server.url}", pause=pause)
+    try:
+        wait_for(answers, seconds=60, what=f"the server at {server.url}", pause=pause)
+        yield server
+    finally:
+        stop(process)
 
 
 @dataclass
@@ -199,3 +195,12 @@ async def put_load(port: int, load: Load, *, connections: int) -> None:
     for one in ended:
         await loop.create_connection(partial(Connection, load, one), "127.0.0.1", port)
     await asyncio.gather(*ended)
+
+
+async def ask_over(connection: Streams, request: bytes) -> tuple[bytes, bytes]:
+    """Send a request; the head of the response in lower case, and its body."""
+    reader, writer = connection
+    writer.write(request)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    found = LENGTH.search(head)
+    return head, await reader.readexactly(int(found[1]) if found else 0)
