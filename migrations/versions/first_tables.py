@@ -122,6 +122,9 @@ table(
     Column("known_at", sa.DateTime(timezone=True)),
     Column("display_name", sa.String(100)),
     Column("quota", sa.JSON()),
+    Column("issuer", sa.String(255)),
+    Column("subject", sa.String(255)),
+    UniqueConstraint("issuer", "subject"),
 )
 table(
     "audit_log",
@@ -304,14 +307,6 @@ table(
     UniqueConstraint("event_id", "mail_id"),
     UniqueConstraint("event_id", "webhook_id"),
     Index(None, "state", "due_at"),
-)
-table(
-    "identities",
-    Column("issuer", sa.String(255), primary_key=True),
-    Column("subject", sa.String(255), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False),
-    Column("token_id", ForeignKey("tokens.id")),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "invitations",

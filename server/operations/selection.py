@@ -75,9 +75,10 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id name display_name created_at role organisation_id disabled_at known_at",
         email="reaches a person",
         quota=FOR_ONE_SERVER,
+        issuer=OF_ITS_OWNER,
+        subject=OF_ITS_OWNER,
     ),
     "tokens": LeftOut(OF_ITS_OWNER),
-    "identities": LeftOut(OF_ITS_OWNER),
     "invitations": LeftOut(OF_ITS_OWNER),
     "console_sessions": LeftOut(OF_ITS_OWNER),
     "benchmark_definitions": _included(

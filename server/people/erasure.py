@@ -24,7 +24,6 @@ from server.base.models import (
     ConsoleSession,
     Delivery,
     Evidence,
-    Identity,
     Invitation,
     MailSubscription,
     NoticeEvent,
@@ -105,7 +104,7 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     """Erase a person. Raises NotFoundError, ConflictError for oneself or one who is erased.
 
     Their submissions stay under the new name. Tokens, sessions, links, webhooks, mails, e-mail and
-    identities end.
+    the identity end.
     """
     user = find_user(session, name)
     # Rows that refer to the user are inserted meanwhile, until the name changes.
@@ -124,6 +123,7 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     # After the boards: a report holds its board while it inserts rows that refer to its submitter.
     _end_access(session, user)
     user.name, user.email, user.display_name = former, None, None
+    user.issuer = user.subject = None
     user.disabled_at = user.disabled_at or utc_now()
     session.flush()
     for column in COLUMNS:
@@ -182,7 +182,6 @@ def _end_access(session: Session, user: User) -> None:
     mails = select(MailSubscription.id).where(MailSubscription.user_id == user.id)
     for gone in (
         delete(ConsoleSession).where(ConsoleSession.token_id.in_(own)),
-        delete(Identity).where(Identity.user_id == user.id),
         delete(Delivery).where(or_(Delivery.webhook_id.in_(hooks), Delivery.mail_id.in_(mails))),
         delete(Webhook).where(Webhook.user_id == user.id),
         delete(MailSubscription).where(MailSubscription.user_id == user.id),

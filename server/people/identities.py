@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.people import Email, UserName
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
-from server.base.models import Identity, Token, User
+from server.base.models import Token, User
 from server.people.accounts import (
     SCOPES_OF,
     add_token,
@@ -28,6 +29,7 @@ from server.people.signed_in import SOURCE
 
 NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
 LONGEST_SUBJECT = 255
+LABEL = "browser sign-in"
 NAME, EMAIL = TypeAdapter[str](UserName), TypeAdapter[str](Email)
 Claims = Mapping[str, Any]
 
@@ -37,28 +39,48 @@ def sign_in_as(
 ) -> tuple[Token, bool]:
     """Token of the session of an identity, and whether its user is new.
 
-    The identity is connected to the user `connect_to` if there is one; one that nobody has becomes
-    a submitter if it may. Raises NotAllowedError, ConflictError, NotSignedInError for a user who
-    is disabled.
+    The user `connect_to`, if there is one, gets this identity in place of their earlier one. An
+    identity that nobody has becomes a submitter if it may. Raises NotAllowedError, ConflictError,
+    NotSignedInError for a user who is disabled.
     """
     issuer, subject = str(claims["iss"]), str(claims["sub"])
     if not 0 < len(subject) <= LONGEST_SUBJECT:
         raise NotAllowedError("This identity is longer than any that is taken here.")
-    found = session.get(Identity, (issuer, subject))
-    if found is not None and connect_to not in (None, found.user_id):
+    user = session.scalar(select(User).where(User.issuer == issuer, User.subject == subject))
+    if user is not None and connect_to not in (None, user.id):
         raise ConflictError("This identity belongs to another user here.")
-    is_new = found is None and connect_to is None
-    if found is None:
+    is_known = user is not None
+    is_new = not is_known and connect_to is None
+    if user is None:
         if is_new and not may_register:
             raise NotAllowedError(
                 "Nobody here has this identity. Join by a link of an organiser, or sign in with a "
                 "token and connect it on your account's page."
             )
         user = _register(session, claims) if is_new else session.get_one(User, connect_to)
-        found = Identity(issuer=issuer, subject=subject, user=user, created_at=utc_now())
-        session.add(found)
-        session.flush()
-    return _token_of(session, found, is_new=is_new, connects=connect_to is not None), is_new
+        user.issuer, user.subject = issuer, subject
+    token = _token_of(session, user)
+    has_token = token is not None
+    if token is None:
+        token = add_token(
+            session,
+            user,
+            role=user.role,
+            scopes=SCOPES_OF[user.role],
+            expires_at=utc_now() + TOKEN_LIFETIME,
+            label=LABEL,
+        ).token
+    holder = holder_of(token)
+    require_valid(holder)
+    caller = caller_of(holder, source=SOURCE)
+    if not is_known:
+        action = "user.register" if is_new else "user.connect"
+        after = {"issuer": issuer, "role": user.role}
+        about = Subject("user", user.name)
+        record(session, caller, action, about, reason=None, before=None, after=after)
+    if not has_token:
+        record_new_token(session, caller, token, new_user=is_new)
+    return token, is_new
 
 
 def _register(session: Session, claims: Claims) -> User:
@@ -104,35 +126,14 @@ def _fits(kind: TypeAdapter[str], value: object) -> bool:
     return True
 
 
-def _token_of(session: Session, found: Identity, *, is_new: bool, connects: bool) -> Token:
-    """The token of an identity's sessions: the one it has, or a fresh one of its user's role."""
-    user = found.user
-    token = session.get(Token, found.token_id) if found.token_id is not None else None
-    if token is not None and not _is_over(token):
-        require_valid(holder_of(token))
-        return token
-    made = add_token(
-        session,
-        user,
-        role=user.role,
-        scopes=SCOPES_OF[user.role],
-        expires_at=utc_now() + TOKEN_LIFETIME,
-        label="browser sign-in",
+def _token_of(session: Session, user: User) -> Token | None:
+    """The token of a user's browser sessions, unless it is over or not of their role."""
+    tokens = session.scalars(
+        select(Token).where(
+            Token.user_id == user.id,
+            Token.label == LABEL,
+            Token.role == user.role,
+            Token.revoked_at.is_(None),
+        )
     )
-    found.token_id = made.token.id
-    holder = holder_of(made.token)
-    require_valid(holder)
-    caller = caller_of(holder, source=SOURCE)
-    if is_new or connects:
-        action = "user.register" if is_new else "user.connect"
-        after = {"issuer": found.issuer, "role": user.role}
-        subject = Subject("user", user.name)
-        record(session, caller, action, subject, reason=None, before=None, after=after)
-    record_new_token(session, caller, made.token, new_user=is_new)
-    return made.token
-
-
-def _is_over(token: Token) -> bool:
-    """Whether a token no longer works for its user, or is not of their role."""
-    ended = token.revoked_at is not None or is_expired(token, utc_now())
-    return ended or token.role != token.user.role
+    return next((token for token in tokens if not is_expired(token, utc_now())), None)

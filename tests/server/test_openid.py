@@ -125,6 +125,20 @@ def test_without_registration_an_identity_is_connected_first(come_in, client, da
     assert users(database) == ["alice", "bob"]
 
 
+@pytest.mark.parametrize("settings", [False], indirect=True)
+def test_next_identity_replaces_the_earlier(come_in, client, database, alice):
+    client.post("/console/sign-in", data={"token": alice.secret}, headers=ORIGIN)
+    for subject in ("s-1", "s-2"):
+        assert come_in(subject, begin="?connect=true").status_code == 303
+    client.cookies.clear()
+
+    assert come_in("s-1").status_code == 403
+    assert come_in("s-2").status_code == 303
+    with database.read() as session:
+        actions = session.scalars(select(AuditRecord.action).order_by(AuditRecord.id)).all()
+    assert actions[-3:] == ["user.connect", "token.create", "user.connect"]
+
+
 def test_a_code_of_another_browser_or_flow_signs_nobody_in(come_in, client, issuer, database):
     start = client.get("/console/sign-in/with", follow_redirects=False)
     asked = parse_qs(urlsplit(start.headers["location"]).query)

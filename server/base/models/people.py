@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, Text
+from sqlalchemy import JSON, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.base.models.base import Base
@@ -26,10 +26,12 @@ class User(Base):
     a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
     `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
     place of the name, where there is one. `quota` has the limits that an organiser set in place of
-    the settings' ones, by measure; None in it is no limit.
+    the settings' ones, by measure; None in it is no limit. `issuer` and `subject` name the user at
+    an OpenID provider.
     """
 
     __tablename__ = "users"
+    __table_args__ = (UniqueConstraint("issuer", "subject"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(100), unique=True)
@@ -41,6 +43,8 @@ class User(Base):
     known_at: Mapped[datetime | None]
     display_name: Mapped[str | None] = mapped_column(String(100))
     quota: Mapped[dict[str, int | None] | None] = mapped_column(JSON(none_as_null=True))
+    issuer: Mapped[str | None] = mapped_column(String(255))
+    subject: Mapped[str | None] = mapped_column(String(255))
 
     organisation: Mapped[Organisation | None] = relationship()
 
@@ -97,23 +101,6 @@ class Invitation(Base):
 
     maker: Mapped[User] = relationship(lazy="joined")
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
-
-
-class Identity(Base):
-    """A user at an OpenID provider, by issuer and subject: a mail address says nothing.
-
-    Sessions of it are signed in with `token_id`, whose secret nobody has.
-    """
-
-    __tablename__ = "identities"
-
-    issuer: Mapped[str] = mapped_column(String(255), primary_key=True)
-    subject: Mapped[str] = mapped_column(String(255), primary_key=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
-    created_at: Mapped[datetime]
-
-    user: Mapped[User] = relationship(lazy="joined")
 
 
 class ConsoleSession(Base):
