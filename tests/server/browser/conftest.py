@@ -1,6 +1,7 @@
 """A server with something on every page, on a port that a browser can visit."""
 
 import threading
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 import pytest
@@ -13,7 +14,7 @@ from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.server.test_entries import FILES, Entries
 from tests.support.pages import BROWSER
-from tests.support.processes import wait_for
+from tests.support.processes import free_port, wait_for
 from tests.support.services import services_of
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
@@ -223,11 +224,18 @@ def site(client, filled, address):
 @pytest.fixture
 def address(client):
     """The address of the server."""
-    config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
+    with serving(client.app, free_port()) as url:
+        yield url
+
+
+@contextmanager
+def serving(app, port):
+    """Serve an application on a port. At the end every connection is cut."""
+    config = uvicorn.Config(app, port=port, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_for(lambda: server.started, seconds=60.0, what="the server to listen")
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = server.force_exit = True
     thread.join(timeout=10)

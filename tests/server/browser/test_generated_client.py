@@ -36,6 +36,7 @@ def test_ids_of_operations_and_names_of_schemas_are_short(client):
     assert not [name for name in schema["components"]["schemas"] if "__" in name]
 
 
+@pytest.mark.nightly
 def test_a_generated_client_submits_is_verified_and_reads_its_verdict(
     client, address, alice, walter, database, digits_submission, make_report, tmp_path
 ):
